@@ -1,13 +1,10 @@
 """`publish` and `cancel`."""
 
-import base64
 import json as json_text
 import sys
-from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import attrs
 from cyclopts import Parameter
@@ -15,12 +12,12 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...client import Draft, Receipt, Tarry
+from ...store.whole_number import whole_number
+from .lines import Lines, check
 from .options import AsText, At, Between, ContentType, Delay, ExpiresAt, Guard, Header, OrderingKey, Tag
 from .printing import UsageError, note
 from .rendering import receipt_record, time_text
 from .server import HERE, Server
-
-_DRAFT_FIELDS = {field.name for field in attrs.fields(Draft)}
 
 
 def publish(
@@ -46,6 +43,13 @@ def publish(
             help='Publish each line of this file (- is stdin): {"body": ..., "key": ..., "delay": ...}.',
         ),
     ] = None,
+    from_line: Annotated[
+        int | None,
+        Parameter(
+            help="With --file: begin at this line, the first being 1; an error tells where to go on.",
+            converter=whole_number,
+        ),
+    ] = None,
     server: Server = HERE,
 ) -> int:
     """Publish a message now or later, or many from a file.
@@ -59,6 +63,8 @@ def publish(
     """
     if (body is None) == (file is None):
         raise UsageError("publish takes a BODY (- reads it from stdin) or --file, one of them")
+    if from_line is not None and (file is None or from_line < 1):
+        raise UsageError("--from-line goes with --file, and is 1 or more")
     draft = Draft(
         body=None if file is not None else body_of(body or "", text, content_type),
         content_type=content_type,
@@ -75,7 +81,7 @@ def publish(
     with server.client() as tarry:
         try:
             if file is not None:
-                receipts = _publish_file(tarry, topic, file, draft)
+                receipts = _publish_file(tarry, topic, file, draft, from_line or 1)
             else:
                 receipts = [tarry.publish(topic, **attrs.asdict(draft, recurse=False))]
         except ValueError as error:  # what JSON cannot hold, such as NaN
@@ -114,47 +120,28 @@ def headers_of(pairs: list[str] | None) -> dict[str, str] | None:
     return headers
 
 
-def _publish_file(tarry: Tarry, topic: str, file: Path, pattern: Draft) -> list[Receipt]:
+def _publish_file(tarry: Tarry, topic: str, file: Path, pattern: Draft, first: int) -> list[Receipt]:
     console = Console(stderr=True)
-    columns = (TextColumn("publishing"), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     source = nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb")
-    with source as lines, Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("publishing", total=None)
+    with source as read, Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        lines = Lines(read, pattern, first)
+        task = progress.add_task("reading", total=None)
 
         def count(receipts: list[Receipt]) -> None:
+            lines.answered(receipts)
             progress.advance(task, len(receipts))
 
-        return tarry.publish_many(topic, _drafts(lines, pattern), on_batch=count)
-
-
-def _drafts(lines: Iterable[bytes], pattern: Draft) -> Iterator[Draft]:
-    """A draft for each line; what a line leaves out comes from the flags."""
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
         try:
-            fields = json_text.loads(line)
-        except ValueError as error:
-            raise UsageError(f"line {number} is not JSON: {error}") from error
-        if not isinstance(fields, dict):
-            raise UsageError(f'line {number} is not an object such as {{"body": ..., "key": ...}}')
-        yield _draft(number, cast("dict[str, Any]", fields), pattern)
-
-
-def _draft(number: int, fields: dict[str, Any], pattern: Draft) -> Draft:
-    try:
-        if "body_base64" in fields:
-            fields["body"] = base64.b64decode(fields.pop("body_base64"), validate=True)
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"line {number}: body_base64: {error}") from error
-    if isinstance(fields.get("delay"), int):  # a line is JSON, where a number is milliseconds, as over HTTP
-        fields["delay"] = timedelta(milliseconds=fields["delay"])
-    if "body" not in fields:
-        raise UsageError(f"line {number} has no body")
-    if unknown := fields.keys() - _DRAFT_FIELDS:
-        names = ", ".join(sorted(unknown))
-        raise UsageError(f"line {number}: unknown {names}; the fields are {', '.join(sorted(_DRAFT_FIELDS))}")
-    return attrs.evolve(pattern, **fields)
+            if str(file) != "-" and file.is_file():  # else it can be read but once
+                for number in check(read, pattern, first):
+                    if number % 1000 == 0:
+                        progress.update(task, completed=number)
+                read.seek(0)
+            progress.update(task, description="publishing", completed=0)
+            return tarry.publish_many(topic, lines.drafts(), on_batch=count)
+        except (Exception, KeyboardInterrupt) as error:
+            lines.failed(error)
 
 
 def cancel(

@@ -2,8 +2,11 @@
 
 import io
 import json
+import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -310,6 +313,13 @@ def test_publish_a_file_from_stdin(script: ScriptedServer, monkeypatch: pytest.M
         ('{"key": "x"}', "line 2 has no body"),
         ('{"body": 1, "kye": "x"}', "line 2: unknown kye"),
         ('{"body_base64": "?"}', "line 2: body_base64"),
+        ('{"body": 1, "delay": "5x"}', "line 2: delay: '5x' is not a duration"),
+        ('{"body": 1, "delay": "5"}', "line 2: delay: 5 has no unit"),
+        ('{"body": 1, "deliver_at": "now"}', "line 2: deliver_at: 'now' is not a time"),
+        ('{"body": 1, "deliver_between": "now"}', "line 2: deliver_between is two times"),
+        ('{"body": 1, "key": 7}', "line 2: key is a text"),
+        ('{"body": 1, "headers": {"a": 1}}', "line 2: headers are an object of texts"),
+        ('{"body": NaN}', "line 2: "),
     ],
 )
 def test_a_bad_line_of_a_file(
@@ -318,7 +328,100 @@ def test_a_bad_line_of_a_file(
     script.respond = accept
     (empty_folder / "many").write_text('{"body": 1}\n' + line)
     assert run(["publish", "t", "--file", "many"]) == 2
-    assert word in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert word in told
+    assert told.endswith("; nothing of it was published\n")
+    assert script.requests == []
+
+
+def _many(folder: Path) -> None:
+    (folder / "many").write_text("\n" + "".join(f'{{"body": {number}}}\n' for number in range(2, 2502)))
+
+
+def test_what_the_server_refuses_of_a_file(
+    script: ScriptedServer, empty_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def respond(request: Request) -> Answer:
+        if len(script.requests) == 1:
+            return accept(request)
+        text = "'5x' is not a duration"
+        detail = f"/messages/500/delay: {text} (and 1 more)"
+        return problem(400, detail=detail, errors=[{"pointer": "/messages/500/delay", "detail": text}])
+
+    script.respond = respond
+    _many(empty_folder)
+    assert run(["publish", "t", "--file", "many"]) == 2
+    assert capsys.readouterr().err == (
+        "tarry: line 1502: delay: '5x' is not a duration (and 1 more); 1000 of its messages were published "
+        "(lines 1 to 1001): mend it and go on with --from-line 1002\n"
+    )
+    script.respond = accept
+    assert run(["publish", "t", "--file", "many", "--from-line", "1002"]) == 0
+    assert capsys.readouterr().err == "published 1500 messages to t\n"
+    assert script.requests[2].json["messages"][0] == {"body": 1002}
+
+
+@pytest.mark.parametrize("executed", [False, None])
+def test_a_file_whose_server_goes_away(
+    script: ScriptedServer,
+    empty_folder: Path,
+    executed: bool | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(server, "_PATIENCE", 0.0)
+    more = {} if executed is None else {"executed": executed}
+    script.respond = lambda request: accept(request) if len(script.requests) == 1 else problem(503, **more)
+    _many(empty_folder)
+    assert run(["publish", "t", "--file", "many"]) == 75
+    told = capsys.readouterr().err
+    assert "; 1000 of its messages were published (lines 1 to 1001)" in told
+    doubt = ", and up to 1000 more may have been taken (lines 1002 to 2001): go on with --from-line 1002, or 2002 if"
+    assert (doubt in told) == (executed is None)
+    assert ("1001): go on with --from-line 1002\n" in told) == (executed is False)
+
+
+def test_a_file_that_is_interrupted(
+    script: ScriptedServer, empty_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = threading.Event()
+
+    def respond(request: Request) -> Answer:
+        if len(script.requests) == 3:  # the last, which has 500
+            os.kill(os.getpid(), signal.SIGINT)
+            ended.wait(10)
+        return accept(request)
+
+    script.respond = respond
+    _many(empty_folder)
+    try:
+        with pytest.raises(SystemExit, match="130"):
+            run(["publish", "t", "--file", "many"])
+    finally:
+        ended.set()
+    assert capsys.readouterr().err == (
+        "2000 of its messages were published (lines 1 to 2001), and up to 500 more may have been taken "
+        "(lines 2002 to 2501): go on with --from-line 2002, or 2502 if they were\n"
+    )
+
+
+def test_stdin_that_is_bad_in_the_middle(
+    script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script.respond = accept
+    read = b'{"body": 1}\n' * 2000 + b'{"body": "\\ud800"}\n'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(read)))
+    assert run(["publish", "t", "--file", "-"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("tarry: line 2001: body has half a character in it")
+    assert "1000 of its messages were published (lines 1 to 1000): mend it and go on with --from-line 1001" in told
+
+
+@pytest.mark.parametrize("wrong", [["1", "--from-line", "2"], ["--file", "many", "--from-line", "0"]])
+def test_from_line_goes_with_a_file(script: ScriptedServer, wrong: list[str], empty_folder: Path) -> None:
+    _many(empty_folder)
+    assert run(["publish", "t", *wrong]) == 2
+    assert script.requests == []
 
 
 def test_a_file_that_is_not_there(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
