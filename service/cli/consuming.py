@@ -62,6 +62,9 @@ def consume(
         raise UsageError("--max is 1 or more")
     if not ack and (follow or exec):
         raise UsageError("--no-ack goes with neither --follow nor --exec: it only shows what is there now")
+    if exec is not None and not exec:
+        # An empty variable of a shell, mostly. Without a command all messages would be acked, and nothing done.
+        raise UsageError("--exec: say what to run, there is nothing behind it")
     if exec and shutil.which(exec[0]) is None:
         # Before anything is claimed: else every message would fail, one attempt after the other.
         raise UsageError(f"--exec: there is no command {exec[0]!r} that can be run")

@@ -146,7 +146,9 @@ def _wrong(fields: dict[str, Any]) -> str | None:
             return "queue is a whole number"
         if name == "delay" and (not isinstance(value, str | int) or isinstance(value, bool)):
             return 'delay is a duration such as "10m", or milliseconds'
-        if name == "headers" and not (isinstance(value, dict) and _are_texts(cast("dict[str, object]", value).values())):
+        if name == "headers" and not (
+            isinstance(value, dict) and _are_texts(cast("dict[str, object]", value).values())
+        ):
             return "headers are an object of texts"
         if name == "deliver_between" and not (isinstance(value, list) and _are_two_texts(cast("list[object]", value))):
             return "deliver_between is two times"

@@ -429,6 +429,12 @@ def test_a_file_that_is_not_there(script: ScriptedServer, capsys: pytest.Capture
     assert "none" in capsys.readouterr().err
 
 
+def test_exec_with_nothing_behind_it(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["consume", "t", "--group", "g", "--from", "earliest", "--exec"]) == 2
+    assert "--exec: say what to run" in capsys.readouterr().err
+    assert script.requests == []
+
+
 def test_cancel(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     script.say(Answer(200, {"result": "cancelled"}))
     assert run(["cancel", "5", "--json"]) == 0
