@@ -3,15 +3,15 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 
-from ...client import Claim, Delivery, LeaseLost, Message, NotFound, Tarry
+from ...client import Claim, Conflict, Delivery, LeaseLost, Message, NotFound, Tarry
 from ...store.whole_number import whole_number
+from .near import hint
 from .operating import confirm
 from .options import DryRun, Topic, Yes
 from .printing import UsageError, note, print_json, print_line
@@ -189,7 +189,11 @@ def _delete(tarry: Tarry, topic: str, server: Server, *, force: bool, dry_run: b
     if not dry_run:
         told = f"pending {state['pending']}, groups {', '.join(groups) or 'none'}"
         confirm(f"remove topic {topic} and all its messages for good ({told})", yes=yes)
-        tarry.delete_topic(topic, force=force)
+        try:
+            tarry.delete_topic(topic, force=force)
+        except Conflict as error:
+            error.args = (str(error).replace("force the removal", "say --force"),)
+            raise
     record = {"topic": topic, "removed": not dry_run, "pending": state["pending"], "groups": groups}
     row = (topic, state["pending"], ", ".join(groups))
     remark = "nothing was removed: --dry-run" if dry_run else "removed"
@@ -209,7 +213,7 @@ def _demand_topic(tarry: Tarry, topic: str) -> dict[str, Any]:
         return tarry.topic(topic)
     except NotFound:
         names = (str(record.get("topic") or record.get("name")) for record in tarry.topics())
-        raise NotFound(f'there is no topic "{topic}"{_near(topic, names)}; publishing makes one') from None
+        raise NotFound(f'there is no topic "{topic}"{hint(topic, names)}; publishing makes one') from None
 
 
 def _demand_group(tarry: Tarry, topic: str, group: str) -> None:
@@ -218,10 +222,5 @@ def _demand_group(tarry: Tarry, topic: str, group: str) -> None:
         tarry.group(topic, group)
     except NotFound:
         names = (str(record["group"]) for record in _demand_topic(tarry, topic)["groups"])
-        near = _near(group, names)
+        near = hint(group, names)
         raise NotFound(f'{topic} has no group "{group}"{near}; --from earliest or --from latest makes one') from None
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), 1)
-    return f' (did you mean "{near[0]}"?)' if near else ""

@@ -15,6 +15,7 @@ from ...store.operating.keys import MAX_SCOPES, Key, add, all_keys, revoke
 from ...store.ports import Guest
 from ..access.scopes import wrong_scope
 from ..access.tokens import digest, make_token
+from .near import hint
 from .place import Place
 from .printing import NotThere, UsageError, note, print_items, print_json, print_line
 from .rendering import time_text
@@ -118,11 +119,13 @@ def revoke_key(name: Name, /, *, json: Json = False, place: Place = _HERE) -> in
 
     async def work(guest: Guest) -> str:
         now = await guest.now()
-        return await guest.write(partial(revoke, name=name, now=now))
+        result = await guest.write(partial(revoke, name=name, now=now))
+        if result == "unknown":
+            known = [key.name for key in await guest.read(all_keys) if key.revoked_at is None]
+            raise NotThere(f"there is no key {name!r}{hint(name, known)}")
+        return result
 
     result = place.run(work)
-    if result == "unknown":
-        raise NotThere(f"there is no key {name!r}")
     if json:
         print_json({"name": name, "result": result})
     else:

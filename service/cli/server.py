@@ -7,11 +7,14 @@ from typing import Annotated, Any
 import attrs
 from cyclopts import Parameter
 
-from ...client import Tarry
+from ...client import Forbidden, NotFound, Tarry
+from .near import add_hint
 from .printing import UsageError, note, print_items
 
 _PATIENCE = 5.0
 """Seconds that a command tries a server that is away before it ends with 75."""
+
+_KEYS = "a command takes its key from TARRY_KEY, or from the file that TARRY_KEY_FILE names"
 
 
 @Parameter(name="*")
@@ -30,7 +33,16 @@ class Server:
         except ValueError as error:
             raise UsageError(str(error)) from error
         with tarry:
-            yield tarry
+            try:
+                yield tarry
+            except NotFound as error:
+                if error.status is not None:  # the server says so, and not a command with a hint of its own
+                    add_hint(error, tarry)
+                raise
+            except Forbidden as error:
+                if error.status == 401:
+                    error.args = (f"{error}; {_KEYS}",)
+                raise
 
     def show(
         self, items: Iterable[Any], columns: Sequence[str], rows: Iterable[Sequence[object]], remark: str = ""

@@ -58,6 +58,38 @@ def test_publish_peek_and_consume(run: Run) -> None:
     assert "cli" in [topic["topic"] for topic in lines(run("topics", "--json"))]
 
 
+def test_the_nearest_name_is_told_of_what_is_not_there(run: Run, tarry: Tarry) -> None:
+    tarry.publish("nearest", 1)
+    tarry.put_group("nearest", "billing")
+    tarry.put_schedule("nightly", topic="nearest", body=1, cron="0 9 * * *")
+    topic = "there is no topic 'nearst' (did you mean \"nearest\"?)"
+    group = "topic 'nearest' has no group 'biling' (did you mean \"billing\"?)"
+    schedule = "there is no schedule 'nigtly' (did you mean \"nightly\"?)"
+    for told, *command in (
+        (topic, "cancel", "--topic", "nearst", "--key", "k"),
+        (topic, "groups", "nearst"),
+        (topic, "find", "nearst", "--key", "k"),
+        (topic, "topics", "--delete", "nearst", "--yes"),
+        (group, "groups", "nearest", "--pause", "biling"),
+        (group, "dead", "list", "nearest", "--group", "biling"),
+        (schedule, "schedule", "pause", "nigtly"),
+        (schedule, "schedule", "next", "nigtly"),
+    ):
+        done = run(*command)
+        assert (done.returncode, told in done.stderr) == (3, True), done.stderr
+    tarry.delete_schedule("nightly")
+    done = run("groups", "nothing-like-it")
+    assert "there is no topic 'nothing-like-it': make it" in done.stderr
+
+
+def test_a_topic_with_messages_is_removed_with_force(run: Run, tarry: Tarry) -> None:
+    tarry.publish("full", 1, delay="1h")
+    done = run("topics", "--delete", "full", "--yes")
+    assert done.returncode == 1
+    assert "or say --force, and they are dropped" in done.stderr
+    assert run("topics", "--delete", "full", "--yes", "--force").returncode == 0
+
+
 def test_a_slip_of_the_keys_makes_no_topic_and_no_group(run: Run, tarry: Tarry) -> None:
     tarry.publish("slipped", 1)
     tarry.put_group("slipped", "billing")

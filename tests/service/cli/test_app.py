@@ -435,6 +435,26 @@ def test_exec_with_nothing_behind_it(script: ScriptedServer, capsys: pytest.Capt
     assert script.requests == []
 
 
+def test_whoever_has_no_key_is_told_where_it_comes_from(
+    script: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    detail = "send a key, as Authorization: Bearer KEY"
+    script.respond = lambda request: problem(401 if request.path.startswith("/v1/topics?") else 403, detail=detail)
+    assert run(["topics"]) == 1
+    told = "; a command takes its key from TARRY_KEY, or from the file that TARRY_KEY_FILE names\n"
+    assert capsys.readouterr().err == f"tarry: {detail}{told}"
+    assert run(["show", "5"]) == 1
+    assert capsys.readouterr().err == f"tarry: {detail}\n", "another key, and not one at all"
+
+
+def test_a_name_that_nobody_may_list_has_no_hint(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    detail = "there is no topic 'odr': make it with PUT /v1/topics/odr"
+    script.say(problem(404, detail=detail))
+    script.respond = lambda _: problem(403)
+    assert run(["groups", "odr"]) == 3
+    assert capsys.readouterr().err == f"tarry: {detail}\n"
+
+
 def test_cancel(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     script.say(Answer(200, {"result": "cancelled"}))
     assert run(["cancel", "5", "--json"]) == 0

@@ -49,6 +49,8 @@ def test_the_key_is_all_of_stdout_and_nowhere_else(store: Path, capsys: Captured
 
 def test_revoke(capsys: Captured) -> None:
     assert run(["keys", "create", "billing", "--scope", "admin"]) == 0
+    assert run(["keys", "revoke", "biling"]) == 3
+    assert "there is no key 'biling' (did you mean \"billing\"?)\n" in capsys.readouterr().err
     assert run(["keys", "revoke", "billing"]) == 0
     assert run(["keys", "revoke", "billing"]) == 0
     assert run(["keys", "revoke", "Billing"]) == 3
