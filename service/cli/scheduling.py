@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import attrs
 from cyclopts import App, Parameter
 
-from ...client import NotFound, Schedule, Tarry
+from ...client import BadRequest, NotFound, Schedule, Tarry
 from ...store.whole_number import whole_number
 from .operating import confirm
 from .options import AsText, Body, ContentType, DryRun, Header, OrderingKey, Tag, Topic, Yes
@@ -137,7 +137,7 @@ def apply(
             if gone:
                 confirm(f"remove the schedules {', '.join(gone)} for good", yes=yes)
             for name, what, _ in planned:
-                if what != "leave":
+                if what not in ("leave", "ended"):
                     tarry.put_schedule(name, **wanted[name])
             for name in gone:
                 _remove(tarry, name)
@@ -191,6 +191,10 @@ def rm(name: Name, /, *, yes: Yes = False, server: Server = HERE) -> int:
     return server.show([{"name": name, "result": "removed"}], ("schedule", "result"), [(name, "removed")])
 
 
+_ENDED = "no fire time comes until then"
+"""What a server says of an `ends_at` that leaves nothing."""
+
+
 def _read(file: Path) -> dict[str, dict[str, Any]]:
     """What the file says of each schedule. Raises `UsageError`."""
     try:
@@ -212,8 +216,14 @@ def _read(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _plan(tarry: Tarry, name: str, said: Mapping[str, Any], there: Schedule | None) -> tuple[str, str | None]:
-    """Whether it would be made, changed or left, and when it would fire next."""
-    would = tarry.put_schedule(name, **said, dry_run=True)
+    """Whether it would be made, changed or left, and when it would fire next. A file may name what has ended: where
+    that is not there, it is left out."""
+    try:
+        would = tarry.put_schedule(name, **said, dry_run=True)
+    except BadRequest as error:
+        if there is None and any(str(one.get("detail")).startswith(_ENDED) for one in error.errors):
+            return "ended", None
+        raise
     at = time_text(would.next[0]) if would.next and not would.paused else None
     if there is None:
         return "make", at

@@ -7,8 +7,9 @@ from ...store.rows import ScheduleRow
 from ...store.schedules import schedules
 from ...store.schedules.firing import is_kept
 from ...store.schedules.schedules import Wish
-from ..durations import format_time
+from ..durations import format_time, parse_time
 from ..schedules.courses import FIRE_AT, NAME
+from ..schedules.rule import Rule
 from ..schedules.spec import Plan, Spec, WrongSpec, check_overlap, plan, plan_of, read_spec
 from . import answers
 from .asgi import Response
@@ -43,6 +44,7 @@ async def put_schedule(call: Call) -> Response:
     if known is not None:
         call.demand("operate", _topic_of(known))
     planned = _planned(name, spec, now if known is None else known.made_at)
+    _check_end(planned.rule, known, now)
     if _is_dry(call):
         paused = bool(known is not None and known.paused) if request.paused is None else request.paused
         times = planned.rule.upcoming(now, _SHOWN)
@@ -180,6 +182,20 @@ def _planned(name: str, spec: Spec, made_at: int) -> Plan:
         return plan(name, spec, made_at)
     except WrongSpec as error:
         raise bad_field(error.pointer, str(error)) from None
+
+
+def _check_end(rule: Rule, known: ScheduleRow | None, now: int) -> None:
+    """Raises a `Problem` for an end that leaves nothing. One that has ended may be declared again as it is, and changed
+    in all else: it has only become what it was to be."""
+    if rule.ends_at is None:
+        return
+    if known is None:
+        wrong = rule.after(now) is None
+    else:
+        before = read_spec(known.spec).ends_at
+        wrong = rule.ends_at <= now and (before is None or parse_time(before) != rule.ends_at)
+    if wrong:
+        raise bad_field("/ends_at", f"no fire time comes until then: the server's time is {format_time(now)}")
 
 
 def _is_dry(call: Call) -> bool:

@@ -228,6 +228,15 @@ def test_schedules(run: Run, tarry: Tarry, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("1h", "2h"))
     again = lines(run("schedule", "apply", str(file), "--json"))
     assert [one["what"] for one in again] == ["change", "leave"]
+    over = '[over]\ntopic = "again"\nevery = "1h"\nbody = 1\nends_at = "2020-01-01T00:00:00Z"\n'
+    file.write_text(file.read_text() + over)
+    again = lines(run("schedule", "apply", str(file), "--json"))
+    assert [one["what"] for one in again] == ["leave", "leave", "ended"], "a file may name what has ended"
+    file.write_text(file.read_text().replace("[over]", "[over]\ntimezone = 'UTC'"))
+    wrong = run("schedule", "apply", str(file))
+    assert (wrong.returncode, "timezone" in wrong.stderr) == (2, True), wrong.stderr
+    put = run("schedule", "put", "over", "1", *spec, "--ends-at", "2020-01-01T00:00:00Z")
+    assert (put.returncode, "/ends_at: no fire time comes until then" in put.stderr) == (2, True), put.stderr
     file.write_text("[hourly]\ntopik = 1\n")
     wrong = run("schedule", "apply", str(file))
     assert (wrong.returncode, "did you mean topic?" in wrong.stderr) == (2, True)

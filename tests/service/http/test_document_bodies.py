@@ -161,7 +161,7 @@ VALUES: dict[str, list[Any]] = {
     "timezone": ["Europe/Berlin", "UTC", 1],
     "every": ["1s", "PT1H", 60_000, "x", "", -1, 1.5, True],
     "starts_at": TIMES,
-    "ends_at": ["2026-12-02T00:00:00Z", *TIMES[2:]],
+    "ends_at": ["2200-12-02T00:00:00Z", *TIMES[2:]],
     "misfire": ["once", "skip", {"catch_up": "1h"}, {"catch_up": "x"}, {"catch": "1h"}, "other", 1],
     "overlap": ["allow", "skip", "queue_one", "other"],
     "group": ["billing", "", "a/b", 1],

@@ -7,6 +7,7 @@ import pytest
 
 from support.json_schema import fits
 from support.spied import NOW, SpiedServer
+from tarry.service.durations import format_time
 from tarry.service.http.openapi import document
 from tarry.store.schedules import schedules
 
@@ -59,6 +60,8 @@ async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
         ({"every": None}, "/cron", "say cron or every"),
         ({"every": "1ms"}, "/every", "shorter than"),
         ({"starts_at": "2026-12-02T00:00:00Z", "ends_at": "2026-12-01T00:00:00Z"}, "/ends_at", "before starts_at"),
+        ({"ends_at": "2020-01-01T00:00:00Z"}, "/ends_at", "no fire time comes until then: the server's time is"),
+        ({"every": "365d", "ends_at": "2027-01-01T00:00:00Z"}, "/ends_at", "no fire time comes until then"),
         ({"overlap": "skip"}, "/group", "wants the group"),
         ({"overlap": "queue_one"}, "/group", "wants the group"),
         ({"overlap": "queue_two", "group": "billing"}, "/overlap", "queue_one"),
@@ -76,6 +79,26 @@ async def test_what_is_wrong_is_told_with_its_field(
     (error,) = refused.json()["errors"]
     assert (error["pointer"], said in error["detail"]) == (pointer, True), error
     assert (await client.get(DAILY)).status_code == 404
+
+
+async def test_what_has_ended_is_declared_again_and_no_end_is_put_into_the_past(
+    server: SpiedServer, client: httpx.AsyncClient
+) -> None:
+    end = format_time(NOW + 2 * MINUTE)
+    for query in ("?dry_run=true", ""):
+        assert (await put(client, DAILY + query, ends_at=format_time(NOW))).status_code == 400
+    assert (await put(client, ends_at=end)).status_code == 201
+    for _ in range(3):
+        await turn(server, MINUTE)
+    again = await put(client, ends_at=end)
+    assert (again.status_code, again.json()["next"]) == (200, [])
+    assert (await put(client, ends_at=end.replace("Z", "+00:00"), body="other")).status_code == 200
+    for other in (NOW + MINUTE, server.ms):
+        refused = await put(client, ends_at=format_time(other))
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/ends_at")
+    assert (await put(client, ends_at=None)).json()["next"] != []
+    # It may end before its next fire time: the last has been.
+    assert (await put(client, ends_at=format_time(server.ms + 1))).json()["next"] == []
 
 
 @pytest.mark.parametrize(
