@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 BATCH = 1000
 """Messages promoted in one transaction."""
+BESIDE_ONE_WRITER = 400
+"""Of a crowd, where a store has one writer, for whom a claim waits: it drains as fast as by thousands, and by two
+hundreds a quarter slower (docs/benchmarks.md, crowd)."""
 _STRETCH, _FIRST_STRETCH = 20_000, 2_000
 """Due entries whose topics are looked up together; the latter while it is not known of which topic most are."""
 _PIECE = 4000
@@ -55,6 +58,7 @@ class Hand:
     _topics_of: TopicsOf = field(default=unknown, alias="topics_of")
     _strangers: Strangers = field(default=nobody_known, alias="strangers")
     _releases: Releases = field(factory=unbounded, alias="releases")
+    _crowd_batch: int = field(default=BATCH, alias="crowd_batch")
     crowd: Crowd = field(init=False)
     """What is due beyond a batch."""
     _lookahead: Lookahead = field(init=False)
@@ -76,7 +80,7 @@ class Hand:
         doubted = lambda: self._clock.in_doubt  # noqa: E731 - a question, and no name of its own
         self._lookahead = Lookahead(self._topics_of, self._strangers)
         topics_of = self._lookahead.topics_of
-        self.crowd = Crowd(self._promote_surely, topics_of, doubted, BATCH, self._releases, self._aside)
+        self.crowd = Crowd(self._promote_surely, topics_of, doubted, self._crowd_batch, self._releases, self._aside)
 
     def __len__(self) -> int:
         """Timers in memory."""

@@ -276,6 +276,24 @@ async def test_a_second_of_many_is_in_order_before_it_begins(
     assert bench.hand.wheel.prepare(1) == 0
 
 
+async def test_of_a_crowd_no_more_goes_at_once_than_is_said(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = Crowded()
+    bench.hand = Hand(
+        *(bench.hand.wheel, bench.hand.horizon, bench.clock, bench.promote, bench.streamed.extend),
+        topics_of=bench.topics_of,
+        crowd_batch=300,
+    )
+    bench.offset = -round(trio.current_time() * 1000)
+    await bench.clock.take()
+    bench.hand.add_many([EPOCH + 1_000] * 3 * BATCH, [A + one for one in range(3 * BATCH)])
+    nursery.start_soon(bench.hand.run)
+    await trio.sleep(3)
+    assert bench.batches == [BATCH, *[300] * 6, 200], "what is due first is not known to be a crowd"
+    assert bench.order(1) == [A + one for one in range(3 * BATCH)]
+
+
 async def test_a_batch_or_two_are_not_looked_up(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
     bench = await crowd(nursery)
     await trio.sleep(8)
