@@ -36,8 +36,8 @@ def locked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     locked: list[int] = []
     write = stage.store.backend.write
 
-    async def watched(work: Callable[[Transaction], Awaitable[Any]]) -> Any:
-        return await write(lambda tx: work(Watched(tx, locked)))  # type: ignore[arg-type,return-value]
+    async def watched(work: Callable[[Transaction], Awaitable[Any]], *, heavy: bool = False) -> Any:
+        return await write(lambda tx: work(Watched(tx, locked)), heavy=heavy)  # type: ignore[arg-type,return-value]
 
     monkeypatch.setattr(stage.store.backend, "write", watched)
     return locked

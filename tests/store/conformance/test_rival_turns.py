@@ -34,8 +34,8 @@ def ahead(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     ahead: list[bool] = []
     write = stage.store.backend.write
 
-    async def watched(work: Callable[[Transaction], Awaitable[Any]]) -> Any:
-        return await write(lambda tx: work(Watched(tx, ahead)))  # type: ignore[arg-type,return-value]
+    async def watched(work: Callable[[Transaction], Awaitable[Any]], *, heavy: bool = False) -> Any:
+        return await write(lambda tx: work(Watched(tx, ahead)), heavy=heavy)  # type: ignore[arg-type,return-value]
 
     monkeypatch.setattr(stage.store.backend, "write", watched)
     return ahead
