@@ -26,16 +26,18 @@ _LARGE = 2_000
 class Slot(Entries):
     """The entries of one second; never empty while it is in its `Slots`."""
 
-    __slots__ = ("_parted", "_parts", "_sorted", "ascending", "first")
+    __slots__ = ("_lengths", "_parted", "_parts", "_sorted", "ascending", "first")
 
     # Whether the entries are known to ascend by (offset, id).
     ascending: bool
     # The lowest offset. Too low only where it belongs to an entry with a tombstone.
     first: int
-    # By millisecond the living ids of the entries before position _parted; those of the first _sorted ascend, but for
-    # what came later. None until it is prepared.
-    _parts: list[list[int]] | None
+    # By millisecond the living ids of the entries before position _parted. None until it is prepared.
+    _parts: list[list[int] | array[int]] | None
     _parted: int
+    # Of the first _sorted parts how long each was when it was put in order, as an array, so that to join a million is a
+    # copy; -1 when something was cancelled since. What came later stands behind that length.
+    _lengths: list[int]
     _sorted: int
 
     def __init__(self, offsets: array[int], ids: array[int], first: int, *, ascending: bool) -> None:
@@ -51,8 +53,10 @@ class Slot(Entries):
     def cancel(self, offset: int, entry_id: int) -> None:
         if len(self.ids) > _LOOK_UP_AT_MOST:
             if self._parts is not None:  # of these none came after the cancel
-                part = self._parts[offset % SLOT_MS]
-                part[:] = [one for one in part if one != entry_id]
+                ms = offset % SLOT_MS
+                self._parts[ms] = [one for one in self._parts[ms] if one != entry_id]
+                if ms < self._sorted:
+                    self._lengths[ms] = -1
             self.bury(offset, entry_id)
             return
         # There are no tombstones here whose positions a removal would upset: only a larger slot has them, and only a
@@ -76,15 +80,19 @@ class Slot(Entries):
         if self.ascending or len(self.ids) <= _LARGE:
             return 0
         if self._parts is None:
-            self._parts = [[] for _ in range(SLOT_MS)]
-            self._parted = self._sorted = 0
+            self._parts = self._no_parts()
         limit -= self._part(limit)
         while limit > 0 and self._sorted < SLOT_MS:
-            part = self._parts[self._sorted]
-            part.sort()
+            part = self._parts[self._sorted] = array("q", sorted(self._parts[self._sorted]))
+            self._lengths.append(len(part))
             self._sorted += 1
             limit -= len(part)
         return len(self.ids) - self._parted + SLOT_MS - self._sorted
+
+    def _no_parts(self) -> list[list[int] | array[int]]:
+        self._parted = self._sorted = 0
+        self._lengths = []
+        return [[] for _ in range(SLOT_MS)]
 
     def _part(self, limit: int) -> int:
         """Part so many entries by their milliseconds; how many there were."""
@@ -111,18 +119,17 @@ class Slot(Entries):
         offsets, ids = array(OFFSET), array("q")
         for ms, part in enumerate(parts):
             if part:
-                part.sort()  # one that ascends costs a look at each
-                ids.extend(part)
+                ascends = ms < self._sorted and len(part) == self._lengths[ms]
+                ids.extend(part if ascends else sorted(part))
                 offsets.extend(array(OFFSET, (start + ms,)) * len(part))
         self.offsets, self.ids = offsets, ids
         self._forget_cancels()
         if ids:
             self.first = offsets[0]
 
-    def _all_parts(self) -> list[list[int]]:
+    def _all_parts(self) -> list[list[int] | array[int]]:
         if self._parts is None:
-            self._parts = [[] for _ in range(SLOT_MS)]
-            self._parted = self._sorted = 0
+            self._parts = self._no_parts()
         self._part(len(self.ids))
         return self._parts
 

@@ -228,10 +228,11 @@ class TimingWheel:
         Optional: what remains is put in order when its second begins.
         """
         slots, ahead = self._slots, self._ahead
-        start = (self._front - slots.base) // SLOT_MS
-        left = slots.prepare(start, min(start + _PREPARED, SLOTS), limit)
+        # From the hand on: where seconds are empty the front stays behind it.
+        start = (max(self._front, self._hand) - slots.base) // SLOT_MS
+        left = slots.prepare(min(start, SLOTS), min(start + _PREPARED, SLOTS), limit)
         if not left and ahead is not None and ahead.number == slots.number + 1 and start + _PREPARED > SLOTS:
-            left = ahead.prepare(0, start + _PREPARED - SLOTS, limit)
+            left = ahead.prepare(0, min(start + _PREPARED - SLOTS, SLOTS), limit)
         return left
 
     def load(self, second: int) -> int | None:

@@ -12,6 +12,7 @@ from tarry.wheel.timing_wheel import TimingWheel
 
 HOUR = 3_600_000
 NOW = 1_763_694_000_000 + 1_234_567  # within an hour
+HOUR_BEGAN = NOW // HOUR * HOUR
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
@@ -387,3 +388,31 @@ def test_a_shard_is_the_low_bits_of_an_entry_or_of_its_complement() -> None:
     ):
         expected = [shard_of(entry) not in (1, 15) for entry in entries]
         assert [bool(one) for one in outside(array("q", entries), {1, 15})] == expected
+
+
+def test_a_crowd_behind_empty_seconds_is_put_in_order_too() -> None:
+    wheel = TimingWheel(HOUR_BEGAN)
+    at = HOUR_BEGAN + 300_000
+    for entry in range(5_000, 0, -1):
+        wheel.add(at + 5, entry)
+    assert wheel.prepare(1_000) == 0, "it is far"
+    assert wheel.advance(at - 30_000, 10) == []
+    assert wheel.prepare(1_000) > 0, "nothing lies between, and the hand is near"
+    while wheel.prepare(1_000):
+        pass
+    assert wheel.advance(at + 5, 10_000) == list(range(1, 5_001))
+
+
+@pytest.mark.parametrize("cancelled", [7, 3_000])
+def test_what_comes_and_what_is_cancelled_once_it_is_in_order(cancelled: int) -> None:
+    """One comes and one goes: as many as were put in order, and not the same."""
+    wheel = TimingWheel(HOUR_BEGAN)
+    at = HOUR_BEGAN + 20_000
+    for entry in range(3_000, 0, -1):
+        wheel.add(at, entry)
+    while wheel.prepare(1_000):
+        pass
+    wheel.add(at, 0)
+    assert wheel.prepare(10) == 0, "what came has its place, behind the others"
+    wheel.cancel(at, cancelled)
+    assert wheel.advance(at, 10_000) == [one for one in range(3_001) if one != cancelled]
