@@ -72,7 +72,7 @@ class Groups:
     _met_until: dict[int, float] = field(factory=dict[int, float], init=False)
     """By group id, up to when its turns stand in line at once: trio's time."""
     _furthest: dict[int, dict[int, int]] = field(factory=dict[int, dict[int, int]], init=False)
-    """By group id and queue id, from which offset on this server has handed out nothing."""
+    """By group id and the topic's own queue's, from which offset on this server has handed out nothing."""
     _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _stopping: bool = field(default=False, init=False)
@@ -319,15 +319,18 @@ class Groups:
         if settlements and (group.concurrency is not None or group.topic.ordered):
             self._tell("group", group.id)  # there is room, or a key goes on
         for claim in turn.ranges:
-            self.handed_out(group, claim.messages, claim.claimed_at, first=self._is_first(group, claim))
+            self.handed_out(group, claim.messages, claim.claimed_at, first=self._is_first(claim))
 
-    def _is_first(self, group: Group, claim: Claim) -> bool:
+    def _is_first(self, claim: Claim) -> bool:
         """Whether what is claimed is handed out for the first time, as far as this server knows: what was given back or
         redriven comes from a retry queue, and a seek leads back to where the group has been."""
         queue_id, first = claim.key.queue_id, claim.key.first
-        furthest = self._furthest.setdefault(group.id, {})
-        been, furthest[queue_id] = furthest.get(queue_id, 0), max(furthest.get(queue_id, 0), first + claim.size)
-        return first >= been and all(queue.id != queue_id for queue in group.retry_queues)
+        if self._directory.group_of_queue(queue_id) is not None:
+            return False
+        furthest = self._furthest.setdefault(claim.key.group_id, {})
+        been = furthest.get(queue_id, 0)
+        furthest[queue_id] = max(been, first + claim.size)
+        return first >= been
 
     def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
         facts = {

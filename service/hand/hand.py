@@ -113,8 +113,8 @@ class Hand:
 
     def add_missing(self, timers: Iterable[tuple[int, int]]) -> int:
         """Takes note of those rows a sweep found that nobody here knows of; returns how many."""
-        known = (self._aside, self._firing, self._gone)
-        timers = [(due, entry) for due, entry in timers if not any(entry in some for some in known)]
+        aside, firing, gone = self._aside, self._firing, self._gone
+        timers = [one for one in timers if one[1] not in aside and one[1] not in firing and one[1] not in gone]
         if self.crowd and timers:
             here = self.crowd.among(timers)
             timers = [(due, entry) for due, entry in timers if entry not in here]

@@ -6,7 +6,7 @@ from .asgi import Response
 from .call import Call, answer
 from .messages import PAGE
 from .names import wrong_client
-from .problems import bad_parameter
+from .problems import bad_cursor
 
 
 async def list_clients(call: Call) -> Response:
@@ -15,7 +15,7 @@ async def list_clients(call: Call) -> Response:
     limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
     after = query.get("cursor", "")
     if after and wrong_client(after):
-        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+        raise bad_cursor()
     found = await call.node.roster.page(after, limit + 1)
     page, more = found[:limit], len(found) > limit
     clients = [rendering.client(one) for one in page]

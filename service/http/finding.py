@@ -14,7 +14,7 @@ from .asgi import Response
 from .call import Call, answer, of_query
 from .messages import PAGE, cursor
 from .names import wrong_label, wrong_name
-from .problems import bad_parameter
+from .problems import bad_cursor, bad_parameter
 
 _PLACE = re.compile("([0-9]{1,9})-([0-9]{1,19})")
 _HOUR = 3_600_000
@@ -60,7 +60,7 @@ def _place(text: str | None) -> Place:
         return Place()
     match = _PLACE.fullmatch(text)
     if match is None or int(match[2]) >= 1 << 63:
-        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+        raise bad_cursor()
     return Place(int(match[1]), int(match[2]))
 
 

@@ -8,7 +8,7 @@ from .asgi import Response
 from .call import Call, answer
 from .messages import PAGE
 from .names import wrong_name
-from .problems import bad_parameter
+from .problems import bad_cursor, bad_parameter
 
 _SORTS: Mapping[str, GroupSort] = {"name": "name", "backlog": "backlog", "dead_letters": "dead_letters"}
 
@@ -38,5 +38,5 @@ def _place(text: str | None) -> GroupPlace:
     value, _, names = text.partition(":")
     topic, _, group = names.partition(":")
     if not (value.isdecimal() and value.isascii() and len(value) < 19) or wrong_name(topic) or wrong_name(group):
-        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+        raise bad_cursor()
     return GroupPlace(topic, group, int(value))

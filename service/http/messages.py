@@ -8,7 +8,7 @@ from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer
 from .names import parse_id, wrong_label
-from .problems import Problem, bad_field, bad_parameter
+from .problems import Problem, bad_cursor, bad_field, bad_parameter
 from .requests import Reschedule
 
 PAGE = 100
@@ -26,7 +26,7 @@ def cursor(text: str | None) -> int:
     """Behind which id the page begins."""
     after = 0 if text is None else parse_id(text)
     if after is None:
-        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+        raise bad_cursor()
     return after
 
 

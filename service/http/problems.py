@@ -162,6 +162,11 @@ def bad_parameter(name: str, detail: str) -> Problem:
     return Problem("bad-request", f"?{name}: {detail}", faults=[Fault(detail, parameter=name)])
 
 
+def bad_cursor() -> Problem:
+    """400 for a cursor that no page has told."""
+    return bad_parameter("cursor", "pass the cursor of the page before, as it is")
+
+
 def idempotency_conflict() -> Problem:
     """422 for a publication."""
     return Problem("idempotency-conflict", "this topic has seen the idempotency key with another request")

@@ -17,7 +17,7 @@ from .call import Call, answer
 from .drafts import check_single
 from .messages import PAGE
 from .names import wrong_name
-from .problems import Problem, bad_field, bad_parameter
+from .problems import Problem, bad_cursor, bad_field, bad_parameter
 from .requests import Backfill, Message, PutSchedule
 from .revisions import condition, revision_of, tagged, unmatched
 
@@ -68,7 +68,7 @@ async def list_schedules(call: Call) -> Response:
     limit = call.number(call.query.get("max"), "max", default=PAGE, low=1, high=1000)
     after = call.query.get("cursor") or ""
     if after and wrong_name(after):
-        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+        raise bad_cursor()
     rows = await call.node.store.read(schedules.page, after, limit)
     told = [_told_of(call, row) for row in rows]
     return answer(answers.ScheduleList(schedules=told, cursor=rows[-1].name if len(rows) == limit else None))

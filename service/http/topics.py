@@ -18,7 +18,7 @@ from .asgi import Response
 from .call import Call, answer
 from .messages import PAGE
 from .names import wrong_name
-from .problems import bad_field, bad_parameter
+from .problems import bad_cursor, bad_field, bad_parameter
 from .requests import Nudge, PutGroup, PutTopic
 
 _NOT_NULL = ("kind", "queues", "ordered", "sequencer", "jitter")
@@ -103,7 +103,7 @@ def _place(text: str | None) -> Place | None:
         return None
     value, colon, name = text.partition(":")
     if not (colon and value.isdecimal() and value.isascii() and len(value) < 19) or wrong_name(name):
-        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+        raise bad_cursor()
     return Place(name, int(value))
 
 
