@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tarry.service.clock import Clock
+from support.directories import open_directory
 from tarry.service.groups.pauses import Pauses
 from tarry.service.topics.directory import Directory
 from tarry.store import catalogue
@@ -35,14 +35,8 @@ class Looker:
 
 @pytest.fixture
 async def looker(tmp_path: Path) -> AsyncIterator[Looker]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
-    clock = Clock(backend.now)
-    await clock.take()
-    store = Store(backend)
-    yield Looker(store, Directory(store, clock, auto_create=True))
-    with trio.CancelScope(shield=True):
-        await backend.aclose()
+    async with open_directory(tmp_path) as (store, directory, _):
+        yield Looker(store, directory)
 
 
 @pytest.mark.parametrize("refreshed", [False, True])

@@ -7,13 +7,12 @@ import pytest
 import trio
 
 from support.counting import counted
-from tarry.service.clock import Clock
+from support.directories import open_directory
 from tarry.service.topics.directory import Directory
 from tarry.service.topics.group_ranking import GroupPlace, GroupRanking, GroupSort
 from tarry.store import catalogue
 from tarry.store.cleaning import removal
 from tarry.store.records import ClaimRequest, Draft, Publication, Settlement, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
 
@@ -39,29 +38,24 @@ class Town:
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
-    clock = Clock(backend.now)
-    await clock.take()
-    store = Store(backend)
-    town = Town(store, Directory(store, clock, auto_create=True))
-    for number, name in enumerate("ebdca"):
-        topic = await town.directory.topic(name, create=True)
-        messages = 0 if name == "c" else 1 + number
-        publication = Publication(tuple(Draft(topic, topic.queues[0], b"1") for _ in range(messages)))
-        if messages:
-            await store.publish([publication], clock.now())
-        for group_name in "zyx":
-            group = await town.directory.group(
-                topic, group_name, create=True, latest=group_name == "z", ladder=Ladder(())
-            )
-            if messages and group_name == "y":
-                turn = await store.turn(group, (), [ClaimRequest("c1", messages, 60_000)], clock.now())
-                (claim,) = turn.claims
-                assert claim is not None
-                await store.turn(group, [Settlement(claim.key, "fail")], (), clock.now())
-    yield town
-    await backend.aclose()
+    async with open_directory(tmp_path) as (store, directory, clock):
+        town = Town(store, directory)
+        for number, name in enumerate("ebdca"):
+            topic = await town.directory.topic(name, create=True)
+            messages = 0 if name == "c" else 1 + number
+            publication = Publication(tuple(Draft(topic, topic.queues[0], b"1") for _ in range(messages)))
+            if messages:
+                await store.publish([publication], clock.now())
+            for group_name in "zyx":
+                group = await town.directory.group(
+                    topic, group_name, create=True, latest=group_name == "z", ladder=Ladder(())
+                )
+                if messages and group_name == "y":
+                    turn = await store.turn(group, (), [ClaimRequest("c1", messages, 60_000)], clock.now())
+                    (claim,) = turn.claims
+                    assert claim is not None
+                    await store.turn(group, [Settlement(claim.key, "fail")], (), clock.now())
+        yield town
 
 
 ORDERS: dict[GroupSort, str] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.counting import counted
-from tarry.service.clock import Clock
+from support.directories import open_directory
 from tarry.service.topics import directory as directories
 from tarry.service.topics.directory import Directory
 from tarry.service.topics.ranking import Place, Ranking, Sort
@@ -14,7 +14,6 @@ from tarry.service.topics.rates import Rates
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 
@@ -39,21 +38,16 @@ class Town:
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
-    clock = Clock(backend.now)
-    await clock.take()
-    store = Store(backend)
-    town = Town(store, Directory(store, clock, auto_create=True), Rates(lambda: 30.0))
-    for number, name in enumerate("mlkjihgfedcba"):
-        topic = await town.directory.topic(name, create=True)
-        if number % 3 == 0:
-            await town.directory.group(topic, "g", create=True)
-            drafts = tuple(Draft(topic, topic.queues[0], b"1") for _ in range(1 + number))
-            await store.publish([Publication(drafts)], clock.now())
-            town.rates.count(topic.id, published=100 - number)
-    yield town
-    await backend.aclose()
+    async with open_directory(tmp_path) as (store, directory, clock):
+        town = Town(store, directory, Rates(lambda: 30.0))
+        for number, name in enumerate("mlkjihgfedcba"):
+            topic = await town.directory.topic(name, create=True)
+            if number % 3 == 0:
+                await town.directory.group(topic, "g", create=True)
+                drafts = tuple(Draft(topic, topic.queues[0], b"1") for _ in range(1 + number))
+                await store.publish([Publication(drafts)], clock.now())
+                town.rates.count(topic.id, published=100 - number)
+        yield town
 
 
 ORDERS: dict[Sort, str] = {"name": "abcdefghijklm", "rate": "mjgdabcefhikl", "backlog": "adgjmbcefhikl"}

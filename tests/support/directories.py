@@ -1,0 +1,25 @@
+"""A directory of topics over an embedded store of its own, with no service around it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from tarry.service.clock import Clock
+from tarry.service.topics.directory import Directory
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+
+
+@asynccontextmanager
+async def open_directory(folder: Path) -> AsyncGenerator[tuple[Store, Directory, Clock], None]:
+    """In this folder, with the clock's time taken."""
+    backend = SQLiteBackend(folder / "tarry.db")
+    await backend.migrate()
+    clock = Clock(backend.now)
+    await clock.take()
+    store = Store(backend)
+    yield store, Directory(store, clock, auto_create=True), clock
+    with trio.CancelScope(shield=True):
+        await backend.aclose()
