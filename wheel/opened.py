@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 
+from .columns import Columns
 from .entries import in_order
 
 
@@ -57,6 +58,13 @@ class Run:
 
     def skip(self, count: int) -> None:
         self._taken += count
+
+    def columns(self, count: int) -> Columns:
+        stop = self._taken + count
+        offsets, ids = self.offsets[self._taken : stop], self.ids[self._taken : stop]
+        if offsets.typecode != "q":
+            offsets = array("q", map(self.base.__add__, offsets))
+        return Columns(offsets, ids)
 
     def head(self, count: int) -> list[tuple[int, int]]:
         stop = self._taken + count
@@ -136,17 +144,19 @@ class Opened:
         if ids:
             self._push(Run(base, offsets, ids))
 
-    def take_pairs(self, until: int, limit: int) -> list[tuple[int, int]]:
-        """As `take`, with the due time of each: (due, id)."""
+    def take_columns(self, until: int, limit: int) -> Columns:
+        """As `take`, with the due time of each."""
         self._settle()
         if len(self._runs) == 1:
             (run,) = self._runs
-            pairs = run.head(min(run.due(until), limit))
-            self._skip([0] * len(pairs))
-            return pairs
+            columns = run.columns(min(run.due(until), limit))
+            run.skip(len(columns))
+            if not len(run):
+                self._runs.clear()
+            return columns
         heads = self._heads(until, limit)
         self._skip([index for _, _, index in heads])
-        return [(due, entry_id) for due, entry_id, _ in heads]
+        return Columns.of((due, entry_id) for due, entry_id, _ in heads)
 
     def take(self, until: int, limit: int) -> list[int]:
         """The ids of up to `limit` entries due at `until` or before, in order of (due, id)."""

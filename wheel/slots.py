@@ -8,7 +8,7 @@ only where there are entries; a flag a slot tells where, so that empty seconds a
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
@@ -103,6 +103,36 @@ class Slot(Entries):
             appends[offset % SLOT_MS](entry_id)
         self._parted = stop
         return stop - start
+
+    def held(self, wanted: AbstractSet[tuple[int, int]]) -> set[tuple[int, int]]:
+        if len(self.ids) <= _LARGE:
+            return super().held(wanted)
+        if self.ascending:
+            return {pair for pair in wanted if self._holds(*pair)}
+        if self._parts is None:
+            return super().held(wanted)
+        found = {pair for pair in wanted if self._part_holds(*pair)}
+        if self._parted < len(self.ids):
+            found |= wanted & set(zip(*self.live(self._parted), strict=True))
+        return found
+
+    def _holds(self, offset: int, entry_id: int) -> bool:
+        """Of one whose entries ascend, by halving."""
+        low = bisect_left(self.offsets, offset)
+        high = bisect_right(self.offsets, offset, low)
+        stop = bisect_right(self.ids, entry_id, bisect_left(self.ids, entry_id, low, high), high)
+        # The last of those that are equal: a cancel takes all that came before it.
+        found = stop > low and self.ids[stop - 1] == entry_id
+        return found and stop > self.tombstones.get((offset, entry_id), 0)
+
+    def _part_holds(self, offset: int, entry_id: int) -> bool:
+        assert self._parts is not None  # noqa: S101 - whoever calls has looked
+        ms = offset % SLOT_MS
+        part = self._parts[ms]
+        if ms >= self._sorted or (ordered := self._lengths[ms]) < 0:
+            return entry_id in part
+        place = bisect_left(part, entry_id, 0, ordered)
+        return (place < ordered and part[place] == entry_id) or entry_id in part[ordered:]
 
     def put_in_order(self) -> None:
         if not self.ascending and len(self.ids) > _LARGE:

@@ -46,6 +46,7 @@ from operator import le
 
 import attrs
 
+from .columns import Columns
 from .entries import CYCLE_MS, OFFSET, SLOT_MS, SLOTS, in_order
 from .far_cycle import FarCycle
 from .opened import Opened
@@ -200,16 +201,16 @@ class TimingWheel:
                 ids += self._opened.take(hand, room - len(ids))
         return ids
 
-    def advance_pairs(self, now: int, limit: int) -> list[tuple[int, int]]:
-        """As `advance`, for who wants to know when each was due: (due, id)."""
+    def advance_columns(self, now: int, limit: int) -> Columns:
+        """As `advance`, for who wants to know when each was due."""
         hand = self._hand = max(self._hand, now)
-        pairs = self._opened.take_pairs(hand, limit)
-        while len(pairs) < limit and (index := self._next_slot(hand)) is not None:
+        columns = self._opened.take_columns(hand, limit)
+        while len(columns) < limit and (index := self._next_slot(hand)) is not None:
             slot = self._slots.open(index)
             self._front = self._slots.base + (index + 1) * SLOT_MS
             self._opened.open_slot(self._slots.base, slot.offsets, slot.ids)
-            pairs += self._opened.take_pairs(hand, limit - len(pairs))
-        return pairs
+            columns.extend(self._opened.take_columns(hand, limit - len(columns)))
+        return columns
 
     def deal(self, limit: int) -> int:
         """Deal up to `limit` entries of the next cycle to its slots; how many remain.

@@ -298,8 +298,38 @@ def test_a_second_of_many_is_put_in_order_in_pieces_while_it_is_added_to_and_can
         wheel.cancel(*cancelled)
     assert wheel.prepare(1) > 0, "what came later is to be put in order, too"
     alive = sorted([pairs[7], *pairs[100:18_000], *pairs[19_000:]])
-    assert wheel.advance_pairs(second + 999, 100_000) == alive
+    assert list(wheel.advance_columns(second + 999, 100_000)) == alive
     assert wheel.prepare(1_000) == len(wheel) == 0
+
+
+@pytest.mark.parametrize("pieces", [0, 3, 12, 99], ids=lambda pieces: f"{pieces} pieces in order")
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize("more", [False, True])
+def test_in_a_second_of_many_it_is_known_what_is_missing(ascending: bool, pieces: int, more: bool) -> None:
+    """Without a pass over all of them, wherever the second is on its way into order."""
+    chance = Random(pieces)
+    second = NOW // 1_000 * 1_000 + 5_000
+    wheel = TimingWheel(second - 4_000)
+    pairs = sorted((second + chance.randrange(1_000), chance.randrange(10_000)) for _ in range(9_000))
+    if ascending:
+        wheel.add_many([due for due, _ in pairs], [entry_id for _, entry_id in pairs])
+    else:
+        for due, entry_id in chance.sample(pairs, len(pairs)):
+            wheel.add(due, entry_id)
+    alive = set(pairs)
+    for _ in range(pieces):
+        wheel.prepare(1_000)
+    for pair in chance.sample(pairs, 1_000):
+        wheel.cancel(*pair)
+        alive.discard(pair)
+    if more:  # which is not in order with the others
+        for pair in chance.sample(pairs, 500) + [(second + chance.randrange(1_000), 20_000 + n) for n in range(500)]:
+            wheel.add(*pair)
+            alive.add(pair)
+    asked = {*pairs, *alive, *((due, entry_id + 1) for due, entry_id in pairs[:2_000]), (second + 3, -5), (second, 1)}
+    rows = chance.sample(sorted(asked), len(asked))
+    missing = wheel.missing([due for due, _ in rows], [entry_id for _, entry_id in rows])
+    assert missing == [pair for pair in rows if pair not in alive]
 
 
 def test_rescheduling_all_day_leaves_no_more_behind_than_there_is() -> None:
