@@ -39,7 +39,7 @@ from .groups.operations import Operations
 from .groups.pauses import Pauses
 from .groups.roster import Roster
 from .hand.guards import Either, Guards
-from .hand.hand import BATCH, BESIDE_ONE_WRITER, Hand
+from .hand.hand import Hand
 from .hand.loader import Loader
 from .hand.promotion import Promotion
 from .hand.releases import Releases
@@ -368,7 +368,6 @@ def make_node(
         topics_of=promotion.topics_of,
         strangers=promotion.strangers,
         releases=Releases(lambda: directory.release_rates, lambda: shares.part, clock.monotonic),
-        crowd_batch=BATCH if store.backend.shared else BESIDE_ONE_WRITER,
     )
     membership = Membership(store, clock, groups.dismiss, present_for)
     clock_watch = ClockWatch(clock, alarm, store.backend.skew)

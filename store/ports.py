@@ -153,6 +153,11 @@ class Backend(Guest, Protocol):
         """Whether other servers may work on it at the same time."""
         ...
 
+    def waited_for(self) -> bool:
+        """Whether the heavy work that asks keeps others waiting: it may end where what it has done stands by itself.
+        Never where transactions run beside each other."""
+        ...
+
     @property
     def server(self) -> str:
         """Which server has the database now, by a name that no other has; empty where there can be but one. A

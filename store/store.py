@@ -59,8 +59,8 @@ _WIDEST_SPREAD = 1000
 _LOOKS = 16
 """Batches that look for idempotency keys behind one that knew some."""
 
-_LIGHT = 200
-"""Of more entries than these a promotion is heavy."""
+_LIGHT = 100
+"""Of more entries than these a promotion is heavy; and in pieces of so many, where others may wait for its end."""
 
 _Function = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 _OverSchedules = Callable[[Transaction, Firing], Awaitable[T]]
@@ -160,17 +160,33 @@ class Store:
     ) -> tuple[list[Promoted], timers.ByQueue]:
         """As `promote`, without waiting for a queue, unless `behind` is None; what cannot go now, by its queue. See
         `timers`."""
+        promoted, held, _ = await self._promote(entries, now, behind, len(entries))
+        return promoted, held
+
+    async def promote_some(
+        self, entries: Sequence[int], now: int, behind: Collection[int]
+    ) -> tuple[list[Promoted], timers.ByQueue, Sequence[int]]:
+        """As `promote_free`, of the first of these until somebody waits who has less to do; and what is left."""
+        piece = len(entries) if self.backend.shared else _LIGHT
+        promoted, held, done = await self._promote(entries, now, behind, piece)
+        return promoted, held, entries[done:]
+
+    async def _promote(
+        self, entries: Sequence[int], now: int, behind: Collection[int] | None, piece: int
+    ) -> tuple[list[Promoted], timers.ByQueue, int]:
         made: dict[tuple[int, int], int] = {}
         run = Guarding(now, self.maker + 2)
         heavy = len(entries) > _LIGHT
 
-        async def attempt(spread: int) -> tuple[list[Promoted], timers.ByQueue]:
+        async def attempt(spread: int) -> tuple[list[Promoted], timers.ByQueue, int]:
             def promote(
                 tx: Transaction, firing: Firing | None = None
-            ) -> Coroutine[Any, Any, tuple[list[Promoted], timers.ByQueue]]:
+            ) -> Coroutine[Any, Any, tuple[list[Promoted], timers.ByQueue, int]]:
                 nonlocal run
                 run = Guarding(now, self.maker + 2)
-                return timers.promote(tx, entries, now, self.maker + 2, behind=behind, judge=firing, guarding=run)
+                over = self.backend.waited_for
+                maker = self.maker + 2
+                return timers.promote_pieces(tx, entries, piece, over, now, maker, behind, judge=firing, guarding=run)
 
             if self.calendar is None:
                 return await self._write(promote, heavy=heavy)

@@ -16,6 +16,7 @@ import trio
 from attrs import define, field
 
 from ...store.records import Promoted
+from ...wheel.columns import Columns
 from .lanes import Batch, Lanes
 from .releases import Releases
 
@@ -28,11 +29,11 @@ _PACE = 0.05
 """Seconds between two looks whether more of what a rate holds back may go."""
 
 Timer = tuple[int, int]
-TopicsOf = Callable[[Sequence[Timer], int], Awaitable[Mapping[int, int]]]
-"""By entry the topic of each of these (due, entry); it need not tell of those that are of the topic named."""
+TopicsOf = Callable[[Columns, int], Awaitable[Mapping[int, int]]]
+"""By entry the topic of each of these; it need not tell of those that are of the topic named."""
 
 
-async def unknown(_timers: Sequence[Timer], _crowd: int) -> Mapping[int, int]:
+async def unknown(_timers: Columns, _crowd: int) -> Mapping[int, int]:
     """Who knows no topics: all are in one lane, in order of their time."""
     return {}
 
@@ -83,13 +84,10 @@ class Crowd:
         """Forgets what is of these shards and was due before `until`, a piece at each step."""
         return self._lanes.forget(shards, until)
 
-    async def put(self, timers: Sequence[Timer]) -> None:
+    async def put(self, timers: Columns) -> None:
         """Takes what is due, in order of time. Raises `StoreError`, and then has taken nothing."""
         topics = await self._topics_of(timers, self.largest)
-        lanes = {self.largest: [timer for timer in timers if timer[1] not in topics]}
-        for timer in [timer for timer in timers if timer[1] in topics] if topics else ():
-            lanes.setdefault(topics[timer[1]], []).append(timer)
-        lanes = {topic: lane for topic, lane in lanes.items() if lane}
+        lanes = _parted(timers, topics, self.largest) if topics else {self.largest: timers}
         ((largest, many),) = Counter({topic: len(some) for topic, some in lanes.items()}).most_common(1)
         self.largest = largest if 2 * many > len(timers) else 0
         self._lanes.put(lanes)
@@ -131,3 +129,15 @@ class Crowd:
                 with trio.move_on_after(_PACE if self.held_back else float("inf")):
                     await self._changed.wait()
         return None
+
+
+def _parted(timers: Columns, topics: Mapping[int, int], largest: int) -> Mapping[int, Columns]:
+    """Entries by topic; by the one named what no topic is told of."""
+    others: dict[int, list[Timer]] = {}
+    told = [topics.get(entry, largest) != largest for entry in timers.ids]
+    for due, entry in timers.chosen(told):
+        others.setdefault(topics[entry], []).append((due, entry))
+    lanes = {topic: Columns.of(some) for topic, some in others.items()}
+    if len(rest := timers.chosen([not one for one in told])):
+        lanes[largest] = rest
+    return lanes

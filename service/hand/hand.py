@@ -7,6 +7,7 @@ so does all that falls due until the crowd is gone.
 
 from collections.abc import Awaitable, Callable, Container, Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -14,12 +15,13 @@ from attrs import define, field
 
 from ...store.errors import StoreError
 from ...store.records import Promoted
+from ...wheel.columns import Columns
 from ...wheel.horizon import Horizon
 from ...wheel.timing_wheel import TimingWheel
 from ..clock import Clock
 from ..outages import tell_failure
 from ..shares import Shares, whole
-from .crowd import Crowd, Timer, TopicsOf, unknown
+from .crowd import Crowd, TopicsOf, unknown
 from .lookahead import Lookahead, Strangers, nobody_known
 from .releases import Releases, unbounded
 
@@ -27,11 +29,12 @@ T = TypeVar("T")
 
 BATCH = 1000
 """Messages promoted in one transaction."""
-BESIDE_ONE_WRITER = 400
-"""Of a crowd, where a store has one writer, for whom a claim waits: it drains as fast as by thousands, and by two
-hundreds a quarter slower (docs/benchmarks.md, crowd)."""
 _STRETCH, _FIRST_STRETCH = 20_000, 2_000
-"""Due entries whose topics are looked up together; the latter while it is not known of which topic most are."""
+"""Due entries whose topics are looked up together; the latter while it is not known of which topic most are, and where
+nothing has to be looked up: others have their turn in between."""
+_BREATH = 0.002
+"""Seconds between two looks that lay a crowd in lanes. In its second something is due at all times, and to look again
+and again would leave no time to those who are served."""
 _PIECE = 4000
 """Entries of the next cycle dealt to their slots, and of a large slot put in order, at one wake-up."""
 _LONGEST_REST = 1.0
@@ -45,12 +48,12 @@ _DOUBTED = 0.1
 
 @define(eq=False)
 class Hand:
-    """Turns one wheel. `promote` hands entries to the stream and tells which of them were."""
+    """Turns one wheel. `promote` hands entries to the stream, and tells which of them were and which are left to do."""
 
     wheel: TimingWheel
     horizon: Horizon
     _clock: Clock
-    _promote: Callable[[Sequence[int], int], Awaitable[Sequence[Promoted]]]
+    _promote: Callable[[Sequence[int], int], Awaitable[tuple[Sequence[Promoted], Sequence[int]]]]
     _streamed: Callable[[Sequence[Promoted]], None]
     _aside: Container[int] = field(factory=frozenset[int], alias="aside")
     """Entries that are due and are not in the wheel any more."""
@@ -58,11 +61,10 @@ class Hand:
     _topics_of: TopicsOf = field(default=unknown, alias="topics_of")
     _strangers: Strangers = field(default=nobody_known, alias="strangers")
     _releases: Releases = field(factory=unbounded, alias="releases")
-    _crowd_batch: int = field(default=BATCH, alias="crowd_batch")
     crowd: Crowd = field(init=False)
     """What is due beyond a batch."""
     _lookahead: Lookahead = field(init=False)
-    _firing: Set[int] = field(factory=frozenset[int], init=False)
+    _firing: Sequence[int] = field(default=(), init=False)
     """Entries on their way: out of the wheel, and not in the stream, aside or in the crowd."""
     _sweeps: int = field(default=0, init=False)
     """How many are under way."""
@@ -80,7 +82,7 @@ class Hand:
         doubted = lambda: self._clock.in_doubt  # noqa: E731 - a question, and no name of its own
         self._lookahead = Lookahead(self._topics_of, self._strangers)
         topics_of = self._lookahead.topics_of
-        self.crowd = Crowd(self._promote_surely, topics_of, doubted, self._crowd_batch, self._releases, self._aside)
+        self.crowd = Crowd(self._promote_surely, topics_of, doubted, BATCH, self._releases, self._aside)
 
     def __len__(self) -> int:
         """Timers in memory."""
@@ -113,7 +115,7 @@ class Hand:
 
     def add_missing(self, timers: Iterable[tuple[int, int]]) -> int:
         """Takes note of those rows a sweep found that nobody here knows of; returns how many."""
-        aside, firing, gone = self._aside, self._firing, self._gone
+        aside, firing, gone = self._aside, frozenset(self._firing), self._gone
         timers = [one for one in timers if one[1] not in aside and one[1] not in firing and one[1] not in gone]
         if self.crowd and timers:
             here = self.crowd.among(timers)
@@ -186,13 +188,17 @@ class Hand:
         return bool(entries)
 
     async def _look_at_many(self, now: int) -> bool:
-        timers = self.wheel.advance_pairs(now, _STRETCH if self.crowd.largest else _FIRST_STRETCH)
+        whole = self.crowd.largest and not self._lookahead.knows(now)
+        stretch = _STRETCH if whole else _FIRST_STRETCH
+        timers = self.wheel.advance_columns(now, stretch)
         self._many = False
         if self.crowd or len(timers) > BATCH or self._releases:
             await self._lay(timers)
+            if 0 < len(timers) < stretch and len(self.crowd) > BATCH:
+                await trio.sleep(_BREATH)
         elif timers:
-            await self._fire([entry for _, entry in timers])
-        return bool(timers)
+            await self._fire(timers.ids.tolist())
+        return len(timers) > 0
 
     async def _rest(self, longest: float) -> None:
         seconds = longest
@@ -205,25 +211,31 @@ class Hand:
         self._sleeps_until = None
 
     async def _fire(self, entries: Sequence[int]) -> None:
-        self._firing = set(entries)
+        self._firing = entries
         await self._promote_surely(entries)
-        self._firing = frozenset()
+        self._firing = ()
 
-    async def _lay(self, timers: Sequence[Timer]) -> None:
+    async def _lay(self, timers: Columns) -> None:
         """Has them laid in lanes."""
         if timers:
-            self._firing = {entry for _, entry in timers}
+            self._firing = timers.ids
             await self._until_done("looking_ahead_failed", lambda: self.crowd.put(timers))
-            self._firing = frozenset()
+            self._firing = ()
 
     async def _promote_surely(self, entries: Sequence[int]) -> Sequence[Promoted]:
-        promoted = await self._until_done(
-            "promotion_failed", lambda: self._promote(entries, self._clock.now()), entries=len(entries)
-        )
-        if self._sweeps:
-            self._gone.update(one.entry for one in promoted)
-        self._streamed(promoted)
+        promoted: list[Promoted] = []
+        while entries:
+            some, entries = await self._until_done(
+                "promotion_failed", partial(self._promote_now, entries), entries=len(entries)
+            )
+            if self._sweeps:
+                self._gone.update(one.entry for one in some)
+            self._streamed(some)
+            promoted += some
         return promoted
+
+    async def _promote_now(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Sequence[int]]:
+        return await self._promote(entries, self._clock.now())
 
     async def _until_done(self, failed: str, step: Callable[[], Awaitable[T]], **facts: int) -> T:
         pause = _FIRST_PAUSE

@@ -18,6 +18,7 @@ from itertools import islice
 
 from attrs import define, field, frozen
 
+from ...wheel.columns import Columns
 from ...wheel.opened import Opened
 from ...wheel.shards import outside
 
@@ -83,13 +84,13 @@ class Lanes:
         lanes = [lane for topic, lane in self._lanes.items() if not but(topic)]
         return min((due for lane in lanes if (due := lane.first()) is not None), default=None)
 
-    def put(self, timers: Mapping[int, Sequence[tuple[int, int]]]) -> None:
-        """Takes (due, entry) by topic, in order."""
+    def put(self, timers: Mapping[int, Columns]) -> None:
+        """Takes entries by topic, in order."""
         for topic, some in timers.items():
             lane = self._lanes.get(topic)
             if lane is None:
                 lane = self._lanes[topic] = Opened()
-            lane.add_many(array("q", [due for due, _ in some]), array("q", [entry for _, entry in some]))
+            lane.add_many(some.dues, some.ids)
 
     def take(self, limit: int, room: Callable[[int], int] = unlimited) -> Batch | None:
         """The next batch of so many entries at most, and of each topic so many as there is room for; None when nothing

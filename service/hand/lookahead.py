@@ -6,12 +6,16 @@ a million does not wait until they have been looked up. What comes for the secon
 not known, and is looked up in its turn.
 """
 
+from array import array
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import repeat
+from operator import eq, rshift
 
 import trio
 from attrs import define, field
 
-from ...store.ids import due_of
+from ...store.ids import SEQUENCE_BITS, due_of
+from ...wheel.columns import Columns
 from .crowd import Timer, TopicsOf
 
 _SECOND = 1_000
@@ -44,6 +48,14 @@ class _Known:
     def tells(self, due: int, entry: int) -> bool:
         return self.crowd != 0 and entry >= 0 and due_of(entry) == due and entry not in self.fresh
 
+    def tells_all(self, timers: Columns) -> bool:
+        """Whether it tells of each of these. Without a call for each: the service's loop stands still meanwhile."""
+        plain = self.crowd != 0 and all(map(eq, timers.dues, map(rshift, timers.ids, repeat(SEQUENCE_BITS))))
+        return plain and (not self.fresh or self.fresh.isdisjoint(timers.ids))
+
+
+_UNKNOWN = _Known()
+
 
 @define(eq=False)
 class Lookahead:
@@ -67,6 +79,10 @@ class Lookahead:
             for second in [second for second in self._seconds if first <= second <= last]:
                 del self._seconds[second]
 
+    def knows(self, now: int) -> bool:
+        """Whether something is known of what falls due now."""
+        return self._seconds.get(now // _SECOND, _UNKNOWN).crowd != 0
+
     async def look(self, now: int, load: Callable[[int], int | None]) -> None:
         """Looks at the crowded seconds that come soon. Raises `StoreError`."""
         second = now // _SECOND
@@ -86,19 +102,22 @@ class Lookahead:
         if found is not None:
             known.crowd, known.others = found
 
-    async def topics_of(self, timers: Sequence[Timer], crowd: int) -> Mapping[int, int]:
-        """By entry the topic of each of these (due, entry); it need not tell of those that are of topic `crowd`. Raises
+    async def topics_of(self, timers: Columns, crowd: int) -> Mapping[int, int]:
+        """By entry the topic of each of these; it need not tell of those that are of topic `crowd`. Raises
         `StoreError`."""
         if not self._seconds:
             return await self._ask(timers, crowd)
         await trio.lowlevel.checkpoint()  # the lanes fill without a look into the store: others go on in between
         topics: dict[int, int] = {}
         unknown: list[Timer] = []
-        for timer in timers:
-            due, entry = timer
-            known = self._seconds.get(due // _SECOND)
-            if known is None or not known.tells(due, entry):
-                unknown.append(timer)
-            elif (topic := known.others.get(entry, known.crowd)) != crowd:
-                topics[entry] = topic
-        return topics | dict(await self._ask(unknown, crowd)) if unknown else topics
+        for second, some in timers.by(_SECOND):
+            known = self._seconds.get(second, _UNKNOWN)
+            if known.tells_all(some):
+                told = some.ids
+            else:
+                unknown += [(due, entry) for due, entry in some if not known.tells(due, entry)]
+                told = array("q", [entry for due, entry in some if known.tells(due, entry)])
+            if known.crowd != crowd:
+                topics |= dict.fromkeys(told, known.crowd)
+            topics |= {entry: known.others[entry] for entry in told if entry in known.others}
+        return topics | dict(await self._ask(Columns.of(unknown), crowd)) if unknown else topics

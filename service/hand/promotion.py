@@ -14,13 +14,13 @@ from ...store.ids import SHARDS
 from ...store.records import Promoted
 from ...store.store import Store
 from ...store.timers import crowds, timers
+from ...wheel.columns import Columns
 from ..clock import Clock
 from ..metrics import Metrics
 from ..stream.growth import Growth
 from ..stream.intake import Intake
 from ..stream.pace import Pace
 from ..topics.directory import Directory
-from .crowd import Timer
 from .held import Held
 
 _STRANGERS = 20_000
@@ -48,24 +48,25 @@ class Promotion:
             doubted=lambda: self._clock.in_doubt,
         )
 
-    async def promote(self, entries: Sequence[int], now: int) -> Sequence[Promoted]:
-        """What of these entries is in the stream now; `held` takes the others. Raises `StoreError`."""
+    async def promote(self, entries: Sequence[int], now: int) -> tuple[Sequence[Promoted], Sequence[int]]:
+        """What of these entries is in the stream now, and the last of them, whose turn is still to come; `held` takes
+        the others. Raises `StoreError`."""
         began = trio.current_time()
         try:
-            promoted, held = await self._store.promote_free(entries, now, self.held.queues)
+            promoted, held, left = await self._store.promote_some(entries, now, self.held.queues)
         except Locked:  # no look shows which queue it is that is locked otherwise: each finds out by itself
-            promoted, held = [], await self._store.read(timers.queues_of, entries)
+            promoted, held, left = [], await self._store.read(timers.queues_of, entries), ()
         took = trio.current_time() - began
         self._metrics.promote_batch(took)
         self.pace.note(len(promoted), took)
         self.held.note({one.queue_id for one in promoted}, len(promoted), took)
         self.held.put(held)
         self._count(promoted)
-        return promoted
+        return promoted, left
 
-    async def topics_of(self, timers: Sequence[Timer], crowd: int) -> Mapping[int, int]:
-        """By entry the topics of these (due, entry), as far as they are there and not of topic `crowd`."""
-        topics, groups = await self._store.read(crowds.topics_of, timers, crowd)
+    async def topics_of(self, timers: Columns, crowd: int) -> Mapping[int, int]:
+        """By entry the topics of these, as far as they are there and not of topic `crowd`."""
+        topics, groups = await self._store.read(crowds.topics_of, list(timers), crowd)
         for entry, group_id in groups.items():
             group = self._directory.group_by_id(group_id)
             topics[entry] = -group_id if group is None else group.topic.id

@@ -391,6 +391,10 @@ class MySQLBackend:
         """Other servers may work on the database."""
         return True
 
+    def waited_for(self) -> bool:
+        """Transactions run beside each other here."""
+        return False
+
     @property
     def server(self) -> str:
         """By its ids, its machine and its port."""

@@ -77,6 +77,10 @@ class SQLiteBackend:
         """Its file is one server's."""
         return False
 
+    def waited_for(self) -> bool:
+        """Whether light work waits for the heavy work that asks."""
+        return self._writer.waited_for()
+
     @property
     def server(self) -> str:
         """There is none."""

@@ -3,13 +3,15 @@
 Where there are several, each runs in a savepoint of its own, so that one that fails is undone alone; then all are
 committed together, and only then answered. One fsync serves all that came while the one before it ran.
 
-Heavy work has a transaction of its own, and its turn after the others: a claim or a publish that comes while a thousand
-messages fall due waits for the thousand that are on their way, and not for the next thousand, too.
+Heavy work has a transaction of its own, and its turn after the others. While it runs it may ask whether anybody is
+`waited_for`, and end early: a claim or a publish that comes while a thousand messages fall due waits for a piece of
+them.
 """
 
 import queue
 import sqlite3
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -20,13 +22,18 @@ from attrs import define, field
 
 from ..errors import Unavailable
 from ..ports import Work
+from .checkpoints import Checkpoints
 from .connection import SQLiteTransaction, connect, drive
 from .errors import translate
+from .turns import Turns
 
 T = TypeVar("T")
 
 _TOGETHER = 64
 """At most so many pieces of work in one transaction."""
+_LINGER = 0.0015
+"""Seconds that heavy work waits behind light work for more of that. Who was told of a commit mostly comes back at once:
+what was promoted is claimed, what was claimed is acked. In between a piece of heavy work would take twice as long."""
 
 
 @define
@@ -50,11 +57,14 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
+        self._checkpoints = Checkpoints(path, self._connection)
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._light: deque[_Job[Any]] = deque()
         self._heavy: deque[_Job[Any]] = deque()
         self._thread = threading.Thread(target=self._run, name="tarry-sqlite-writer", daemon=True)
         self._closed = False
+        self._ends = False
+        self._turns = Turns()
         self.transactions = 0
         self.works = 0
         self._thread.start()
@@ -78,25 +88,48 @@ class Writer:
         self._jobs.put(None)
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self._thread.join)
+            await trio.to_thread.run_sync(self._checkpoints.close)
         self._connection.close()
 
-    def _run(self) -> None:
-        goes_on = True
-        while goes_on or self._light or self._heavy:
-            goes_on = goes_on and self._sort()
-            # In turns, so that neither waits for more than one transaction of the other.
-            if self._light:
-                self._together([self._light.popleft() for _ in range(min(len(self._light), _TOGETHER))])
-            if self._heavy:
-                self._together([self._heavy.popleft()])
+    def waited_for(self) -> bool:
+        """Whether light work waits, and may have the next turn. Asked by work that runs, in its thread."""
+        self._take_in()
+        return bool(self._light) and self._turns.light_first
 
-    def _sort(self) -> bool:
-        """Takes all that is there, and waits for the first if nothing waits; whether more may come."""
-        while not (self._light or self._heavy) or not self._jobs.empty():
-            if (job := self._jobs.get()) is None:
-                return False
+    def _run(self) -> None:
+        while self._light or self._heavy or not self._ends:
+            if not (self._light or self._heavy):
+                self._sort(self._jobs.get())
+            self._take_in()
+            began = time.perf_counter()
+            if self._light and (self._turns.light_first or not self._heavy):
+                self._together([self._light.popleft() for _ in range(min(len(self._light), _TOGETHER))])
+                self._linger()
+                if self._heavy:
+                    self._turns.light(time.perf_counter() - began)
+            elif self._heavy:
+                self._together([self._heavy.popleft()])
+                self._turns.heavy(time.perf_counter() - began)
+            self._checkpoints.committed(waited_for=self.waited_for())
+
+    def _linger(self) -> None:
+        """Waits a moment for more light work, if heavy work is what waits."""
+        self._take_in()
+        end = time.perf_counter() + _LINGER
+        while self._heavy and not self._light and self._turns.light_first and (left := end - time.perf_counter()) > 0:
+            with suppress(queue.Empty):
+                self._sort(self._jobs.get(timeout=left))
+
+    def _take_in(self) -> None:
+        """Takes all that is there."""
+        while not self._jobs.empty():
+            self._sort(self._jobs.get())
+
+    def _sort(self, job: _Job[Any] | None) -> None:
+        if job is None:
+            self._ends = True
+        else:
             (self._heavy if job.heavy else self._light).append(job)
-        return True
 
     def _together(self, jobs: list[_Job[Any]]) -> None:
         try:

@@ -99,6 +99,35 @@ async def promote(
     return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held_back
 
 
+async def promote_pieces(
+    tx: Transaction,
+    entries: Sequence[int],
+    piece: int,
+    enough: Callable[[], bool],
+    now: int,
+    maker: int,
+    behind: Collection[int] | None,
+    *,
+    judge: Judge | None = None,
+    guarding: Judge | None = None,
+) -> tuple[list[Promoted], ByQueue, int]:
+    """`promote`, of one piece of the entries after another, until it is `enough`; and how many of them that was."""
+    promoted: list[Promoted] = []
+    held_back: ByQueue = {}
+    done = 0
+    for begin in range(0, len(entries), max(1, piece)):
+        if done and enough():
+            break
+        some = entries[begin : begin + piece]
+        held = behind if behind is None else {*behind, *held_back}
+        more, back = await promote(tx, some, now, maker, behind=held, judge=judge, guarding=guarding)
+        promoted += more
+        for queue_id, those in back.items():
+            held_back.setdefault(queue_id, []).extend(those)
+        done += len(some)
+    return promoted, held_back, done
+
+
 async def _lock_entries(tx: Transaction, entries: Sequence[int], now: int) -> tuple[list[Due], list[Resting]]:
     """The messages and the retries among these that are due, and that nobody else is working on."""
     messages = [entry for entry in entries if entry >= 0]

@@ -47,6 +47,9 @@ class StillBackend:
     def shared(self) -> bool:
         return False
 
+    def waited_for(self) -> bool:
+        return False
+
     @property
     def server(self) -> str:
         return ""

@@ -10,6 +10,7 @@ from tarry.service.hand.hand import BATCH, Hand
 from tarry.service.hand.releases import Releases
 from tarry.store.errors import Unavailable
 from tarry.store.records import Promoted
+from tarry.wheel.columns import Columns
 from tarry.wheel.horizon import Horizon
 from tarry.wheel.timing_wheel import TimingWheel
 
@@ -27,6 +28,8 @@ class Bench:
         self.gone: set[int] = set()
         self.takes = 0.0
         """Seconds of a promotion."""
+        self.piece = BATCH
+        """So many are promoted at a time, of whatever is asked for."""
         self.offset = 0
         self.clock = Clock(self.sample, monotonic=lambda: round(trio.current_time() * 1e9))
         horizon = Horizon(EPOCH)
@@ -36,14 +39,15 @@ class Bench:
     async def sample(self) -> int:
         return EPOCH + round(trio.current_time() * 1000) + self.offset
 
-    async def promote(self, entries: Sequence[int], now: int) -> list[Promoted]:
+    async def promote(self, entries: Sequence[int], now: int) -> tuple[list[Promoted], Sequence[int]]:
         if now < self.away_until:
             raise Unavailable("away")
+        entries, left = entries[: self.piece], entries[self.piece :]
         self.batches.append(len(entries))
         await trio.sleep(self.takes)
         entries = [entry for entry in entries if entry not in self.gone]
         self.fired += [(entry, now - EPOCH) for entry in entries]
-        return [Promoted(entry, 1, now) for entry in entries]
+        return [Promoted(entry, 1, now) for entry in entries], left
 
 
 async def start(nursery: trio.Nursery) -> Bench:
@@ -223,7 +227,7 @@ class Crowded(Bench):
             releases=Releases(lambda: self.rates, lambda: 1.0, lambda: self.clock.now()),
         )
 
-    async def topics_of(self, timers: Sequence[tuple[int, int]], crowd: int) -> dict[int, int]:
+    async def topics_of(self, timers: Columns, crowd: int) -> dict[int, int]:
         if self.clock.now() < self.unseen_until:
             raise Unavailable("away")
         self.looks.append(len(timers))
@@ -276,22 +280,22 @@ async def test_a_second_of_many_is_in_order_before_it_begins(
     assert bench.hand.wheel.prepare(1) == 0
 
 
-async def test_of_a_crowd_no_more_goes_at_once_than_is_said(
+async def test_what_a_promotion_leaves_goes_next_and_in_order(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
-    bench = Crowded()
-    bench.hand = Hand(
-        *(bench.hand.wheel, bench.hand.horizon, bench.clock, bench.promote, bench.streamed.extend),
-        topics_of=bench.topics_of,
-        crowd_batch=300,
-    )
-    bench.offset = -round(trio.current_time() * 1000)
-    await bench.clock.take()
-    bench.hand.add_many([EPOCH + 1_000] * 3 * BATCH, [A + one for one in range(3 * BATCH)])
-    nursery.start_soon(bench.hand.run)
-    await trio.sleep(3)
-    assert bench.batches == [BATCH, *[300] * 6, 200], "what is due first is not known to be a crowd"
-    assert bench.order(1) == [A + one for one in range(3 * BATCH)]
+    bench = await crowd(nursery)
+    bench.piece = 300
+    bench.takes = 0.01
+    await trio.sleep(1.1)
+    bench.away_until = EPOCH + 3_000  # in the midst of one
+    here = [(EPOCH + 1_000 + one % 1_000, A + one) for one in range(MANY)]
+    gone = {entry for entry, _ in bench.fired}
+    assert bench.hand.add_missing([one for one in here if one[1] not in gone]) == 0, "what is left is on its way"
+    await trio.sleep(8)
+    assert bench.order(1) == sorted(bench.order(1), key=lambda entry: ((entry - A) % 1_000, entry))
+    assert sorted(bench.order(1)) == [A + one for one in range(MANY)]
+    assert [one.entry for one in bench.streamed] == [entry for entry, _ in bench.fired]
+    assert {*bench.batches} >= {300, 100}
 
 
 async def test_a_batch_or_two_are_not_looked_up(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:

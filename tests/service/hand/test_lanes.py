@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tarry.service.hand.lanes import Batch, Lanes
+from tarry.wheel.columns import Columns
 
 timers = st.tuples(st.integers(0, 50), st.integers(-40, 40))
 
@@ -27,7 +28,7 @@ class LanesMachine(RuleBasedStateMachine):
     def put(self, some: dict[int, list[tuple[int, int]]]) -> None:
         for topic, of in some.items():
             mine = sorted((due, one * 8 + topic) for due, one in of)
-            self.lanes.put({topic: mine})
+            self.lanes.put({topic: Columns.of(mine)})
             self.waiting[topic] += mine
 
     @rule(
@@ -112,7 +113,7 @@ def test_a_lane_that_is_always_appended_to_does_not_grow() -> None:
     """What was taken is let go of, though the lane is never empty."""
     lanes = Lanes()
     for number in range(2_000):
-        lanes.put({1: [(number * 100 + one, number * 100 + one) for one in range(100)]})
+        lanes.put({1: Columns.of((number * 100 + one, number * 100 + one) for one in range(100))})
         if number >= 10:
             batch = lanes.take(100)
             assert batch is not None
@@ -126,11 +127,11 @@ def test_a_lane_that_is_always_appended_to_does_not_grow() -> None:
 def test_a_few_do_not_ride_with_the_many() -> None:
     """They are through before the many are; and neither waits for more than one batch of the others."""
     lanes = Lanes()
-    lanes.put({1: [(0, one) for one in range(5_000)]})
+    lanes.put({1: Columns.of((0, one) for one in range(5_000))})
     due = 0
     for _ in range(4):
         due += 1
-        lanes.put({2: [(due, 10_000 + due)]})
+        lanes.put({2: Columns.of([(due, 10_000 + due)])})
         together = lanes.take(1_000), lanes.take(1_000)
         assert None not in together
         batches = [batch for batch in together if batch is not None]
@@ -141,7 +142,7 @@ def test_a_few_do_not_ride_with_the_many() -> None:
     while lanes:
         due += 1
         if len(taken) < 6:
-            lanes.put({2: [(due, 10_000 + due)]})
+            lanes.put({2: Columns.of([(due, 10_000 + due)])})
         following = lanes.take(300)
         assert following is not None
         taken += following.topics
@@ -151,7 +152,7 @@ def test_a_few_do_not_ride_with_the_many() -> None:
 
 def test_many_lanes_take_turns() -> None:
     lanes = Lanes()
-    lanes.put({topic: [(1, topic * 10 + one) for one in range(3)] for topic in range(2_500)})
+    lanes.put({topic: Columns.of((1, topic * 10 + one) for one in range(3)) for topic in range(2_500)})
     turns = []
     for _ in range(8):
         batch = lanes.take(1_000)

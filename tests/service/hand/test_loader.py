@@ -56,9 +56,9 @@ class Node:
     async def sample(self) -> int:
         return self.ms
 
-    async def promote(self, entries: Sequence[int], _now: int) -> list[Promoted]:
+    async def promote(self, entries: Sequence[int], _now: int) -> tuple[list[Promoted], Sequence[int]]:
         self.fired += entries
-        return []
+        return [], ()
 
     async def schedule(self, dues: Sequence[int], accepted: int = NOW - 48 * HOUR) -> list[int]:
         drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1", deliver_at=due) for due in dues)

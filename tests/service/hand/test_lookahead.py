@@ -7,6 +7,7 @@ import pytest
 from tarry.service.hand.lookahead import Lookahead
 from tarry.store.errors import Unavailable
 from tarry.store.ids import first_id
+from tarry.wheel.columns import Columns
 
 EPOCH = 1_795_000_000_000
 SECOND = EPOCH // 1_000 + 5
@@ -27,7 +28,7 @@ class Topics:
         self.loads = {SECOND: 1_000_000}
         self.lookahead = Lookahead(self.ask, self.strangers)
 
-    async def ask(self, timers: Sequence[tuple[int, int]], crowd: int) -> Mapping[int, int]:
+    async def ask(self, timers: Columns, crowd: int) -> Mapping[int, int]:
         self.asked += [entry for _, entry in timers]
         return {entry: topic for _, entry in timers if (topic := self.of.get(entry, A)) != crowd}
 
@@ -44,7 +45,7 @@ class Topics:
         await self.lookahead.look(now, self.loads.get)
 
     async def topics_of(self, entries: Sequence[int], crowd: int = 0, due: int = DUE) -> Mapping[int, int]:
-        return await self.lookahead.topics_of([(due, entry) for entry in entries], crowd)
+        return await self.lookahead.topics_of(Columns.of((due, entry) for entry in entries), crowd)
 
 
 def entries(many: int) -> list[int]:

@@ -44,6 +44,9 @@ class Rows:
         self.sweeping = False
         self.asked: list[tuple[int, int]] = []
         self.behind = 0
+        self.backend = self
+        self.shared = True
+        self.waits = 0
         self.shares = whole()
         self.crowd = self
         self.held_back: list[int] = []
@@ -57,6 +60,9 @@ class Rows:
         self.looked_at: list[int] = []
         self.away = False
         self.moved: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return self.waits
 
     async def read(self, function: Any, *args: Any) -> Any:
         known: dict[Any, Any] = {
@@ -232,6 +238,21 @@ async def test_a_hand_that_is_far_behind_is_swept_for_now_and_then(rows: Rows, s
     rows.behind = 1_999
     await sweeps.near()
     assert rows.held == {1, 17}
+
+
+async def test_where_nobody_else_writes_a_crowd_is_swept_once_in_a_minute(rows: Rows, sweeps: Sweeps) -> None:
+    rows.shared, rows.waits = False, 5
+    for _ in range(120):
+        await sweeps.near()
+    assert len(rows.asked) == 2
+    rows.waits = 0
+    for _ in range(3):
+        await sweeps.near()
+    assert len(rows.asked) == 5, "when it is through each second again"
+    rows.shared, rows.waits = True, 5
+    for _ in range(3):
+        await sweeps.near()
+    assert len(rows.asked) == 8
 
 
 async def test_what_fell_due_in_an_outage_is_found_after_it(rows: Rows, sweeps: Sweeps) -> None:

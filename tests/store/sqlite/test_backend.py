@@ -321,6 +321,29 @@ class TestWriter:
         assert order[3:] == ["heavy 1", "heavy 2"]
         assert backend.statistics()["transactions"] - before == 4, "each heavy one by itself"
 
+    async def test_heavy_work_hears_that_light_work_waits(self, stage: Stage) -> None:
+        backend, begun, gate, heard = stage.store.backend, threading.Event(), threading.Event(), list[bool]()
+
+        async def heavy(_: Transaction) -> None:
+            heard.append(backend.waited_for())
+            begun.set()
+            assert gate.wait(10)
+            heard.append(backend.waited_for())
+
+        async def light(_: Transaction) -> None:
+            heard.append(backend.waited_for())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: backend.write(heavy, heavy=True))
+            await trio.to_thread.run_sync(begun.wait)
+            nursery.start_soon(lambda: backend.write(heavy, heavy=True))
+            await trio.testing.wait_all_tasks_blocked()
+            assert not backend.waited_for(), "heavy work may wait"
+            nursery.start_soon(backend.write, light)
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.to_thread.run_sync(gate.set)
+        assert heard == [False, True, False, False, False]
+
     async def test_what_waits_is_written_before_it_closes(self, tmp_path: Path) -> None:
         backend, gate, done = SQLiteBackend(tmp_path / "closing.db"), threading.Event(), list[bool]()
 

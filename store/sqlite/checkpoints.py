@@ -1,0 +1,92 @@
+"""Checkpoints: what is in the log goes into the file, in a thread beside the writer's.
+
+SQLite would have the writer do it, in the COMMIT that fills the log: 7 ms in place of one, for whoever waits for that
+commit. A pass beside it copies what the log held when it began. When nothing came since, the next transaction begins
+the log anew. Where transactions follow each other without a rest something always came, and the log grows. So when it
+is long, one pass follows the other until what came meanwhile is little, and the writer copies that between two
+transactions.
+"""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+from .connection import connect
+
+_PASS = 4 << 20
+"""Bytes of the log after which there is a pass. A new log is cut to as many, so that its size tells what it holds."""
+_LONG = 32 << 20
+"""Bytes from which on the writer copies what passes have left, when nobody waits; from twice as many on it copies all
+that is there, whoever waits."""
+_LITTLE = 1 << 20
+"""Bytes that a pass may leave to the writer."""
+_PASSES = 5
+"""One behind the other, at most."""
+_CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
+
+
+class Checkpoints:
+    """Of one file, whose writer's connection this is."""
+
+    def __init__(self, path: Path, writer: sqlite3.Connection) -> None:
+        writer.execute("PRAGMA wal_autocheckpoint = 0")
+        writer.execute(f"PRAGMA journal_size_limit = {_PASS}")
+        self._writer = writer
+        self._log = Path(f"{path}-wal")
+        self._connection = connect(path)
+        self._next = _PASS
+        self._wanted = threading.Event()
+        self._copying = threading.Lock()
+        self._help = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="tarry-sqlite-checkpoints", daemon=True)
+        self._thread.start()
+
+    def committed(self, *, waited_for: bool) -> None:
+        """There was a commit, and somebody waits for the next transaction or not; in the writer's thread."""
+        size = self._size()
+        if size <= _PASS:
+            self._next, self._help = _PASS, False
+        elif size > 2 * _LONG or (self._help and not waited_for):
+            self._help = False
+            self._copy(self._writer)
+        elif size > self._next:
+            self._next = size + _PASS
+            self._wanted.set()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._closed = True
+        self._wanted.set()
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if self._closed:
+                return
+            self._pass()
+
+    def _pass(self) -> None:
+        size = self._size()
+        for _ in range(_PASSES if size > _LONG else 1):
+            self._copy(self._connection)
+            before, size = size, self._size()
+            if size - before <= _LITTLE:
+                break
+        self._help = size > _LONG
+
+    def _copy(self, connection: sqlite3.Connection) -> None:
+        try:
+            with self._copying:  # who comes second would find the log busy, and leave it
+                connection.execute(_CHECKPOINT).fetchall()
+        except sqlite3.Error:  # a full disk, say: the log keeps all, and the next commit tells
+            return
+
+    def _size(self) -> int:
+        try:
+            return self._log.stat().st_size
+        except OSError:
+            return 0

@@ -1,0 +1,120 @@
+"""Checkpoints: the log stays short, whoever has to see to it, and whatever happens to the thread that does."""
+
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+from tarry.store.ports import Transaction
+from tarry.store.sqlite import checkpoints
+from tarry.store.sqlite.backend import SQLiteBackend
+
+PASS, LONG, LITTLE = 1 << 16, 1 << 18, 1 << 15
+BODY = b"x" * 16_000
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(checkpoints, "_PASS", PASS)
+    monkeypatch.setattr(checkpoints, "_LONG", LONG)
+    monkeypatch.setattr(checkpoints, "_LITTLE", LITTLE)
+    return tmp_path / "tarry.db"
+
+
+@pytest.fixture
+async def backend(path: Path) -> AsyncIterator[SQLiteBackend]:
+    backend = SQLiteBackend(path)
+    await backend.migrate()
+    yield backend
+    await backend.aclose()
+
+
+async def write(backend: SQLiteBackend, number: int) -> None:
+    async def add(tx: Transaction) -> None:
+        row = (1, number, number, 0, 1, 1, BODY, 0, 0)
+        await tx.execute_many("delay.add_bare", [row])
+
+    await backend.write(add)
+
+
+def log(path: Path) -> int:
+    return Path(f"{path}-wal").stat().st_size
+
+
+def read(path: Path) -> list[int]:
+    with closing(sqlite3.connect(path)) as file:
+        return [id_ for (id_,) in file.execute("SELECT id FROM delay WHERE body = ? ORDER BY id", (BODY,))]
+
+
+async def test_a_log_that_is_written_without_a_rest_stays_short(path: Path, backend: SQLiteBackend) -> None:
+    longest = 0
+    for number in range(400):
+        await write(backend, number)
+        longest = max(longest, log(path))
+    assert longest <= 2 * LONG + 4 * len(BODY), "in all 6 MB were written"
+    assert read(path) == list(range(400))
+
+
+async def test_what_rests_between_is_copied_beside_the_writer(
+    path: Path, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer is told of each commit, and rests until the pass is over that it may have asked for."""
+    told, helped = threading.Semaphore(0), list[int]()
+    keeper, real = backend._writer._checkpoints, checkpoints.Checkpoints._copy
+
+    def copy(self: checkpoints.Checkpoints, connection: sqlite3.Connection) -> None:
+        if connection is self._writer:
+            helped.append(number)
+        real(self, connection)
+
+    def committed(*, waited_for: bool) -> None:
+        commit(waited_for=waited_for)
+        if keeper._wanted.is_set():
+            keeper._pass()
+        told.release()
+
+    commit = keeper.committed
+    monkeypatch.setattr(checkpoints.Checkpoints, "_copy", copy)
+    monkeypatch.setattr(keeper, "committed", committed)
+    longest = 0
+    for number in range(100):
+        await write(backend, number)
+        await trio.to_thread.run_sync(told.acquire)
+        longest = max(longest, log(path)) if number > 10 else 0  # not what the migrations left
+    assert [one for one in helped if one > 10] == []
+    assert longest <= PASS + 4 * len(BODY)
+
+
+async def test_where_no_pass_comes_the_writer_sees_to_it(
+    path: Path, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = checkpoints.Checkpoints._copy
+
+    def copy(self: checkpoints.Checkpoints, connection: sqlite3.Connection) -> None:
+        if connection is self._writer:
+            real(self, connection)
+
+    monkeypatch.setattr(checkpoints.Checkpoints, "_copy", copy)
+    for number in range(200):
+        await write(backend, number)
+    assert log(path) <= 2 * LONG + 4 * len(BODY)
+    assert read(path) == list(range(200))
+
+
+async def test_a_reader_in_between_keeps_what_it_sees(path: Path, backend: SQLiteBackend) -> None:
+    await write(backend, 0)
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        seen = reader.execute("SELECT COUNT(*) FROM delay").fetchall()
+        for number in range(1, 150):
+            await write(backend, number)
+        assert reader.execute("SELECT COUNT(*) FROM delay").fetchall() == seen == [(1,)]
+        reader.execute("COMMIT")
+    for number in range(150, 300):
+        await write(backend, number)
+    assert log(path) <= 2 * LONG + 4 * len(BODY), "once it is gone the log begins anew"
+    assert read(path) == list(range(300))
