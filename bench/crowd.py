@@ -77,7 +77,7 @@ def main() -> None:
                     [{case: run[f"{case}_{name}_ms"] for case in ("beside", "alone")} for run in found],
                     *("beside", "alone"),
                 )
-                for name in ("consumer_p50", "consumer_p99")
+                for name in ("consumer_p50", "consumer_p90", "consumer_p99")
             },
         },
     )
@@ -120,7 +120,7 @@ def measure(dsn: str, crowd: int, rate: int, seconds: float, consumers: int = 0)
 def _figures(case: str, rows: Sequence[tuple[int, int, int]], arrived: dict[int, float]) -> Figures:
     streamed = sorted(streamed_at - due for _, due, streamed_at in rows)
     consumed = sorted(arrived[offset] - due for offset, due, _ in rows)
-    shares = {"p50": 0.5, "p99": 0.99}
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
     return {
         f"{case}_{kind}_{name}_ms": round(percentile(values, share), 1)
         for kind, values in (("stream", streamed), ("consumer", consumed))
