@@ -296,6 +296,7 @@ async def test_more_than_one_look_shows_is_read_in_pages(
 ) -> None:
     """The first shards' rows hide the others', also those that are known, or wait apart."""
     monkeypatch.setattr("tarry.service.hand.sweeps._ROWS", 5)
+    monkeypatch.setattr("tarry.service.hand.sweeps._ROWS_LATE", 5)
     due = NOW - (600_000 if far else 1_000)
     known = [due << 21 | number << 4 for number in range(6)]
     hidden = [due << 21 | 15, ~(due << 21 | 31), due << 21 | 47]
