@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 
 from .entries import CYCLE_MS, OFFSET, SLOT_MS, SLOTS, Entries, in_order
 
@@ -35,8 +36,8 @@ class Slot(Entries):
     # By millisecond the living ids of the entries before position _parted. None until it is prepared.
     _parts: list[list[int] | array[int]] | None
     _parted: int
-    # Of the first _sorted parts how long each was when it was put in order, as an array, so that to join a million is a
-    # copy; -1 when something was cancelled since. What came later stands behind that length.
+    # Of the first _sorted parts how many are in order, in an array, so that to join a million is a copy. What came
+    # later stands behind those.
     _lengths: list[int]
     _sorted: int
 
@@ -53,10 +54,7 @@ class Slot(Entries):
     def cancel(self, offset: int, entry_id: int) -> None:
         if len(self.ids) > _LOOK_UP_AT_MOST:
             if self._parts is not None:  # of these none came after the cancel
-                ms = offset % SLOT_MS
-                self._parts[ms] = [one for one in self._parts[ms] if one != entry_id]
-                if ms < self._sorted:
-                    self._lengths[ms] = -1
+                self._remove(offset % SLOT_MS, entry_id)
             self.bury(offset, entry_id)
             return
         # There are no tombstones here whose positions a removal would upset: only a larger slot has them, and only a
@@ -74,6 +72,20 @@ class Slot(Entries):
             pass  # no further entry of this id
         if removed and offset == self.first and self.ids:
             self.first = min(self.offsets)
+
+    def _remove(self, ms: int, entry_id: int) -> None:
+        """Of the parts, of which those in order stay so."""
+        assert self._parts is not None  # noqa: S101 - whoever calls has looked
+        part, ordered = self._parts[ms], self._lengths[ms] if ms < self._sorted else 0
+        low = bisect_left(part, entry_id, 0, ordered)
+        high = bisect_right(part, entry_id, low, ordered)
+        del part[low:high]
+        if ms < self._sorted:
+            self._lengths[ms] = ordered = ordered - (high - low)
+        if entry_id in islice(part, ordered, None):
+            rest = [one for one in islice(part, ordered, None) if one != entry_id]
+            del part[ordered:]
+            part.extend(rest)
 
     def prepare(self, limit: int) -> int:
         """Take so many entries nearer to their order; how many are still to be taken. What comes later is again."""
@@ -109,11 +121,17 @@ class Slot(Entries):
             return super().held(wanted)
         if self.ascending:
             return {pair for pair in wanted if self._holds(*pair)}
-        if self._parts is None:
-            return super().held(wanted)
-        found = {pair for pair in wanted if self._part_holds(*pair)}
-        if self._parted < len(self.ids):
-            found |= wanted & set(zip(*self.live(self._parted), strict=True))
+        parts, found = self._all_parts(), set[tuple[int, int]]()
+        by_offset: dict[int, set[int]] = {}
+        for offset, entry_id in wanted:
+            by_offset.setdefault(offset, set()).add(entry_id)
+        for offset, ids in by_offset.items():
+            ms = offset % SLOT_MS
+            part, ordered = parts[ms], self._lengths[ms] if ms < self._sorted else 0
+            here = {entry_id for entry_id in ids if _among(part, ordered, entry_id)}
+            if ordered < len(part):
+                here |= ids.intersection(islice(part, ordered, None))
+            found.update((offset, entry_id) for entry_id in here)
         return found
 
     def _holds(self, offset: int, entry_id: int) -> bool:
@@ -124,15 +142,6 @@ class Slot(Entries):
         # The last of those that are equal: a cancel takes all that came before it.
         found = stop > low and self.ids[stop - 1] == entry_id
         return found and stop > self.tombstones.get((offset, entry_id), 0)
-
-    def _part_holds(self, offset: int, entry_id: int) -> bool:
-        assert self._parts is not None  # noqa: S101 - whoever calls has looked
-        ms = offset % SLOT_MS
-        part = self._parts[ms]
-        if ms >= self._sorted or (ordered := self._lengths[ms]) < 0:
-            return entry_id in part
-        place = bisect_left(part, entry_id, 0, ordered)
-        return (place < ordered and part[place] == entry_id) or entry_id in part[ordered:]
 
     def put_in_order(self) -> None:
         if not self.ascending and len(self.ids) > _LARGE:
@@ -176,6 +185,12 @@ class Slot(Entries):
     def _look_for_first(self) -> None:
         if self.ids:
             self.first = min(self.offsets)
+
+
+def _among(part: Sequence[int], ordered: int, entry_id: int) -> bool:
+    """Whether it is one of the first of a part, so many of which are in order."""
+    place = bisect_left(part, entry_id, 0, ordered)
+    return place < ordered and part[place] == entry_id
 
 
 class Slots:

@@ -9,7 +9,7 @@ not known, and is looked up in its turn.
 from array import array
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import repeat
-from operator import eq, rshift
+from operator import eq
 
 import trio
 from attrs import define, field
@@ -50,7 +50,7 @@ class _Known:
 
     def tells_all(self, timers: Columns) -> bool:
         """Whether it tells of each of these. Without a call for each: the service's loop stands still meanwhile."""
-        plain = self.crowd != 0 and all(map(eq, timers.dues, map(rshift, timers.ids, repeat(SEQUENCE_BITS))))
+        plain = self.crowd != 0 and all(map(eq, timers.dues, map(int.__rshift__, timers.ids, repeat(SEQUENCE_BITS))))
         return plain and (not self.fresh or self.fresh.isdisjoint(timers.ids))
 
 

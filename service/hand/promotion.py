@@ -59,7 +59,8 @@ class Promotion:
         took = trio.current_time() - began
         self._metrics.promote_batch(took)
         self.pace.note(len(promoted), took)
-        self.held.note({one.queue_id for one in promoted}, len(promoted), took)
+        if self._store.backend.shared:  # where there is one writer nobody holds a queue, and `took` is who had his turn
+            self.held.note({one.queue_id for one in promoted}, len(promoted), took)
         self.held.put(held)
         self._count(promoted)
         return promoted, left

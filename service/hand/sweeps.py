@@ -1,11 +1,12 @@
 """The sweeps: what is looked for from time to time, because no event says that it is there.
 
-- near, every second: rows due from two minutes behind the hand to a second and a half ahead that the wheel does not
-  know of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times:
-  measured, it doubles the lateness at 1000 due a second.) Of shards that other nodes hold it looks at what is late by
-  half a second: where a node has died, its timers come a second and a half late at most, before anybody has its shards.
-  After an outage it begins where the last whole one ended. While the wheel is filled for the first time, which may
-  take long, it looks at what falls due from then on: another node may die meanwhile, and users' own transactions go on.
+- near, every second, now and then where the hand is behind: rows due from two minutes behind the hand to a second and
+  a half ahead that the wheel does not know of, put there by another node or by a user's own SQL. (Five seconds ahead
+  would read every row five times: measured, it doubles the lateness at 1000 due a second.) Of shards that other nodes
+  hold it looks at what is late by half a second: where a node has died, its timers come a second and a half late at
+  most, before anybody has its shards. After an outage it begins where the last whole one ended. While the wheel is
+  filled for the first time, which may take long, it looks at what falls due from then on: another node may die
+  meanwhile, and users' own transactions go on.
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late. Both, when somebody says that a transaction of theirs was committed (`nudge`).
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
@@ -43,8 +44,8 @@ _PASSED, _PASSED_ALONE = 4, 59
 transaction writes, while a crowd is on its way: what is due then is the hand's own, and to read it again costs those
 who are served 40 ms."""
 _ROWS, _ROWS_LATE = 10_000, 2_000
-"""Of each kind in one look; where there are more, whoever is on time itself reads on in pages. Who is late has mostly
-its own before it, and to read ten thousand takes 40 ms."""
+"""Of each kind in one look; where there are more, whoever is on time itself reads on in pages. A hand that is behind
+has mostly its own before it, and to read ten thousand takes 40 ms."""
 _PIECE = 500
 """Rows that are looked for in the wheel in one go: some milliseconds."""
 _CLAIMS = 1_000
@@ -85,7 +86,7 @@ class Sweeps:
     async def near(self) -> None:
         """Adds near rows that the wheel does not hold."""
         now = self._clock.now()
-        alone = not self._store.backend.shared and len(self._hand.crowd) > 0
+        alone = not self._store.backend.shared and self._hand.crowd.oldest is not None
         if self._passed < (_PASSED_ALONE if alone else _PASSED if self._is_behind else 0):
             self._passed += 1
             return
@@ -129,7 +130,7 @@ class Sweeps:
         own = dict.fromkeys(self._hand.shares.held, max(until, own_until))
         # What a rate holds back lies there for long; the far sweep looks at it, or it would hide others' rows.
         but = self._hand.crowd.held_back if own_until else []
-        most = _ROWS if on_time else _ROWS_LATE
+        most = _ROWS_LATE if self._is_behind else _ROWS
         rows = await self._store.read(timers.near, since, until, most, own, but)
         await self._add(rows)
         if len(rows) < most:

@@ -5,13 +5,19 @@ commit. A pass beside it copies what the log held when it began. When nothing ca
 the log anew. Where transactions follow each other without a rest something always came, and the log grows. So when it
 is long, one pass follows the other until what came meanwhile is little, and the writer copies that between two
 transactions.
+
+No copy begins of a log of which all is copied. There a transaction may begin the log anew while the copy looks at it,
+and up to 3.51.2 SQLite then takes what is written next for copied (sqlite.org/wal.html, "the WAL-reset bug"). While
+something is left to copy nobody begins the log anew.
 """
 
 import sqlite3
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from .connection import connect
+from .errors import translate
 
 _PASS = 4 << 20
 """Bytes of the log after which there is a pass. A new log is cut to as many, so that its size tells what it holds."""
@@ -29,14 +35,18 @@ class Checkpoints:
     """Of one file, whose writer's connection this is."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection) -> None:
-        writer.execute("PRAGMA wal_autocheckpoint = 0")
-        writer.execute(f"PRAGMA journal_size_limit = {_PASS}")
+        try:
+            writer.execute("PRAGMA wal_autocheckpoint = 0")
+            writer.execute(f"PRAGMA journal_size_limit = {_PASS}")
+        except sqlite3.Error as error:
+            raise translate(error) from error
         self._writer = writer
         self._log = Path(f"{path}-wal")
         self._connection = connect(path)
         self._next = _PASS
         self._wanted = threading.Event()
         self._copying = threading.Lock()
+        self._copied = 0  # what is beyond this size has come since the last copy
         self._help = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="tarry-sqlite-checkpoints", daemon=True)
@@ -45,20 +55,22 @@ class Checkpoints:
     def committed(self, *, waited_for: bool) -> None:
         """There was a commit, and somebody waits for the next transaction or not; in the writer's thread."""
         size = self._size()
-        if size <= _PASS:
-            self._next, self._help = _PASS, False
-        elif size > 2 * _LONG or (self._help and not waited_for):
-            self._help = False
-            self._copy(self._writer)
-        elif size > self._next:
+        if size <= _PASS:  # it has begun anew
+            self._next, self._help, self._copied = _PASS, False, 0
+            return
+        if size > self._next:
             self._next = size + _PASS
             self._wanted.set()
+        if size > 2 * _LONG or (self._help and not waited_for):
+            self._help = False
+            self._copy(self._writer)
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Ends the thread, with a last pass; the writer has ended."""
         self._closed = True
         self._wanted.set()
         self._thread.join()
+        self._copy(self._connection)
         self._connection.close()
 
     def _run(self) -> None:
@@ -79,11 +91,12 @@ class Checkpoints:
         self._help = size > _LONG
 
     def _copy(self, connection: sqlite3.Connection) -> None:
-        try:
-            with self._copying:  # who comes second would find the log busy, and leave it
+        with self._copying:
+            if self._size() <= self._copied:
+                return
+            with suppress(sqlite3.Error):  # a full disk, say: the log keeps all, and the next commit tells
                 connection.execute(_CHECKPOINT).fetchall()
-        except sqlite3.Error:  # a full disk, say: the log keeps all, and the next commit tells
-            return
+            self._copied = self._size()
 
     def _size(self) -> int:
         try:

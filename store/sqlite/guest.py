@@ -34,6 +34,8 @@ class SQLiteGuest:
         if not path.is_file():
             raise SchemaError(f"there is no store at {path} yet: `tarry migrate` or `tarry serve` makes it")
         self._connection = connect(path.resolve())
+        # What is in the log a server copies, at its own time (see `checkpoints`), or else whoever closes the file last.
+        self._connection.execute("PRAGMA wal_autocheckpoint = 0")
 
     async def write(self, work: Work[T]) -> T:
         """Runs `work` in a transaction of its own."""

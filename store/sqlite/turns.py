@@ -20,8 +20,9 @@ class Turns:
         return self._ahead < _AHEAD
 
     def light(self, seconds: float) -> None:
-        """Light work took so long while heavy work waited."""
-        self._ahead += seconds
+        """Light work took so long while heavy work waited. One that took very long is not made up for in full, or who
+        waited for it would wait as long once more."""
+        self._ahead = min(self._ahead + seconds, 2 * _AHEAD)
 
     def heavy(self, seconds: float) -> None:
         """Heavy work took so long."""

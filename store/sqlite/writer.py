@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 import trio
 from attrs import define, field
 
-from ..errors import Unavailable
+from ..errors import StoreError, Unavailable
 from ..ports import Work
 from .checkpoints import Checkpoints
 from .connection import SQLiteTransaction, connect, drive
@@ -57,7 +57,11 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
-        self._checkpoints = Checkpoints(path, self._connection)
+        try:
+            self._checkpoints = Checkpoints(path, self._connection)
+        except StoreError:
+            self._connection.close()
+            raise
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._light: deque[_Job[Any]] = deque()
         self._heavy: deque[_Job[Any]] = deque()

@@ -46,7 +46,7 @@ class Rows:
         self.behind = 0
         self.backend = self
         self.shared = True
-        self.waits = 0
+        self.oldest: int | None = None
         self.shares = whole()
         self.crowd = self
         self.held_back: list[int] = []
@@ -60,9 +60,6 @@ class Rows:
         self.looked_at: list[int] = []
         self.away = False
         self.moved: list[tuple[int, int]] = []
-
-    def __len__(self) -> int:
-        return self.waits
 
     async def read(self, function: Any, *args: Any) -> Any:
         known: dict[Any, Any] = {
@@ -241,15 +238,15 @@ async def test_a_hand_that_is_far_behind_is_swept_for_now_and_then(rows: Rows, s
 
 
 async def test_where_nobody_else_writes_a_crowd_is_swept_once_in_a_minute(rows: Rows, sweeps: Sweeps) -> None:
-    rows.shared, rows.waits = False, 5
+    rows.shared, rows.oldest = False, NOW
     for _ in range(120):
         await sweeps.near()
     assert len(rows.asked) == 2
-    rows.waits = 0
+    rows.oldest = None
     for _ in range(3):
         await sweeps.near()
     assert len(rows.asked) == 5, "when it is through each second again"
-    rows.shared, rows.waits = True, 5
+    rows.shared, rows.oldest = True, NOW
     for _ in range(3):
         await sweeps.near()
     assert len(rows.asked) == 8
@@ -296,7 +293,6 @@ async def test_more_than_one_look_shows_is_read_in_pages(
 ) -> None:
     """The first shards' rows hide the others', also those that are known, or wait apart."""
     monkeypatch.setattr("tarry.service.hand.sweeps._ROWS", 5)
-    monkeypatch.setattr("tarry.service.hand.sweeps._ROWS_LATE", 5)
     due = NOW - (600_000 if far else 1_000)
     known = [due << 21 | number << 4 for number in range(6)]
     hidden = [due << 21 | 15, ~(due << 21 | 31), due << 21 | 47]

@@ -33,6 +33,14 @@ async def backend(path: Path) -> AsyncIterator[SQLiteBackend]:
     await backend.aclose()
 
 
+def end_thread(keeper: checkpoints.Checkpoints) -> None:
+    """From here on the test makes the passes."""
+    keeper._closed = True
+    keeper._wanted.set()
+    keeper._thread.join()
+    keeper._wanted.clear()
+
+
 async def write(backend: SQLiteBackend, number: int) -> None:
     async def add(tx: Transaction) -> None:
         row = (1, number, number, 0, 1, 1, BODY, 0, 0)
@@ -55,7 +63,7 @@ async def test_a_log_that_is_written_without_a_rest_stays_short(path: Path, back
     for number in range(400):
         await write(backend, number)
         longest = max(longest, log(path))
-    assert longest <= 2 * LONG + 4 * len(BODY), "in all 6 MB were written"
+    assert longest <= 3 * LONG, "in all 10 MB were written"
     assert read(path) == list(range(400))
 
 
@@ -65,6 +73,7 @@ async def test_what_rests_between_is_copied_beside_the_writer(
     """The writer is told of each commit, and rests until the pass is over that it may have asked for."""
     told, helped = threading.Semaphore(0), list[int]()
     keeper, real = backend._writer._checkpoints, checkpoints.Checkpoints._copy
+    end_thread(keeper)
 
     def copy(self: checkpoints.Checkpoints, connection: sqlite3.Connection) -> None:
         if connection is self._writer:
@@ -74,6 +83,7 @@ async def test_what_rests_between_is_copied_beside_the_writer(
     def committed(*, waited_for: bool) -> None:
         commit(waited_for=waited_for)
         if keeper._wanted.is_set():
+            keeper._wanted.clear()
             keeper._pass()
         told.release()
 
@@ -101,7 +111,7 @@ async def test_where_no_pass_comes_the_writer_sees_to_it(
     monkeypatch.setattr(checkpoints.Checkpoints, "_copy", copy)
     for number in range(200):
         await write(backend, number)
-    assert log(path) <= 2 * LONG + 4 * len(BODY)
+    assert log(path) <= 3 * LONG
     assert read(path) == list(range(200))
 
 
@@ -116,5 +126,27 @@ async def test_a_reader_in_between_keeps_what_it_sees(path: Path, backend: SQLit
         reader.execute("COMMIT")
     for number in range(150, 300):
         await write(backend, number)
-    assert log(path) <= 2 * LONG + 4 * len(BODY), "once it is gone the log begins anew"
+    assert log(path) <= 3 * LONG, "once it is gone the log begins anew"
     assert read(path) == list(range(300))
+
+
+async def test_no_copy_begins_of_a_log_of_which_all_is_copied(path: Path, backend: SQLiteBackend) -> None:
+    """There a transaction may begin the log anew meanwhile, and SQLite up to 3.51.2 loses what it writes."""
+    keeper, copies = backend._writer._checkpoints, list[str]()
+    end_thread(keeper)
+    keeper._copy(keeper._connection)  # what the migrations left
+    keeper._connection.set_trace_callback(copies.append)
+    for number in range(30):
+        await write(backend, number)
+        if number % 10 == 9:
+            await backend.write(nothing)  # the writer has been told of the one before
+            for _ in range(3):
+                keeper._copy(keeper._connection)
+    assert len(copies) == 3, "one for each that has something to copy"
+    keeper._pass()
+    assert len(copies) == 3
+    assert read(path) == list(range(30))
+
+
+async def nothing(_: Transaction) -> None:
+    """Work that writes nothing."""
