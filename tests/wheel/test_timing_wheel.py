@@ -306,7 +306,7 @@ def test_a_second_of_many_is_put_in_order_in_pieces_while_it_is_added_to_and_can
 @pytest.mark.parametrize("ascending", [False, True])
 @pytest.mark.parametrize("more", [False, True])
 def test_in_a_second_of_many_it_is_known_what_is_missing(ascending: bool, pieces: int, more: bool) -> None:
-    """Without a pass over all of them, wherever the second is on its way into order."""
+    """Wherever the second is on its way into order, and whatever is cancelled or comes meanwhile."""
     chance = Random(pieces)
     second = NOW // 1_000 * 1_000 + 5_000
     wheel = TimingWheel(second - 4_000)
