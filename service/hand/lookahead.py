@@ -6,7 +6,6 @@ a million does not wait until they have been looked up. What comes for the secon
 not known, and is looked up in its turn.
 """
 
-from array import array
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import repeat
 from operator import eq
@@ -115,8 +114,9 @@ class Lookahead:
             if known.tells_all(some):
                 told = some.ids
             else:
-                unknown += [(due, entry) for due, entry in some if not known.tells(due, entry)]
-                told = array("q", [entry for due, entry in some if known.tells(due, entry)])
+                tells = [known.tells(due, entry) for due, entry in some]
+                unknown += some.chosen([not one for one in tells])
+                told = some.chosen(tells).ids
             if known.crowd != crowd:
                 topics |= dict.fromkeys(told, known.crowd)
             topics |= {entry: known.others[entry] for entry in told if entry in known.others}

@@ -55,8 +55,10 @@ class Checkpoints:
     def committed(self, *, waited_for: bool) -> None:
         """There was a commit, and somebody waits for the next transaction or not; in the writer's thread."""
         size = self._size()
-        if size <= _PASS:  # it has begun anew
-            self._next, self._help, self._copied = _PASS, False, 0
+        if size < self._copied:  # it has begun anew, and none of it is copied
+            self._copied = 0
+        if size <= _PASS:
+            self._next, self._help = _PASS, False
             return
         if size > self._next:
             self._next = size + _PASS
