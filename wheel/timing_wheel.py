@@ -249,6 +249,12 @@ class TimingWheel:
             return None
         return ahead.load(index)
 
+    @property
+    def opened(self) -> int:
+        """How many entries lie behind the front: what is due and was not taken out, and the rest of the second that is
+        under way. O(log entries)."""
+        return len(self._opened)
+
     def next_due(self) -> int | None:
         """When to advance next: nothing falls due before; None when the wheel is empty.
 

@@ -302,6 +302,18 @@ def test_a_second_of_many_is_put_in_order_in_pieces_while_it_is_added_to_and_can
     assert wheel.prepare(1_000) == len(wheel) == 0
 
 
+def test_many_of_one_millisecond_come_out_with_their_times() -> None:
+    chance = Random(2)
+    second = NOW + 2_000
+    wheel = TimingWheel(NOW)
+    pairs = [(second + chance.choice((0, 1, 1, 5, 6, 400, 999)), number) for number in range(5_000)]
+    wheel.add_many([due for due, _ in pairs], [entry_id for _, entry_id in pairs])
+    taken: list[tuple[int, int]] = []
+    while some := list(wheel.advance_columns(second + 999, 700)):
+        taken += some
+    assert taken == sorted(pairs)
+
+
 @pytest.mark.parametrize("pieces", [0, 3, 12, 99], ids=lambda pieces: f"{pieces} pieces in order")
 @pytest.mark.parametrize("ascending", [False, True])
 @pytest.mark.parametrize("more", [False, True])

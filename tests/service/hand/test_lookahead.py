@@ -93,6 +93,22 @@ async def test_what_was_moved_into_the_second_is_asked_for(topics: Topics) -> No
     assert topics.asked == [moved]
 
 
+@pytest.mark.parametrize("place", ["first", "last"])
+async def test_one_that_was_moved_among_many_of_its_millisecond_is_asked_for(topics: Topics, place: str) -> None:
+    """It is looked at the ends of each millisecond only: there it is, since they are in order."""
+    some = entries(1_000)
+    later = [first_id(DUE + 1) + number for number in range(1_000)]
+    moved = first_id(DUE + (3_600_000 if place == "last" else -3_600_000))
+    topics.of = {moved: B, some[500]: C, later[0]: B, later[999]: C}
+    await topics.look()
+    timers = [(DUE, entry) for entry in sorted([*some, moved])] + [(DUE + 1, entry) for entry in later]
+    told = await topics.lookahead.topics_of(Columns.of(timers), A)
+    assert (told, topics.asked) == (topics.of, [moved])
+    topics.asked.clear()
+    told = await topics.lookahead.topics_of(Columns.of(timers[10:990] + timers[1_001:]), A)
+    assert (told, topics.asked) == ({some[500]: C, later[0]: B, later[999]: C}, [])
+
+
 async def test_when_much_comes_it_looks_anew(topics: Topics) -> None:
     some = entries(3)
     await topics.look()
