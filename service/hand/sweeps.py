@@ -45,7 +45,8 @@ transaction writes, while a crowd is on its way: what is due then is the hand's 
 who are served 40 ms."""
 _ROWS, _ROWS_LATE = 10_000, 2_000
 """Of each kind in one look; where there are more, whoever is on time itself reads on in pages. A hand that is behind
-has mostly its own before it, and to read ten thousand takes 40 ms."""
+has mostly its own before it, and one that knows of more than ten thousand would see no more than those: to read them
+takes 40 ms."""
 _PIECE = 500
 """Rows that are looked for in the wheel in one go: some milliseconds."""
 _CLAIMS = 1_000
@@ -130,7 +131,8 @@ class Sweeps:
         own = dict.fromkeys(self._hand.shares.held, max(until, own_until))
         # What a rate holds back lies there for long; the far sweep looks at it, or it would hide others' rows.
         but = self._hand.crowd.held_back if own_until else []
-        most = _ROWS_LATE if self._is_behind else _ROWS
+        crowded = self._is_behind or self._hand.known(self._clock.now() + _AHEAD) > _ROWS
+        most = _ROWS_LATE if crowded else _ROWS
         rows = await self._store.read(timers.near, since, until, most, own, but)
         await self._add(rows)
         if len(rows) < most:

@@ -19,7 +19,7 @@ from tarry.service.demo.server_process import ServerProcess
 MANY, FEW = 20_000, 20
 PAGE = 1000
 BATCH = 1000
-"""As the hand's."""
+"""Twice the hand's."""
 
 
 @pytest.fixture(params=["sqlite", "mariadb"])
@@ -74,7 +74,7 @@ def test_a_neighbour_has_its_turns(server: ServerProcess, dsn: str) -> None:
     assert [int(body) for _, body, _ in b] == list(range(FEW)), "in the order of time, each once"
     assert all(at >= due for at, _, due in a + b), "none is early"
     times = [at for at, _, _ in a]
-    # What of A came into the stream while one of B was due and was not in it, of twenty batches in all.
+    # What of A came into the stream while one of B was due and was not in it, of twenty such in all.
     passed = [bisect_right(times, at) - bisect_right(times, due) for at, _, due in b]
     assert sorted(passed)[FEW // 2] <= 3 * BATCH, passed
     assert max(passed) <= 6 * BATCH, passed

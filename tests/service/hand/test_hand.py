@@ -9,6 +9,7 @@ from tarry.service.clock import Clock
 from tarry.service.hand.hand import BATCH, Hand
 from tarry.service.hand.releases import Releases
 from tarry.store.errors import Unavailable
+from tarry.store.ids import first_id
 from tarry.store.records import Promoted
 from tarry.wheel.columns import Columns
 from tarry.wheel.horizon import Horizon
@@ -269,6 +270,36 @@ async def test_a_neighbour_does_not_wait_behind_a_crowd(
     assert len(bench.hand) == bench.hand.behind == 0
 
 
+async def test_the_first_of_a_crowd_that_is_known_hold_up_nobody(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    """What falls due a millisecond later is promoted beside them."""
+    bench = Crowded()
+    bench.takes = 0.1
+    bench.offset = -round(trio.current_time() * 1000)
+    await bench.clock.take()
+    begin = EPOCH + 40_000
+    crowd = [first_id(begin + one // 200) + one % 200 for one in range(60_000)]  # fewer in a millisecond than a batch
+    theirs = first_id(begin + 1) + 200
+
+    async def strangers(second: int) -> tuple[int, dict[int, int]]:
+        assert second == begin // 1_000
+        return 1, {theirs: 2}
+
+    horizon = Horizon(EPOCH)
+    horizon.page(EPOCH)
+    wheel = TimingWheel(EPOCH)
+    bench.hand = Hand(*(wheel, horizon, bench.clock, bench.promote, bench.streamed.extend), strangers=strangers)
+    bench.hand.add_many([begin + one // 200 for one in range(60_000)], crowd)
+    bench.hand.add(begin + 1, theirs)
+    nursery.start_soon(bench.hand.run)
+    await trio.sleep(30)
+    await bench.hand.look_ahead()
+    await trio.sleep(15)
+    assert dict(bench.fired)[theirs] == 40_001
+    assert [entry for entry, _ in bench.fired if entry != theirs] == crowd[: len(bench.fired) - 1]
+
+
 async def test_a_second_of_many_is_in_order_before_it_begins(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
@@ -323,6 +354,17 @@ async def test_what_waits_in_the_crowd_is_not_missing_and_counts_as_late(
     assert bench.hand.add_missing([*here, (EPOCH + 1_700, A + MANY)]) == 1
     await trio.sleep(8)
     assert sorted(bench.order(1)) == [A + one for one in range(MANY + 1)]
+
+
+async def test_it_knows_how_many_are_due_or_soon_will_be(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = await crowd(nursery)
+    assert [bench.hand.known(EPOCH + until) for until in (0, 999, 1_000, 2_000)] == [0, 0, MANY + 5, MANY + 15]
+    for at in (1.5, 1.75, 3.5):  # the second is under way, partly in lanes; and later it is all in lanes
+        await trio.sleep(at - (bench.clock.now() - EPOCH) / 1_000)
+        assert len(bench.hand) > 2 * BATCH
+        assert bench.hand.known(EPOCH + 10_000) == len(bench.hand)
 
 
 async def test_a_store_that_is_away_when_topics_are_looked_up(

@@ -52,6 +52,8 @@ class Rows:
         self.held_back: list[int] = []
         self.passed_over: list[list[int]] = []
         self.untils: list[dict[int, int]] = []
+        self.limits: list[int] = []
+        self.soon: list[int] = []
         self.listeners = Awaiting()
         self.groups = Awaiting()
         self.claimable: set[int] = set()
@@ -88,6 +90,7 @@ class Rows:
         self.passed_over.append(but)
         self.asked.append((since, until))
         self.untils.append(untils)
+        self.limits.append(limit)
         return [row for row in self.due if since <= row[0] < untils.get(shard_of(row[1]), until)][:limit]
 
     async def due_messages(self, shard: int, after: int, until: int, limit: int) -> list[tuple[int, int]]:
@@ -113,6 +116,9 @@ class Rows:
         new = {entry for _, entry in timers} - self.held
         self.held |= new
         return len(new)
+
+    def known(self, until: int) -> int:
+        return sum(due <= until for due in self.soon)
 
     async def sample(self) -> int:
         return self.ms
@@ -306,6 +312,19 @@ async def test_more_than_one_look_shows_is_read_in_pages(
     await (sweeps.far() if far else sweeps.near())
     assert rows.held == {*known, *hidden, 63}
     assert sweeps.found == 4
+
+
+async def test_before_and_in_a_crowd_of_its_own_a_hand_is_swept_for_with_a_short_look(
+    rows: Rows, sweeps: Sweeps
+) -> None:
+    """It would be shown nothing but its own, and who is served would wait for ten thousand rows."""
+    rows.soon = [NOW + 1_499] * 10_001
+    for many in (10_001, 10_000):
+        del rows.soon[many:]
+        await sweeps.near()
+    rows.soon = [NOW + 1_501] * 10_001
+    await sweeps.near()
+    assert rows.limits == [2_000, 10_000, 10_000]
 
 
 async def test_what_a_rate_holds_back_hides_nobody_from_near_sweeps(rows: Rows, sweeps: Sweeps) -> None:
