@@ -46,15 +46,6 @@ class Columns:
         """Those for which there is something true at their place."""
         return Columns(array("q", compress(self.dues, wanted)), array("q", compress(self.ids, wanted)))
 
-    def dues_apart(self) -> Iterator[tuple[int, int, int]]:
-        """(due, start, stop) of the entries of each time. For many at few times: O(times log entries)."""
-        start = 0
-        while start < len(self):
-            due = self.dues[start]
-            stop = bisect_right(self.dues, due, start)
-            yield due, start, stop
-            start = stop
-
     def by(self, milliseconds: int) -> Iterator[tuple[int, Columns]]:
         """The pieces of it that are due in the same stretch of so many milliseconds, with the stretch's number."""
         start = 0
@@ -64,3 +55,12 @@ class Columns:
             whole = start == 0 and stop == len(self)
             yield number, self if whole else Columns(self.dues[start:stop], self.ids[start:stop])
             start = stop
+
+
+def alike(values: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(value, start, stop) of the stretches of equal values, of such as ascend. O(stretches log values)."""
+    start = 0
+    while start < len(values):
+        stop = bisect_right(values, values[start], start)
+        yield values[start], start, stop
+        start = stop

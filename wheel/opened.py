@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 
-from .columns import Columns
+from .columns import Columns, alike
 from .entries import in_order
 
 # Entries of a millisecond, from which on it is quicker to look where they end than to look at each.
@@ -119,11 +119,9 @@ def _dues(base: int, offsets: array[int]) -> array[int]:
     """The times of offsets that ascend."""
     if not offsets or (offsets[-1] - offsets[0]) * _MANY > len(offsets):
         return array("q", map(base.__add__, offsets))
-    dues, start = array("q"), 0
-    while start < len(offsets):
-        stop = bisect_right(offsets, offsets[start], start)
-        dues.extend(array("q", (base + offsets[start],)) * (stop - start))
-        start = stop
+    dues = array("q")
+    for offset, start, stop in alike(offsets):
+        dues.extend(array("q", (base + offset,)) * (stop - start))
     return dues
 
 

@@ -199,9 +199,8 @@ class Hand:
         stretch = _STRETCH if self.crowd.largest and not known else _FIRST_STRETCH
         timers = self.wheel.advance_columns(now, stretch)
         self._many = False
-        if (
-            self.crowd or known or len(timers) > BATCH or self._releases
-        ):  # of a crowd not even the first go by themselves
+        # Of a crowd that is known not even the first go by themselves.
+        if self.crowd or known or len(timers) > BATCH or self._releases:
             await self._lay(timers)
             if 0 < len(timers) < stretch and len(self.crowd) > BATCH:
                 await trio.sleep(_BREATH)

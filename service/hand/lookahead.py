@@ -14,7 +14,7 @@ import trio
 from attrs import define, field
 
 from ...store.ids import SEQUENCE_BITS, due_of
-from ...wheel.columns import Columns
+from ...wheel.columns import Columns, alike
 from .crowd import Timer, TopicsOf
 
 _SECOND = 1_000
@@ -55,7 +55,7 @@ class _Known:
         ids = timers.ids
         plain = self.crowd != 0 and all(
             ids[start] >> SEQUENCE_BITS == due == ids[stop - 1] >> SEQUENCE_BITS
-            for due, start, stop in timers.dues_apart()
+            for due, start, stop in alike(timers.dues)
         )
         return plain and (not self.fresh or self.fresh.isdisjoint(ids))
 
