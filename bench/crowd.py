@@ -3,20 +3,24 @@
     python -m tarry.bench.crowd --dsn mysql://root@127.0.0.1:3306/any [--crowd 100000] [--rate 20] [--runs 3]
     python -m tarry.bench.crowd --dsn sqlite --crowd 1000000 --runs 1
 
-A real server on a store in which all is scheduled already. Topic B has so many messages a second, for some seconds
-alone and then on beside the crowd: messages of topic A, spread over the milliseconds of one second. A consumer of B
-claims over HTTP with a long poll. Nobody claims of A, or so many consumers do, a thousand at a time, as fast as it
-goes (`--consumers`). In turn with it `promote` (bench/promote.py) moves as many in batches of that size.
+A real server on a store in which all is scheduled already. Topic B has so many messages a second: for some seconds
+while other programs keep processors busy (`--busy`), for as many alone, and then on beside the crowd: messages of topic
+A, spread over the milliseconds of one second. A consumer of B claims over HTTP with a long poll. Nobody claims of A, or
+so many consumers do, a thousand at a time, as fast as it goes (`--consumers`). In turn with it `promote`
+(bench/promote.py) moves as many in batches of that size.
 
-    alone, beside     B's lateness, by when it was due: until the crowd, and from its second on until it was drained
+    busy, alone,      B's lateness, by when it was due: while processors are busy with what shares nothing else with
+    beside            it (a crowd takes about one with SQLite and one and a half with MySQL); until the crowd; and from
+                      the crowd's second on until it was drained
     stream_ms         from `deliver_at` until it was in the stream; consumer_ms until the answer to the claim was whole
     drained_per_s     messages of A a second, from the crowd's first millisecond until the last was in the stream
     consumed_per_s    the same until its consumers had acked the last
-    ratio             beside to alone, and drained to what `promote` does in the same run
+    ratio             beside to alone and to busy, and drained to what `promote` does in the same run
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
 import trio
@@ -26,6 +30,7 @@ from ..service.hand.hand import BATCH
 from ..store.catalogue import TopicDraft
 from . import databases, promote
 from .lean_http import LeanHTTP
+from .processors import keep_busy
 from .report import Figures, chosen, percentile, ratios, say, spread, spreads, summarize
 from .subject import add_topic, fill, opened, served
 
@@ -50,13 +55,15 @@ def main() -> None:
     parser = databases.options("crowd", __doc__, "sqlite", runs=3)
     parser.add_argument("--crowd", type=databases.count, default=100_000, help="messages of A, due in one second")
     parser.add_argument("--rate", type=databases.count, default=20, help="messages of B a second")
-    parser.add_argument("--seconds", type=databases.seconds, default=15, help="of B alone")
+    parser.add_argument("--seconds", type=databases.seconds, default=15, help="of B alone, and as many beside --busy")
+    parser.add_argument("--busy", type=databases.seconds, default=1, help="processors")
     parser.add_argument("--consumers", type=int, default=0, help="of A; none unless said")
     arguments = parser.parse_args()
     crowd, rate, seconds, consumers = arguments.crowd, arguments.rate, arguments.seconds, arguments.consumers
+    busy = arguments.busy
     contestants: dict[str, Callable[[str], Figures]] = {
         "promote": lambda empty: trio.run(promote.measure, empty, crowd, BATCH),
-        "crowd": lambda empty: measure(empty, crowd, rate, seconds, consumers),
+        "crowd": lambda empty: measure(empty, crowd, rate, seconds, consumers, busy),
     }
     with databases.server(arguments.dsn) as dsn:
         settings = databases.durability(dsn)
@@ -66,30 +73,32 @@ def main() -> None:
     rates = [{"promote": run["promote"]["per_s"], "drained": run["crowd"]["drained_per_s"]} for run in runs]
     summarize(
         "crowd",
-        **chosen(arguments, "crowd", "rate", "seconds", "consumers", "runs"),
+        **chosen(arguments, "crowd", "rate", "seconds", "consumers", "busy", "runs"),
         **settings,
         **{name: spread([figures[name] for figures in found], 1) for name in names},
         per_s=spreads(rates),
         ratio={
             "drained": ratios(rates, "drained", "promote"),
             **{
-                name: ratios(
-                    [{case: run[f"{case}_{name}_ms"] for case in ("beside", "alone")} for run in found],
-                    *("beside", "alone"),
+                f"{name}_to_{other}": ratios(
+                    [{case: run[f"{case}_{name}_ms"] for case in ("beside", other)} for run in found],
+                    *("beside", other),
                 )
+                for other in ("alone", "busy")
                 for name in ("consumer_p50", "consumer_p90", "consumer_p99")
             },
         },
     )
 
 
-def measure(dsn: str, crowd: int, rate: int, seconds: float, consumers: int = 0) -> Figures:
+def measure(dsn: str, crowd: int, rate: int, seconds: float, consumers: int, busy: float) -> Figures:
     """One run against a server of its own."""
     after = 1 + crowd / _DRAINED_A_SECOND
-    b_total = round(rate * (seconds + after))
+    b_total = round(rate * (2 * seconds + after))
     at = trio.run(_schedule, dsn, crowd, rate, seconds, b_total)
     with served(dsn, log_level="warning") as server:
-        arrived, consumed = trio.run(_consume_all, server, b_total, crowd, consumers)
+        begin = at / _SECOND - 2 * seconds
+        arrived, consumed = trio.run(_run, server, b_total, crowd, consumers, begin, partial(keep_busy, busy, seconds))
     rows = databases.ask(
         dsn,
         "SELECT m.`offset`, m.deliver_at, m.streamed_at FROM message m JOIN queue q ON q.id = m.queue_id"
@@ -104,16 +113,19 @@ def measure(dsn: str, crowd: int, rate: int, seconds: float, consumers: int = 0)
         raise AssertionError(
             f"of {crowd} and {b_total} messages {count} and {len(rows)} came, {len(arrived)} to consumers"
         )
-    alone = [row for row in rows if row[1] < at]
+    alone_from = at - round(_SECOND * seconds)
+    disturbed = [row for row in rows if row[1] < alone_from]
+    alone = [row for row in rows if alone_from <= row[1] < at]
     beside = [row for row in rows if at <= row[1] <= last]
     drained = max(1, last - at)
     return {
         "drained_per_s": round(crowd * _SECOND / drained),
         "drained_after_ms": drained,
+        **_figures("busy", disturbed, arrived),
         **_figures("alone", alone, arrived),
         **_figures("beside", beside, arrived),
         **({"consumed_per_s": round(crowd * _SECOND / max(1, consumed - at))} if consumers else {}),
-        "counted": [len(alone), len(beside)],
+        "counted": [len(disturbed), len(alone), len(beside)],
     }
 
 
@@ -132,9 +144,9 @@ async def _schedule(dsn: str, crowd: int, rate: int, seconds: float, b_total: in
     """All of it; when the second of the crowd begins."""
     async with opened(dsn) as store:
         a, b = await add_topic(store, TopicDraft("a")), await add_topic(store, TopicDraft("b"))
-        lead = crowd / _FILLED_A_SECOND + _READY + seconds
+        lead = crowd / _FILLED_A_SECOND + _READY + 2 * seconds
         at = (await store.now() + round(_SECOND * lead)) // _SECOND * _SECOND
-        first = at - round(_SECOND * seconds)
+        first = at - round(_SECOND * 2 * seconds)
         await fill(store, b, b_total, lambda number: first + number * _SECOND // rate)
         await fill(store, a, crowd, lambda number: at + number * _SECOND // crowd)
         if await store.now() > first - _SECOND * _READY / 2:
@@ -142,8 +154,15 @@ async def _schedule(dsn: str, crowd: int, rate: int, seconds: float, b_total: in
     return at
 
 
-async def _consume_all(server: ServerProcess, total: int, crowd: int, consumers: int) -> tuple[dict[int, float], float]:
-    """What `_consume` tells; and when the last of A was acked, Unix milliseconds."""
+async def _run(
+    server: ServerProcess,
+    total: int,
+    crowd: int,
+    consumers: int,
+    begin: float,
+    disturb: Callable[[], Awaitable[None]],
+) -> tuple[dict[int, float], float]:
+    """What `_consume` tells; and when the last of A was acked, Unix milliseconds. `disturb` runs from `begin` on."""
     left = crowd
 
     async def consume() -> None:
@@ -163,8 +182,13 @@ async def _consume_all(server: ServerProcess, total: int, crowd: int, consumers:
     async def neighbour() -> None:
         arrived.update(await _consume(server, total, crowd))
 
+    async def disturbed() -> None:
+        await trio.sleep(max(0.0, begin - time.time()))
+        await disturb()
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(neighbour)
+        nursery.start_soon(disturbed)
         async with trio.open_nursery() as its:
             for _ in range(consumers):
                 its.start_soon(consume)

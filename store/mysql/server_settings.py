@@ -28,7 +28,8 @@ def lossy(settings: Mapping[str, str]) -> list[str]:
 def slow(settings: Mapping[str, str]) -> list[str]:
     """Without threads of its own for the redo log, a choice that MySQL has since 8.0.22 and MariaDB has not, all
     sessions that commit were seen to stand for 100 ms at once, 17 times in a minute of commits by eight sessions with
-    the data in memory; with them, in turn on the same server, not once. What they wait for we do not know."""
+    the data in memory; with them, in turn on the same server, not once. By the stacks of mysqld the first of the group
+    waits in `log_buffer_wait_for_ready_for_write_lsn` for a wake-up that was lost, until its time-out."""
     if settings.get("innodb_log_writer_threads") != "OFF":
         return []
     return [

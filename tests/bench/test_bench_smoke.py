@@ -103,6 +103,7 @@ def test_crowd() -> None:
     assert all(many > 0 for many in lines[1]["counted"])
     assert lines[1]["consumed_per_s"] > 0
     assert lines[-1]["per_s"]["drained"]["median"] > 0
+    assert lines[-1]["ratio"]["consumer_p99_to_busy"]["median"] > 0
 
 
 def test_schedules() -> None:
