@@ -94,11 +94,13 @@ def main() -> None:
 def measure(dsn: str, crowd: int, rate: int, seconds: float, consumers: int, busy: float) -> Figures:
     """One run against a server of its own."""
     after = 1 + crowd / _DRAINED_A_SECOND
-    b_total = round(rate * (2 * seconds + after))
-    at = trio.run(_schedule, dsn, crowd, rate, seconds, b_total)
+    before = 2 * seconds  # busy, then alone
+    b_total = round(rate * (before + after))
+    at = trio.run(_schedule, dsn, crowd, rate, before, b_total)
+    alone_from = at - round(_SECOND * seconds)
+    disturb = partial(keep_busy, busy, at / _SECOND - before, alone_from / _SECOND)
     with served(dsn, log_level="warning") as server:
-        begin = at / _SECOND - 2 * seconds
-        arrived, consumed = trio.run(_run, server, b_total, crowd, consumers, begin, partial(keep_busy, busy, seconds))
+        arrived, consumed = trio.run(_run, server, b_total, crowd, consumers, disturb)
     rows = databases.ask(
         dsn,
         "SELECT m.`offset`, m.deliver_at, m.streamed_at FROM message m JOIN queue q ON q.id = m.queue_id"
@@ -113,7 +115,6 @@ def measure(dsn: str, crowd: int, rate: int, seconds: float, consumers: int, bus
         raise AssertionError(
             f"of {crowd} and {b_total} messages {count} and {len(rows)} came, {len(arrived)} to consumers"
         )
-    alone_from = at - round(_SECOND * seconds)
     disturbed = [row for row in rows if row[1] < alone_from]
     alone = [row for row in rows if alone_from <= row[1] < at]
     beside = [row for row in rows if at <= row[1] <= last]
@@ -140,13 +141,13 @@ def _figures(case: str, rows: Sequence[tuple[int, int, int]], arrived: dict[int,
     }
 
 
-async def _schedule(dsn: str, crowd: int, rate: int, seconds: float, b_total: int) -> int:
-    """All of it; when the second of the crowd begins."""
+async def _schedule(dsn: str, crowd: int, rate: int, before: float, b_total: int) -> int:
+    """All of it, B's from so many seconds before the crowd on; when the second of the crowd begins."""
     async with opened(dsn) as store:
         a, b = await add_topic(store, TopicDraft("a")), await add_topic(store, TopicDraft("b"))
-        lead = crowd / _FILLED_A_SECOND + _READY + 2 * seconds
+        lead = crowd / _FILLED_A_SECOND + _READY + before
         at = (await store.now() + round(_SECOND * lead)) // _SECOND * _SECOND
-        first = at - round(_SECOND * 2 * seconds)
+        first = at - round(_SECOND * before)
         await fill(store, b, b_total, lambda number: first + number * _SECOND // rate)
         await fill(store, a, crowd, lambda number: at + number * _SECOND // crowd)
         if await store.now() > first - _SECOND * _READY / 2:
@@ -155,14 +156,9 @@ async def _schedule(dsn: str, crowd: int, rate: int, seconds: float, b_total: in
 
 
 async def _run(
-    server: ServerProcess,
-    total: int,
-    crowd: int,
-    consumers: int,
-    begin: float,
-    disturb: Callable[[], Awaitable[None]],
+    server: ServerProcess, total: int, crowd: int, consumers: int, disturb: Callable[[], Awaitable[None]]
 ) -> tuple[dict[int, float], float]:
-    """What `_consume` tells; and when the last of A was acked, Unix milliseconds. `disturb` runs from `begin` on."""
+    """What `_consume` tells; and when the last of A was acked, Unix milliseconds. `disturb` runs beside it."""
     left = crowd
 
     async def consume() -> None:
@@ -182,13 +178,9 @@ async def _run(
     async def neighbour() -> None:
         arrived.update(await _consume(server, total, crowd))
 
-    async def disturbed() -> None:
-        await trio.sleep(max(0.0, begin - time.time()))
-        await disturb()
-
     async with trio.open_nursery() as nursery:
         nursery.start_soon(neighbour)
-        nursery.start_soon(disturbed)
+        nursery.start_soon(disturb)
         async with trio.open_nursery() as its:
             for _ in range(consumers):
                 its.start_soon(consume)
