@@ -12,6 +12,7 @@ import trio
 from tarry.store.ports import Transaction
 from tarry.store.sqlite import checkpoints
 from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.sqlite.log import Log
 
 PASS, LONG, LITTLE = 1 << 16, 1 << 18, 1 << 15
 BODY = b"x" * 16_000
@@ -49,7 +50,8 @@ async def write(backend: SQLiteBackend, number: int) -> None:
     await backend.write(add)
 
 
-def log(path: Path) -> int:
+def file(path: Path) -> int:
+    """Bytes of the log's file, in use or not."""
     return Path(f"{path}-wal").stat().st_size
 
 
@@ -62,7 +64,7 @@ async def test_a_log_that_is_written_without_a_rest_stays_short(path: Path, back
     longest = 0
     for number in range(400):
         await write(backend, number)
-        longest = max(longest, log(path))
+        longest = max(longest, file(path))
     assert longest <= 3 * LONG, "in all 10 MB were written"
     assert read(path) == list(range(400))
 
@@ -71,6 +73,7 @@ async def test_what_rests_between_is_copied_beside_the_writer(
     path: Path, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer is told of each commit, and rests until the pass is over that it may have asked for."""
+    log = Log(path)
     told, helped = threading.Semaphore(0), list[int]()
     keeper, real = backend._writer._checkpoints, checkpoints.Checkpoints._copy
     end_thread(keeper)
@@ -94,9 +97,24 @@ async def test_what_rests_between_is_copied_beside_the_writer(
     for number in range(100):
         await write(backend, number)
         await trio.to_thread.run_sync(told.acquire)
-        longest = max(longest, log(path)) if number > 10 else 0  # not what the migrations left
+        longest = max(longest, log.size()) if number > 10 else 0  # not what the migrations left
     assert [one for one in helped if one > 10] == []
+    log.close()
     assert longest <= PASS + 4 * len(BODY)
+
+
+async def test_no_commit_cuts_a_log_that_begins_anew(path: Path, backend: SQLiteBackend) -> None:
+    """It would take milliseconds. A log that is longer than it ever should be is cut."""
+    keeper, sizes, log = backend._writer._checkpoints, list[int](), Log(path)
+    end_thread(keeper)
+    for number in range(20):
+        await write(backend, number)
+        sizes.append(file(path))
+        if number % 5 == 4:
+            keeper._copy(keeper._connection)
+    assert sizes == sorted(sizes)
+    assert log.size() < sizes[-1], "it did begin anew"
+    log.close()
 
 
 async def test_where_no_pass_comes_the_writer_sees_to_it(
@@ -111,7 +129,7 @@ async def test_where_no_pass_comes_the_writer_sees_to_it(
     monkeypatch.setattr(checkpoints.Checkpoints, "_copy", copy)
     for number in range(200):
         await write(backend, number)
-    assert log(path) <= 3 * LONG
+    assert file(path) <= 3 * LONG
     assert read(path) == list(range(200))
 
 
@@ -126,7 +144,7 @@ async def test_a_reader_in_between_keeps_what_it_sees(path: Path, backend: SQLit
         reader.execute("COMMIT")
     for number in range(150, 300):
         await write(backend, number)
-    assert log(path) <= 3 * LONG, "once it is gone the log begins anew"
+    assert file(path) <= 3 * LONG, "once it is gone the log begins anew"
     assert read(path) == list(range(300))
 
 
