@@ -59,7 +59,7 @@ _WIDEST_SPREAD = 1000
 _LOOKS = 16
 """Batches that look for idempotency keys behind one that knew some."""
 
-_LIGHT = 100
+LIGHT = 100
 """Of more entries than these a promotion is heavy; and in pieces of so many, where others may wait for its end."""
 
 _Function = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
@@ -167,7 +167,7 @@ class Store:
         self, entries: Sequence[int], now: int, behind: Collection[int]
     ) -> tuple[list[Promoted], timers.ByQueue, Sequence[int]]:
         """As `promote_free`, of the first of these until somebody waits who has less to do; and what is left."""
-        piece = len(entries) if self.backend.shared else _LIGHT
+        piece = len(entries) if self.backend.shared else LIGHT
         promoted, held, done = await self._promote(entries, now, behind, piece)
         return promoted, held, entries[done:]
 
@@ -176,7 +176,7 @@ class Store:
     ) -> tuple[list[Promoted], timers.ByQueue, int]:
         made: dict[tuple[int, int], int] = {}
         run = Guarding(now, self.maker + 2)
-        heavy = len(entries) > _LIGHT
+        heavy = len(entries) > LIGHT
 
         async def attempt(spread: int) -> tuple[list[Promoted], timers.ByQueue, int]:
             def promote(

@@ -4,19 +4,23 @@ Only when the hand is behind: the topics are looked up, which costs a read of wh
 on all that falls due comes here, until nothing is left, so that nothing overtakes what is of its queue.
 
 Two batches are on their way at a time, and never of the same topic. So what is due of a topic beside the crowd's goes
-at once, in a transaction of its own; it waits at most for a batch in which it has its share.
+at once, in a transaction of its own; it waits at most for a batch in which it has its share. And the large ones go in
+the `gaps` between the small.
 
 Where a topic has a release rate, all that is due comes here, and what is beyond the rate stays.
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 
 import trio
 from attrs import define, field
 
 from ...store.records import Promoted
+from ...store.store import LIGHT
 from ...wheel.columns import Columns
+from .gaps import Gaps
 from .lanes import Batch, Lanes
 from .releases import Releases
 
@@ -40,20 +44,21 @@ async def unknown(_timers: Columns, _crowd: int) -> Mapping[int, int]:
 
 @define(eq=False)
 class Crowd:
-    """`fire` promotes entries, however long that takes. While the time is `doubted` nothing is promoted."""
+    """`fire` promotes the first of some entries, however long that takes, and tells which are left. While the time is
+    `doubted` nothing is promoted."""
 
-    _fire: Callable[[Sequence[int]], Awaitable[Sequence[Promoted]]]
+    _fire: Callable[[Sequence[int]], Awaitable[tuple[Sequence[Promoted], Sequence[int]]]]
     _topics_of: TopicsOf
     _doubted: Callable[[], bool]
     _batch: int
     _releases: Releases
+    _gaps: Gaps
     _aside: Container[int] = frozenset[int]()
     _lanes: Lanes = field(factory=Lanes, init=False)
     largest: int = field(default=0, init=False)
     """The topic of which most were when last looked, if that was more than half of them; else 0."""
     _changed: trio.Event = field(factory=trio.Event, init=False)
     _stopping: bool = field(default=False, init=False)
-    _going: int = field(default=0, init=False)
 
     def __bool__(self) -> bool:
         """Whether something is here, or on its way."""
@@ -108,14 +113,27 @@ class Crowd:
         while (batch := await self._next()) is not None:
             for topic, some in batch.of.items():
                 self._releases.spend(topic, len(some))
-            gone = {one.entry for one in await self._fire(batch.entries)}
-            for (
-                topic,
-                some,
-            ) in batch.of.items():  # for what was cancelled meanwhile others may go; not for what is aside
+            gone = await self._promote(batch.entries)
+            # For what was cancelled meanwhile others may go; not for what is aside.
+            for topic, some in batch.of.items():
                 self._releases.spend(topic, sum(entry in gone or entry in self._aside for entry in some) - len(some))
             self._lanes.over(batch)
             self._changed.set()
+
+    async def _promote(self, entries: Sequence[int]) -> set[int]:
+        """Which of them went into the stream."""
+        gone: set[int] = set()
+        large = len(entries) > LIGHT
+        with nullcontext() if large else self._gaps.neighbour():
+            while entries:
+                many = await self._gaps.room(len(entries)) if large else len(entries)
+                began = trio.current_time()
+                some, left = await self._fire(entries[:many])
+                if large:
+                    self._gaps.went(many - len(left), trio.current_time() - began)
+                gone.update(one.entry for one in some)
+                entries = [*left, *entries[many:]]
+        return gone
 
     async def _next(self) -> Batch | None:
         while not self._stopping:

@@ -5,6 +5,7 @@ promotion skips nothing. Batches are bounded. What is due beyond one goes to the
 so does all that falls due until the crowd is gone.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Container, Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from ..clock import Clock
 from ..outages import tell_failure
 from ..shares import Shares, whole
 from .crowd import Crowd, TopicsOf, unknown
+from .gaps import FEW, Gaps
 from .lookahead import Lookahead, Strangers, nobody_known
 from .releases import Releases, unbounded
 
@@ -84,7 +86,8 @@ class Hand:
         doubted = lambda: self._clock.in_doubt  # noqa: E731 - a question, and no name of its own
         self._lookahead = Lookahead(self._topics_of, self._strangers)
         topics_of = self._lookahead.topics_of
-        self.crowd = Crowd(self._promote_surely, topics_of, doubted, BATCH, self._releases, self._aside)
+        gaps = Gaps(self._until_neighbour)
+        self.crowd = Crowd(self._promote_some, topics_of, doubted, BATCH, self._releases, gaps, self._aside)
 
     def __len__(self) -> int:
         """Timers in memory."""
@@ -208,6 +211,15 @@ class Hand:
             await self._fire(timers.ids.tolist())
         return len(timers) > 0
 
+    def _until_neighbour(self) -> float:
+        """Seconds until something falls due that comes by itself, not with a crowd; as far as is known."""
+        now = self._clock.now()
+        if self._lookahead.knows(now):
+            due = self._lookahead.next_stranger(now)
+        else:
+            due = self.wheel.next_due() if self.wheel.opened <= FEW else None
+        return math.inf if due is None else self._clock.seconds_until(due)
+
     async def _rest(self, longest: float) -> None:
         seconds = longest
         due = self.wheel.next_due()
@@ -219,8 +231,9 @@ class Hand:
         self._sleeps_until = None
 
     async def _fire(self, entries: Sequence[int]) -> None:
-        self._firing = entries
-        await self._promote_surely(entries)
+        self._firing = left = entries
+        while left:
+            _, left = await self._promote_some(left)
         self._firing = ()
 
     async def _lay(self, timers: Columns) -> None:
@@ -230,17 +243,15 @@ class Hand:
             await self._until_done("looking_ahead_failed", lambda: self.crowd.put(timers))
             self._firing = ()
 
-    async def _promote_surely(self, entries: Sequence[int]) -> Sequence[Promoted]:
-        promoted: list[Promoted] = []
-        while entries:
-            some, entries = await self._until_done(
-                "promotion_failed", partial(self._promote_now, entries), entries=len(entries)
-            )
-            if self._sweeps:
-                self._gone.update(one.entry for one in some)
-            self._streamed(some)
-            promoted += some
-        return promoted
+    async def _promote_some(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Sequence[int]]:
+        """What of these is in the stream now, and the last of them, whose turn is still to come."""
+        some, left = await self._until_done(
+            "promotion_failed", partial(self._promote_now, entries), entries=len(entries)
+        )
+        if self._sweeps:
+            self._gone.update(one.entry for one in some)
+        self._streamed(some)
+        return some, left
 
     async def _promote_now(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Sequence[int]]:
         return await self._promote(entries, self._clock.now())

@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import trio
 from attrs import define, field
 
-from ...store.ids import SEQUENCE_BITS, due_of
+from ...store.ids import SEQUENCE_BITS, due_of, first_id
 from ...wheel.columns import Columns, alike
 from .crowd import Timer, TopicsOf
+from .gaps import FEW
 
 _SECOND = 1_000
 _AHEAD = 20
@@ -97,6 +98,13 @@ class Lookahead:
     def knows(self, now: int) -> bool:
         """Whether something is known of what falls due now."""
         return self._seconds.get(now // _SECOND, _UNKNOWN).crowd != 0
+
+    def next_stranger(self, now: int) -> int | None:
+        """When next in this second something falls due that is known not to be of its crowd; None when nothing does,
+        or when many do. O(log strangers)."""
+        entries = self._seconds.get(now // _SECOND, _UNKNOWN).entries
+        at = bisect_left(entries, first_id(now))
+        return due_of(entries[at]) if at < len(entries) <= FEW else None
 
     async def look(self, now: int, load: Callable[[int], int | None]) -> None:
         """Looks at the crowded seconds that come soon. Raises `StoreError`."""

@@ -9,7 +9,7 @@ from tarry.service.clock import Clock
 from tarry.service.hand.hand import BATCH, Hand
 from tarry.service.hand.releases import Releases
 from tarry.store.errors import Unavailable
-from tarry.store.ids import first_id
+from tarry.store.ids import SEQUENCE_BITS, first_id
 from tarry.store.records import Promoted
 from tarry.wheel.columns import Columns
 from tarry.wheel.horizon import Horizon
@@ -23,12 +23,17 @@ class Bench:
 
     def __init__(self) -> None:
         self.fired: list[tuple[int, int]] = []
+        self.streamed_at: dict[int, int] = {}
         self.batches: list[int] = []
         self.streamed: list[Promoted] = []
         self.away_until = 0
         self.gone: set[int] = set()
         self.takes = 0.0
         """Seconds of a promotion."""
+        self.takes_each = 0.0
+        """And of each message in it."""
+        self.writers = trio.CapacityLimiter(100)
+        """So many promotions are on their way at a time."""
         self.piece = BATCH
         """So many are promoted at a time, of whatever is asked for."""
         self.offset = 0
@@ -45,9 +50,11 @@ class Bench:
             raise Unavailable("away")
         entries, left = entries[: self.piece], entries[self.piece :]
         self.batches.append(len(entries))
-        await trio.sleep(self.takes)
+        async with self.writers:
+            await trio.sleep(self.takes + self.takes_each * len(entries))
         entries = [entry for entry in entries if entry not in self.gone]
         self.fired += [(entry, now - EPOCH) for entry in entries]
+        self.streamed_at |= dict.fromkeys(entries, self.clock.now() - EPOCH)
         return [Promoted(entry, 1, now) for entry in entries], left
 
 
@@ -268,6 +275,49 @@ async def test_a_neighbour_does_not_wait_behind_a_crowd(
     assert bench.order(1) == sorted(bench.order(1), key=lambda entry: ((entry - A) % 1_000, entry))
     assert sorted(bench.order(1)) == [A + one for one in range(MANY)]
     assert len(bench.hand) == bench.hand.behind == 0
+
+
+async def test_what_falls_due_by_itself_meets_no_batch_of_a_crowd(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    """From the second after the crowd's on: of its own nothing is known here."""
+    bench = await crowd(nursery)
+    bench.takes, bench.takes_each, bench.writers.total_tokens = 0.0, 0.0002, 1
+    await trio.sleep(8)
+    over = max(at for entry, at in bench.streamed_at.items() if entry // A == 1)
+    late = {1_500 + 100 * (entry - B): at for entry, at in bench.streamed_at.items() if entry // A == 2}
+    after = [at - due for due, at in late.items() if 2_000 < due < over]
+    assert len(after) > 15, "the crowd takes longer than its second"
+    assert max(after) <= 2, "to look its topic up, and to promote it"
+    assert sorted(bench.order(1)) == [A + one for one in range(MANY)]
+
+
+async def test_strangers_in_a_known_second_meet_no_batch_of_its_crowd(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = Crowded()
+    bench.takes_each, bench.writers.total_tokens = 0.0002, 1
+    bench.offset = -round(trio.current_time() * 1000)
+    await bench.clock.take()
+    begin = EPOCH + 40_000
+    crowd = [first_id(begin + one // 60) + one % 60 for one in range(60_000)]
+    theirs = [first_id(begin + 300 + 100 * one) + 200 for one in range(7)]
+
+    async def strangers(_second: int) -> tuple[int, dict[int, int]]:
+        return 1, dict.fromkeys(theirs, 2)
+
+    horizon = Horizon(EPOCH)
+    horizon.page(EPOCH)
+    wheel = TimingWheel(EPOCH)
+    bench.hand = Hand(*(wheel, horizon, bench.clock, bench.promote, bench.streamed.extend), strangers=strangers)
+    bench.hand.add_many([begin + one // 60 for one in range(60_000)], crowd)
+    for one in theirs:
+        bench.hand.add(one >> SEQUENCE_BITS, one)
+    nursery.start_soon(bench.hand.run)
+    await trio.sleep(30)
+    await bench.hand.look_ahead()
+    await trio.sleep(11.5)
+    assert max(bench.streamed_at[one] - (40_300 + 100 * nth) for nth, one in enumerate(theirs)) <= 2
 
 
 async def test_the_first_of_a_crowd_that_is_known_hold_up_nobody(

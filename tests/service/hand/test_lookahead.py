@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from tarry.service.hand.gaps import FEW
 from tarry.service.hand.lookahead import Lookahead
 from tarry.store.errors import Unavailable
 from tarry.store.ids import first_id
@@ -64,6 +65,21 @@ async def test_of_a_crowded_second_nothing_is_asked_any_more(topics: Topics) -> 
     assert await topics.topics_of(some) == {entry: topics.of.get(entry, A) for entry in some}
     assert await topics.topics_of(some, crowd=A) == {some[7]: B, some[40]: C}
     assert (topics.asked, topics.looked_at) == ([], [SECOND])
+
+
+async def test_when_the_next_stranger_falls_due(topics: Topics) -> None:
+    other, last = first_id(DUE + 3), first_id(DUE + 7)
+    topics.of = {other: B, last: C}
+    assert topics.lookahead.next_stranger(DUE) is None, "nothing is known yet"
+    await topics.look()
+    nexts = [topics.lookahead.next_stranger(now) for now in (DUE, DUE + 3, DUE + 4, DUE + 8)]
+    assert nexts == [DUE + 3, DUE + 3, DUE + 7, None]
+
+
+async def test_between_very_many_strangers_there_is_no_next(topics: Topics) -> None:
+    topics.of = {first_id(DUE + one // 2) + one % 2: B for one in range(FEW + 1)}
+    await topics.look()
+    assert topics.lookahead.next_stranger(DUE) is None
 
 
 async def test_it_looks_once_and_at_crowded_seconds_that_come_soon(topics: Topics) -> None:

@@ -1,0 +1,86 @@
+"""The gaps between neighbours: how much of a crowd may go before something else falls due.
+
+Who comes while a batch of a crowd is written waits for it, at the one writer or at a database with all processors busy.
+But when a message falls due is known, so none need meet a batch. A batch is no larger than what is through before the
+next neighbour's is due; then the crowd rests until that is in the stream, and a moment more, for its claim. Where
+neighbours leave no gaps it rests a quarter of the time, and no more.
+"""
+
+import math
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import trio
+from attrs import define, field
+
+from ..stream.pace import Pace
+
+FEW = 200
+"""Messages a second of neighbours: between more there are no gaps that are worth to be looked for."""
+_LEAST = 50
+"""Messages: a batch of fewer is hardly sooner through."""
+_MARGIN = 0.001
+"""Seconds before a neighbour's is due at which a batch is to be through."""
+_PLANNED = 0.8
+"""Of a gap; a batch may take longer than those before it."""
+_COMES = 0.005
+"""Seconds in which most of what is due is on its way into the stream."""
+_CLAIM = 0.003
+"""Seconds in which most neighbours' messages are claimed, once they are in the stream."""
+_RESTS = 1 / 3
+"""Seconds that the crowd may rest for each in which it was under way."""
+_LONGEST_REST = 0.02
+"""Seconds: it gathers no more."""
+_PAUSE = 0.0005
+"""Seconds between two looks whether the crowd may go on."""
+
+
+@define(eq=False)
+class Gaps:
+    """`until_due` tells in how many seconds the next of a neighbour's falls due, as far as is known; else infinity."""
+
+    _until_due: Callable[[], float]
+    _pace: Pace = field(factory=Pace, init=False)
+    """Of the crowd's."""
+    _may_rest: float = field(default=_LONGEST_REST, init=False)
+    """Seconds."""
+    _under_way: int = field(default=0, init=False)
+    """Neighbours' promotions."""
+    _due: float = field(default=math.inf, init=False)
+    """When the next of a neighbour's falls due, when last looked."""
+    _theirs_until: float = field(default=-math.inf, init=False)
+
+    @contextmanager
+    def neighbour(self) -> Generator[None, None, None]:
+        """Around a neighbour's promotion."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._theirs_until = trio.current_time() + _CLAIM
+
+    async def room(self, wanted: int) -> int:
+        """How many of so many of the crowd's may go now; waits while it is a neighbour's turn."""
+        while self._may_rest > 0:
+            now = trio.current_time()
+            if (fit := self._fit(now, wanted)) >= min(wanted, _LEAST):
+                return fit
+            await trio.sleep(_PAUSE)
+            self._may_rest -= trio.current_time() - now
+        return wanted
+
+    def went(self, messages: int, seconds: float) -> None:
+        """So many of the crowd's took so long."""
+        self._pace.note(messages, seconds)
+        self._may_rest = min(self._may_rest + _RESTS * seconds, _LONGEST_REST)
+
+    def _fit(self, now: float, wanted: int) -> int:
+        """How many of so many would be through in time."""
+        if self._due <= now:  # from then on until it is under way
+            self._theirs_until = max(self._theirs_until, self._due + _COMES)
+        left = self._until_due()
+        self._due = now + left
+        if self._under_way or now < self._theirs_until:
+            return 0
+        return wanted if self._pace.per_s is None else int(min(wanted, (left - _MARGIN) * _PLANNED * self._pace.per_s))
