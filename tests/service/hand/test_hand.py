@@ -9,7 +9,7 @@ from tarry.service.clock import Clock
 from tarry.service.hand.hand import BATCH, Hand
 from tarry.service.hand.releases import Releases
 from tarry.store.errors import Unavailable
-from tarry.store.ids import SEQUENCE_BITS, first_id
+from tarry.store.ids import due_of, first_id
 from tarry.store.records import Promoted
 from tarry.wheel.columns import Columns
 from tarry.wheel.horizon import Horizon
@@ -264,6 +264,32 @@ async def crowd(nursery: trio.Nursery) -> Crowded:
     return bench
 
 
+KNOWN = EPOCH + 40_000
+
+
+async def known_crowd(nursery: trio.Nursery, crowd: Sequence[int], theirs: Sequence[int]) -> Crowded:
+    """A second that has been looked at, ten before it begins."""
+    bench = Crowded()
+    bench.offset = -round(trio.current_time() * 1000)
+    await bench.clock.take()
+
+    async def strangers(second: int) -> tuple[int, dict[int, int]]:
+        assert second == KNOWN // 1_000
+        return 1, dict.fromkeys(theirs, 2)
+
+    horizon = Horizon(EPOCH)
+    horizon.page(EPOCH)
+    wheel = TimingWheel(EPOCH)
+    bench.hand = Hand(*(wheel, horizon, bench.clock, bench.promote, bench.streamed.extend), strangers=strangers)
+    bench.hand.add_many([due_of(one) for one in crowd], crowd)
+    for one in theirs:
+        bench.hand.add(due_of(one), one)
+    nursery.start_soon(bench.hand.run)
+    await trio.sleep(30)
+    await bench.hand.look_ahead()
+    return bench
+
+
 async def test_a_neighbour_does_not_wait_behind_a_crowd(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
@@ -295,27 +321,9 @@ async def test_what_falls_due_by_itself_meets_no_batch_of_a_crowd(
 async def test_strangers_in_a_known_second_meet_no_batch_of_its_crowd(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
-    bench = Crowded()
+    theirs = [first_id(KNOWN + 300 + 100 * one) + 200 for one in range(7)]
+    bench = await known_crowd(nursery, [first_id(KNOWN + one // 60) + one % 60 for one in range(60_000)], theirs)
     bench.takes_each, bench.writers.total_tokens = 0.0002, 1
-    bench.offset = -round(trio.current_time() * 1000)
-    await bench.clock.take()
-    begin = EPOCH + 40_000
-    crowd = [first_id(begin + one // 60) + one % 60 for one in range(60_000)]
-    theirs = [first_id(begin + 300 + 100 * one) + 200 for one in range(7)]
-
-    async def strangers(_second: int) -> tuple[int, dict[int, int]]:
-        return 1, dict.fromkeys(theirs, 2)
-
-    horizon = Horizon(EPOCH)
-    horizon.page(EPOCH)
-    wheel = TimingWheel(EPOCH)
-    bench.hand = Hand(*(wheel, horizon, bench.clock, bench.promote, bench.streamed.extend), strangers=strangers)
-    bench.hand.add_many([begin + one // 60 for one in range(60_000)], crowd)
-    for one in theirs:
-        bench.hand.add(one >> SEQUENCE_BITS, one)
-    nursery.start_soon(bench.hand.run)
-    await trio.sleep(30)
-    await bench.hand.look_ahead()
     await trio.sleep(11.5)
     assert max(bench.streamed_at[one] - (40_300 + 100 * nth) for nth, one in enumerate(theirs)) <= 2
 
@@ -324,27 +332,10 @@ async def test_the_first_of_a_crowd_that_is_known_hold_up_nobody(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     """What falls due a millisecond later is promoted beside them."""
-    bench = Crowded()
+    crowd = [first_id(KNOWN + one // 200) + one % 200 for one in range(60_000)]  # fewer in a millisecond than a batch
+    theirs = first_id(KNOWN + 1) + 200
+    bench = await known_crowd(nursery, crowd, [theirs])
     bench.takes = 0.1
-    bench.offset = -round(trio.current_time() * 1000)
-    await bench.clock.take()
-    begin = EPOCH + 40_000
-    crowd = [first_id(begin + one // 200) + one % 200 for one in range(60_000)]  # fewer in a millisecond than a batch
-    theirs = first_id(begin + 1) + 200
-
-    async def strangers(second: int) -> tuple[int, dict[int, int]]:
-        assert second == begin // 1_000
-        return 1, {theirs: 2}
-
-    horizon = Horizon(EPOCH)
-    horizon.page(EPOCH)
-    wheel = TimingWheel(EPOCH)
-    bench.hand = Hand(*(wheel, horizon, bench.clock, bench.promote, bench.streamed.extend), strangers=strangers)
-    bench.hand.add_many([begin + one // 200 for one in range(60_000)], crowd)
-    bench.hand.add(begin + 1, theirs)
-    nursery.start_soon(bench.hand.run)
-    await trio.sleep(30)
-    await bench.hand.look_ahead()
     await trio.sleep(15)
     assert dict(bench.fired)[theirs] == 40_001
     assert [entry for entry, _ in bench.fired if entry != theirs] == crowd[: len(bench.fired) - 1]
