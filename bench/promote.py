@@ -95,7 +95,7 @@ def measure_rival(dsn: str, rows: int, batch: int, seconds: float) -> Figures:
 
     trio.run(make)
     promoted, per_s = rival_promotions.measure(dsn, batch, seconds)
-    databases.expect_rows(dsn, "stream", promoted)
+    databases.expect_rows(dsn, "rival_stream", promoted)
     return {"per_s": round(per_s), "rows": promoted}
 
 

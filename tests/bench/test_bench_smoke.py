@@ -227,6 +227,14 @@ def test_promote() -> None:
     assert lines[-1]["per_s"]["promote"]["median"] > 0
 
 
+def test_promote_beside_its_rivals(mariadb_server: str) -> None:
+    """Which have their tables beside the store's own."""
+    small = ("--dsn", mariadb_server, "--rows", "300", "--batches", "100", "--runs", "1")
+    *lines, summary = run("promote", *small)
+    assert [(line["subject"], line["rows"]) for line in lines] == [("promote", 300), ("by_key", 300), ("singly", 300)]
+    assert all(summary["times"][rival]["median"] > 0 for rival in ("by_key", "singly"))
+
+
 def test_lateness() -> None:
     lines = run("lateness", "--dsn", "sqlite", "--rate", "100", "--seconds", "1", "--runs", "1")
     assert lines[0]["acked"] == 300
