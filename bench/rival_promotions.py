@@ -26,10 +26,10 @@ _TABLES = (
     "CREATE TABLE rival_sequence (id INT NOT NULL PRIMARY KEY, next_offset BIGINT NOT NULL) ENGINE=InnoDB",
     "INSERT INTO rival_sequence VALUES (1, 0)",
 )
-_FILL = """INSERT INTO rival_timer SELECT due, id, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type,
-  body, accepted_at, deliver_at FROM delay"""
-_COPY = """INSERT INTO rival_stream SELECT 1, %s + ROW_NUMBER() OVER (ORDER BY due, id) - 1, id, nonce, `key`, ordering_key,
-  tag, headers, content_type, body, accepted_at, deliver_at, %s FROM rival_timer WHERE (due, id) IN %s"""
+_FILL = """INSERT INTO rival_timer SELECT due, id, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers,
+  content_type, body, accepted_at, deliver_at FROM delay"""
+_COPY = """INSERT INTO rival_stream SELECT 1, %s + ROW_NUMBER() OVER (ORDER BY due, id) - 1, id, nonce, `key`,
+  ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, %s FROM rival_timer WHERE (due, id) IN %s"""
 _SESSION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _THRESHOLD = "SET SESSION /*M! in_predicate_conversion_threshold = 0, */ autocommit = 0"
 

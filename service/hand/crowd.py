@@ -10,6 +10,7 @@ the `gaps` between the small.
 Where a topic has a release rate, all that is due comes here, and what is beyond the rate stays.
 """
 
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
@@ -20,7 +21,7 @@ from attrs import define, field
 from ...store.records import Promoted
 from ...store.store import LIGHT
 from ...wheel.columns import Columns
-from .gaps import Gaps
+from .gaps import PAUSE, Gaps
 from .lanes import Batch, Lanes
 from .releases import Releases
 
@@ -113,40 +114,54 @@ class Crowd:
         while (batch := await self._next()) is not None:
             for topic, some in batch.of.items():
                 self._releases.spend(topic, len(some))
-            gone = await self._promote(batch.entries)
+            gone = await self._promote(batch)
             # For what was cancelled meanwhile others may go; not for what is aside.
             for topic, some in batch.of.items():
                 self._releases.spend(topic, sum(entry in gone or entry in self._aside for entry in some) - len(some))
             self._lanes.over(batch)
             self._changed.set()
 
-    async def _promote(self, entries: Sequence[int]) -> set[int]:
+    async def _promote(self, batch: Batch) -> set[int]:
         """Which of them went into the stream."""
         gone: set[int] = set()
-        large = len(entries) > LIGHT
+        entries: Sequence[int] = batch.entries
+        large = batch.more or len(entries) > LIGHT
         with nullcontext() if large else self._gaps.neighbour():
+            many = len(entries)
             while entries:
-                many = await self._gaps.room(len(entries)) if large else len(entries)
                 began = trio.current_time()
                 some, left = await self._fire(entries[:many])
+                gone.update(one.entry for one in some)
                 if large:
                     self._gaps.went(many - len(left), trio.current_time() - began)
-                gone.update(one.entry for one in some)
-                entries = [*left, *entries[many:]]
+                if entries := [*left, *entries[many:]]:  # somebody waited who had less to do
+                    many = await self._gaps.turn(len(entries)) if large else len(entries)
         return gone
 
     async def _next(self) -> Batch | None:
         while not self._stopping:
             if self._doubted() and self._lanes:
                 await trio.sleep(_DOUBTED)
-            elif (batch := self._lanes.take(self._batch, self._releases.room)) is not None:
+            elif (batch := self._take()) is not None:
                 return batch
             else:
-                if self._changed.is_set():
-                    self._changed = trio.Event()
-                with trio.move_on_after(_PACE if self.held_back else float("inf")):
-                    await self._changed.wait()
+                await self._wait()
         return None
+
+    def _take(self) -> Batch | None:
+        if not self._lanes.free:
+            return None
+        if many := self._gaps.room(self._batch):
+            return self._lanes.take(many, self._releases.room)
+        return self._lanes.take_few(LIGHT, self._releases.room)
+
+    async def _wait(self) -> None:
+        """Until something has changed, or more may go."""
+        if self._changed.is_set():
+            self._changed = trio.Event()
+        rests = self._gaps.rests and self._lanes.free
+        with trio.move_on_after(PAUSE if rests else _PACE if self.held_back else math.inf):
+            await self._changed.wait()
 
 
 def _parted(timers: Columns, topics: Mapping[int, int], largest: int) -> Mapping[int, Columns]:

@@ -31,7 +31,7 @@ _RESTS = 1 / 3
 """Seconds that the crowd may rest for each in which it was under way."""
 _LONGEST_REST = 0.02
 """Seconds: it gathers no more."""
-_PAUSE = 0.0005
+PAUSE = 0.0005
 """Seconds between two looks whether the crowd may go on."""
 
 
@@ -49,6 +49,8 @@ class Gaps:
     _due: float = field(default=math.inf, init=False)
     """When the next of a neighbour's falls due, when last looked."""
     _theirs_until: float = field(default=-math.inf, init=False)
+    _rests_since: float | None = field(default=None, init=False)
+    """As far as that is counted; None where there was room, when last looked."""
 
     @contextmanager
     def neighbour(self) -> Generator[None, None, None]:
@@ -60,15 +62,29 @@ class Gaps:
             self._under_way -= 1
             self._theirs_until = trio.current_time() + _CLAIM
 
-    async def room(self, wanted: int) -> int:
-        """How many of so many of the crowd's may go now; waits while it is a neighbour's turn."""
-        while self._may_rest > 0:
-            now = trio.current_time()
-            if (fit := self._fit(now, wanted)) >= min(wanted, _LEAST):
-                return fit
-            await trio.sleep(_PAUSE)
-            self._may_rest -= trio.current_time() - now
-        return wanted
+    @property
+    def rests(self) -> bool:
+        """Whether it had no room, when last looked."""
+        return self._rests_since is not None
+
+    def room(self, wanted: int) -> int:
+        """How many of so many of the crowd's may go now; 0 while it is a neighbour's turn."""
+        now = trio.current_time()
+        if self._rests_since is not None:
+            self._may_rest = max(0.0, self._may_rest - (now - self._rests_since))
+        fit = self._fit(now, wanted)
+        if self._may_rest <= 0:
+            fit = wanted
+        elif fit < min(wanted, _LEAST):
+            fit = 0
+        self._rests_since = None if fit else now
+        return fit
+
+    async def turn(self, wanted: int) -> int:
+        """`room`, as soon as there is some."""
+        while not (many := self.room(wanted)):
+            await trio.sleep(PAUSE)
+        return many
 
     def went(self, messages: int, seconds: float) -> None:
         """So many of the crowd's took so long."""

@@ -33,6 +33,8 @@ class Batch:
 
     of: Mapping[int, Sequence[int]]
     """Entries by topic."""
+    more: bool
+    """Its topics need more than their share."""
 
     @property
     def topics(self) -> Sequence[int]:
@@ -74,6 +76,11 @@ class Lanes:
         """Of which something waits."""
         return list(self._lanes)
 
+    @property
+    def free(self) -> bool:
+        """Whether something waits of which nothing is on its way."""
+        return any(topic not in self._flying for topic in self._lanes)
+
     def waiting(self, topic: int) -> int:
         """How many of a topic wait."""
         lane = self._lanes.get(topic)
@@ -95,31 +102,46 @@ class Lanes:
     def take(self, limit: int, room: Callable[[int], int] = unlimited) -> Batch | None:
         """The next batch of so many entries at most, and of each topic so many as there is room for; None when nothing
         may be taken."""
-        rooms = ((topic, room(topic)) for topic in self._lanes if topic not in self._flying)
-        most = dict(islice(((topic, min(many, limit)) for topic, many in rooms if many > 0), limit))
+        most, few = self._wanted(limit, room)
         if not most:
             return None
-        turns = self._parted({topic: min(len(self._lanes[topic]), many) for topic, many in most.items()}, limit)
+        if sum(most.values()) <= limit:
+            return self._hand_out(most, limit)
+        if not few:
+            return self._hand_out(most, limit, more=True)
+        self._few = not self._few
+        turns = {topic: size for topic, size in most.items() if (topic in few) == self._few}
+        return self._hand_out(turns, limit, more=not self._few)
+
+    def take_few(self, limit: int, room: Callable[[int], int] = unlimited) -> Batch | None:
+        """As `take`, but only of topics that need no more than their share."""
+        most, few = self._wanted(limit, room)
+        if not few:
+            return None
+        self._few = True
+        return self._hand_out({topic: most[topic] for topic in few}, limit)
+
+    def _wanted(self, limit: int, room: Callable[[int], int]) -> tuple[Mapping[int, int], Set[int]]:
+        """How many may go of each topic, counted to just beyond the limit; and which of them need no more than their
+        share."""
+        rooms = ((topic, room(topic)) for topic in self._lanes if topic not in self._flying)
+        sizes = ((topic, min(many, limit + 1, len(self._lanes[topic]))) for topic, many in rooms if many > 0)
+        most = dict(islice(sizes, limit))
+        return most, {topic for topic, size in most.items() if size <= limit // len(most)}
+
+    def _hand_out(self, turns: Mapping[int, int], limit: int, *, more: bool = False) -> Batch:
         taken: dict[int, list[int]] = {}
         # The shortest first: what they leave of their share is shared out among the longer.
-        for nth, topic in enumerate(sorted(turns, key=lambda topic: min(len(self._lanes[topic]), most[topic]))):
-            taken[topic] = self._lanes[topic].take(_EVER, min(most[topic], limit // (len(turns) - nth)))
+        for nth, topic in enumerate(sorted(turns, key=lambda topic: turns[topic])):
+            taken[topic] = self._lanes[topic].take(_EVER, min(turns[topic], limit // (len(turns) - nth)))
             limit -= len(taken[topic])
         for topic in turns:
             lane = self._lanes.pop(topic)
             if len(lane):
                 self._lanes[topic] = lane  # behind those that had no turn
-        batch = Batch({topic: taken[topic] for topic in turns})
+        batch = Batch({topic: taken[topic] for topic in turns}, more)
         self._flying.update(dict.fromkeys(turns, batch))
         return batch
-
-    def _parted(self, wanted: Mapping[int, int], limit: int) -> list[int]:
-        """Whose turn it is of these topics, which would have so many each."""
-        many = {topic for topic, size in wanted.items() if size > limit // len(wanted)}
-        if sum(wanted.values()) <= limit or len(many) == len(wanted):
-            return list(wanted)
-        self._few = not self._few
-        return [topic for topic in wanted if (topic not in many) == self._few]
 
     def over(self, batch: Batch) -> None:
         """All of it is in the stream or elsewhere."""

@@ -30,7 +30,7 @@ class Bench:
 
     async def go(self, until: float) -> None:
         while self.now < until:
-            many = await self.gaps.room(BATCH)
+            many = await self.gaps.turn(BATCH)
             began = self.now
             await trio.sleep(many / PER_S)
             self.gaps.went(many, self.now - began)
@@ -63,10 +63,10 @@ async def test_the_crowd_rests_while_a_neighbour_is_promoted_and_claims(
     await bench.go(0.06)
     with bench.gaps.neighbour():
         with trio.move_on_after(0.005) as asked:
-            await bench.gaps.room(BATCH)
+            await bench.gaps.turn(BATCH)
         assert asked.cancelled_caught
     over = bench.now
-    assert await bench.gaps.room(BATCH) == BATCH
+    assert await bench.gaps.turn(BATCH) == BATCH
     assert 0.0025 <= bench.now - over <= 0.004
 
 
@@ -74,10 +74,10 @@ async def test_one_that_was_due_while_a_batch_took_long_has_its_turn_next(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     bench = Bench(0.3)
-    assert await bench.gaps.room(BATCH) == BATCH  # how long it takes is not known yet
+    assert await bench.gaps.turn(BATCH) == BATCH  # how long it takes is not known yet
     await trio.sleep(0.301)
     bench.gaps.went(BATCH, 0.301)
-    await bench.gaps.room(BATCH)
+    await bench.gaps.turn(BATCH)
     assert 0.3045 <= bench.now <= 0.306
 
 
@@ -95,5 +95,19 @@ async def test_where_neighbours_leave_no_gaps_it_goes_on_for_three_quarters_of_t
 async def test_few_that_are_left_go_at_once(autojump_clock: trio.testing.MockClock) -> None:
     bench = Bench(1.0)
     bench.gaps.went(BATCH, BATCH / PER_S)
-    assert await bench.gaps.room(3) == 3
+    assert await bench.gaps.turn(3) == 3
     assert bench.now == 0
+
+
+async def test_a_rest_that_nobody_ended_costs_the_next_no_more_than_it_had(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    gaps = Bench().gaps
+    for _ in range(2):
+        gaps.went(BATCH, BATCH / PER_S)
+        with gaps.neighbour():
+            assert gaps.room(BATCH) == 0
+            assert gaps.rests
+        await trio.sleep(10)
+        assert gaps.room(BATCH) == BATCH
+        assert not gaps.rests

@@ -328,6 +328,19 @@ async def test_strangers_in_a_known_second_meet_no_batch_of_its_crowd(
     assert max(bench.streamed_at[one] - (40_300 + 100 * nth) for nth, one in enumerate(theirs)) <= 2
 
 
+async def test_a_batch_that_would_not_fit_is_smaller_and_leaves_no_crumbs(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    """What it is cut by has its turn with the others of its topic: a batch of a few takes nearly as long as a large."""
+    theirs = [first_id(KNOWN + 300 + 110 * one) + 200 for one in range(6)]
+    bench = await known_crowd(nursery, [first_id(KNOWN + one // 60) + one % 60 for one in range(60_000)], theirs)
+    bench.takes_each, bench.writers.total_tokens = 0.0002, 1
+    await trio.sleep(11)
+    cut = [many for many in bench.batches if 1 < many < BATCH]
+    assert len(theirs) <= len(cut) <= 2 * (len(theirs) + 1), "two before each of theirs, and two at the ends"
+    assert min(cut) >= 50
+
+
 async def test_the_first_of_a_crowd_that_is_known_hold_up_nobody(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:

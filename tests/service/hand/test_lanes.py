@@ -42,29 +42,51 @@ class LanesMachine(RuleBasedStateMachine):
         if batch is None:
             assert not free
             return
-        self.flying.append(batch)
         assert set(batch.topics) <= free
+        wanted = {topic: min(len(self.waiting[topic]), rooms.get(topic, 99)) for topic in free}
+        share = limit // min(limit, len(free))
         if len(batch.topics) < min(limit, len(free)):  # the few go by themselves, or the many
-            wanted = {topic: min(len(self.waiting[topic]), rooms.get(topic, 99)) for topic in free}
-            share = limit // min(limit, len(free))
             assert sum(wanted.values()) > limit
             assert len({wanted[topic] > share for topic in batch.topics}) == 1
-        had_room = {topic: min(len(self.waiting[topic]), rooms.get(topic, 99)) for topic in batch.topics}
-        assert len(batch.entries) == min(limit, sum(had_room.values()))
+        assert len(batch.entries) == min(limit, sum(wanted[topic] for topic in batch.topics))
+        if batch.more:
+            assert all(wanted[topic] > share for topic in batch.topics)
+        else:
+            assert sum(wanted[topic] for topic in batch.topics) == len(batch.entries)
+        self.passed_over.update(free - set(batch.topics))
+        for topic in batch.topics:
+            self.passed_over[topic] = 0
+        assert max(self.passed_over.values(), default=0) <= 5, "everybody has a turn"
+        self.fly(batch, wanted)
+
+    @rule(limit=st.integers(1, 12))
+    def take_few(self, limit: int) -> None:
+        busy = {topic for batch in self.flying for topic in batch.topics}
+        wanted = {topic: len(some) for topic, some in self.waiting.items() if some and topic not in busy}
+        looked_at = min(limit, len(wanted))
+        batch = self.lanes.take_few(limit)
+        if batch is None:
+            assert looked_at < len(wanted) or all(many > limit // looked_at for many in wanted.values())
+            return
+        assert not batch.more
+        assert all(wanted[topic] <= limit // looked_at for topic in batch.topics)
+        assert looked_at < len(wanted) or {
+            topic for topic, many in wanted.items() if many <= limit // looked_at
+        } == set(batch.topics)
+        assert len(batch.entries) == sum(wanted[topic] for topic in batch.topics), "all that there is of them"
+        self.fly(batch, wanted)
+
+    def fly(self, batch: Batch, wanted: dict[int, int]) -> None:
+        self.flying.append(batch)
         had = Counter(entry % 8 for entry in batch.entries)
         assert set(had) == set(batch.topics)
         for topic in batch.topics:
             lane = sorted(self.waiting[topic])
             assert [one for one in batch.entries if one % 8 == topic] == [one for _, one in lane[: had[topic]]]
             self.waiting[topic] = lane[had[topic] :]
-        for topic in batch.topics:
-            assert had[topic] <= had_room[topic]
-            if had[topic] < had_room[topic]:
+            assert had[topic] <= wanted[topic]
+            if had[topic] < wanted[topic]:
                 assert had[topic] >= max(had.values()) - 1, "who could have had more had as much as the others"
-        self.passed_over.update(free - set(batch.topics))
-        for topic in batch.topics:
-            self.passed_over[topic] = 0
-        assert max(self.passed_over.values(), default=0) <= 5, "everybody has a turn"
 
     @precondition(lambda self: self.flying)
     @rule(first=st.booleans())
@@ -83,6 +105,8 @@ class LanesMachine(RuleBasedStateMachine):
         waiting = [timer for some in self.waiting.values() for timer in some]
         assert len(self.lanes) == len(waiting)
         assert bool(self.lanes) == bool(waiting or self.flying)
+        busy = {topic for batch in self.flying for topic in batch.topics}
+        assert self.lanes.free == any(some for topic, some in self.waiting.items() if topic not in busy)
         assert self.lanes.oldest() == min((due for due, _ in waiting), default=None)
         there = {entry for _, entry in waiting} | {entry for batch in self.flying for entry in batch.entries}
         timers = [*waiting, *((0, entry) for entry in range(-400, 400))]

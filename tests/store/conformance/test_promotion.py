@@ -335,9 +335,9 @@ async def test_many_bodies_at_once(stage: Stage) -> None:
 async def test_some_go_and_the_rest_is_left_where_others_wait(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is one writer. Elsewhere nobody waits for it."""
     topic = await stage.topic()
-    receipts = await stage.schedule(topic, *range(1, 251))
+    receipts = await stage.schedule(topic, *range(1, 601))
     ids = ids_of(receipts)
-    await stage.store.cancel([ids[3], ids[140]], stage.now)
+    await stage.store.cancel([ids[3], ids[340]], stage.now)
     stage.now += SECOND
     asked: list[bool] = []
 
@@ -348,13 +348,13 @@ async def test_some_go_and_the_rest_is_left_where_others_wait(stage: Stage, monk
     monkeypatch.setattr(stage.store.backend, "waited_for", waited_for)
     shared = stage.store.backend.shared
     promoted, held, left = await stage.store.promote_some(ids, stage.now, ())
-    went = [id_ for id_ in ids[: 250 if shared else 200] if id_ not in (ids[3], ids[140])]
+    went = [id_ for id_ in ids[: 600 if shared else 500] if id_ not in (ids[3], ids[340])]
     assert sorted(one.entry for one in promoted) == sorted(went)
-    assert (held, list(left), asked) == ({}, [] if shared else ids[200:], [] if shared else [False, True])
+    assert (held, list(left), asked) == ({}, [] if shared else ids[500:], [] if shared else [False, True])
     assert stage.count("message") == len(went)
     promoted, held, left = await stage.store.promote_some(left, stage.now, ())
-    assert (len(promoted), held, list(left)) == (248 - len(went), {}, [])
-    assert stage.column("SELECT id FROM message ORDER BY `offset`") == [i for i in ids if i not in (ids[3], ids[140])]
+    assert (len(promoted), held, list(left)) == (598 - len(went), {}, [])
+    assert stage.column("SELECT id FROM message ORDER BY `offset`") == [i for i in ids if i not in (ids[3], ids[340])]
     promoted, held, left = await stage.store.promote_some((), stage.now, ())
     assert (promoted, held, list(left)) == ([], {}, [])
 
