@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 from urllib.parse import quote
 
 from attrs import field, frozen
@@ -34,6 +34,9 @@ def part(name: str) -> str:
 
     Raises `BadRequest` for one that leads elsewhere: HTTP turns `groups/..` into the topic above.
     """
+    given = cast("object", name)  # users are not all typed
+    if not isinstance(given, str):
+        raise BadRequest(f"{given!r} cannot stand in an address: write text, such as {str(given)!r}")
     if name in ("", ".", ".."):
         raise BadRequest(f"{name!r} cannot stand in an address, and is the name of nothing")
     return quote(name, safe="")

@@ -1,8 +1,21 @@
 """The options that several commands have: one name, one text and one rule each."""
 
+import re
+from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
+
+_BARE = re.compile(r"[+-]?[\d_]+(?:\.\d*)?")
+
+
+def duration(_type: object, tokens: Sequence[Token]) -> str:
+    """The flag's value, which has its unit. Raises ValueError, which says what to write."""
+    text = tokens[0].value.strip()
+    if _BARE.fullmatch(text) and text != "0":
+        raise ValueError(f'{text} has no unit: write "{text}s" for seconds, "{text}ms" for milliseconds')
+    return text
+
 
 Topic: TypeAlias = Annotated[str, Parameter(help="The topic.")]
 MessageId: TypeAlias = Annotated[str, Parameter(help="The message's id.")]
@@ -14,7 +27,9 @@ Yes: TypeAlias = Annotated[bool, Parameter(negative=(), help="Do not ask.")]
 Body: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True, help="JSON, or - to read it from stdin.")]
 AsText: TypeAlias = Annotated[bool, Parameter(negative=(), help="BODY is text, not JSON.")]
 ContentType: TypeAlias = Annotated[str | None, Parameter(help="BODY is bytes of this type, not JSON.")]
-Delay: TypeAlias = Annotated[str | None, Parameter(help="Deliver after this time: 10m, 48h, PT10M.")]
+Delay: TypeAlias = Annotated[
+    str | None, Parameter(converter=duration, help="Deliver after this time: 10m, 48h, PT10M.")
+]
 At: TypeAlias = Annotated[str | None, Parameter(help="Deliver at this time: 2030-01-01T09:00:00Z.")]
 Between: TypeAlias = Annotated[
     tuple[str, str] | None, Parameter(negative=(), help="Deliver in the emptiest second between these two times.")

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...client import Draft, Receipt, Tarry
+from ...client.bodies import encode
 from ...store.whole_number import whole_number
 from .lines import Lines, check
 from .options import AsText, At, Between, ContentType, Delay, ExpiresAt, Guard, Header, OrderingKey, Tag
@@ -100,11 +101,17 @@ def body_of(text: str, is_text: bool, content_type: str | None) -> Any:
         return raw
     try:
         decoded = raw.decode()
-        return decoded if is_text else json_text.loads(decoded)
+        return decoded if is_text else _valid(json_text.loads(decoded))
     except ValueError as error:
         raise UsageError(
             f"the body is not JSON ({error}); --text sends it as a string, --content-type as bytes"
         ) from error
+
+
+def _valid(document: Any) -> Any:
+    """Python's parser takes NaN and halves of characters. Raises ValueError."""
+    encode(document, "body")
+    return document
 
 
 def headers_of(pairs: list[str] | None) -> dict[str, str] | None:

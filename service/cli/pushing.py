@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ...store.whole_number import whole_number
-from .options import Group, Topic
+from .options import Group, Topic, duration
 from .printing import UsageError
 from .server import HERE, Server
 
@@ -32,7 +32,7 @@ def set_(
             help="A file with the secret, whsec_...; several one a line; - reads them from stdin.",
         ),
     ],
-    timeout: Annotated[str | None, Parameter(help="Of one post: 10s unless said.")] = None,
+    timeout: Annotated[str | None, Parameter(converter=duration, help="Of one post: 10s unless said.")] = None,
     max_in_flight: Annotated[
         int | None, Parameter(converter=whole_number, help="Posts at once: 10 unless said.")
     ] = None,

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from ...client import BadRequest, NotFound, Schedule, Tarry
 from ...store.whole_number import whole_number
 from .operating import confirm
-from .options import AsText, Body, ContentType, DryRun, Header, OrderingKey, Tag, Topic, Yes
+from .options import AsText, Body, ContentType, DryRun, Header, OrderingKey, Tag, Topic, Yes, duration
 from .printing import UsageError
 from .producing import body_of, headers_of
 from .rendering import time_text
@@ -58,11 +58,13 @@ def put(
     topic: Topic,
     cron: Annotated[str | None, Parameter(help='Five fields, or six with seconds first: "0 9 * * *".')] = None,
     timezone: Annotated[str | None, Parameter(help="Of --cron: Europe/Berlin; UTC unless said.")] = None,
-    every: Annotated[str | None, Parameter(help="In place of --cron: 10m, 48h, PT10M.")] = None,
+    every: Annotated[str | None, Parameter(converter=duration, help="In place of --cron: 10m, 48h, PT10M.")] = None,
     starts_at: Annotated[str | None, Parameter(help="No fire time before it: 2030-01-01T09:00:00Z.")] = None,
     ends_at: Annotated[str | None, Parameter(help="No fire time after it.")] = None,
-    jitter: Annotated[str | None, Parameter(help="Messages are up to so much later.")] = None,
-    misfire: Annotated[str | None, Parameter(help="once, skip, or a duration to catch up within.")] = None,
+    jitter: Annotated[str | None, Parameter(converter=duration, help="Messages are up to so much later.")] = None,
+    misfire: Annotated[
+        str | None, Parameter(converter=duration, help="once, skip, or a duration to catch up within.")
+    ] = None,
     skip_while: Annotated[
         str | None, Parameter(help="None is sent while the one before is unsettled in this group.")
     ] = None,
@@ -131,7 +133,7 @@ def apply(
     wanted = _read(file)
     with server.client() as tarry:
         there = {one.name: one for one in tarry.schedules()}
-        planned = [(name, *_plan(tarry, name, said, there.get(name))) for name, said in wanted.items()]
+        planned = _planned(tarry, wanted, there, file)
         gone = sorted(set(there) - set(wanted)) if prune else []
         if not dry_run:
             if gone:
@@ -208,11 +210,30 @@ def _read(file: Path) -> dict[str, dict[str, Any]]:
         for field in fields:
             if field not in _FIELDS:
                 near = get_close_matches(field, _FIELDS, 1)
-                raise UsageError(f"{file}: [{name}] has no {field}" + (f"; did you mean {near[0]}?" if near else ""))
+                raise UsageError(
+                    f"{file}: [{name}]: {field} is no field of a schedule"
+                    + (f"; did you mean {near[0]}?" if near else "")
+                )
         missing = {"topic", "body"}.difference(fields)
         if missing:
             raise UsageError(f"{file}: [{name}] needs {' and '.join(sorted(missing))}")
     return tables
+
+
+def _planned(
+    tarry: Tarry, wanted: Mapping[str, Mapping[str, Any]], there: Mapping[str, Schedule], file: Path
+) -> list[tuple[str, str, str | None]]:
+    """What would be done with each. Raises `UsageError`, which names all that is wrong."""
+    planned: list[tuple[str, str, str | None]] = []
+    wrong: list[str] = []
+    for name, said in wanted.items():
+        try:
+            planned.append((name, *_plan(tarry, name, said, there.get(name))))
+        except (BadRequest, ValueError, TypeError) as error:  # the latter: no duration, no JSON
+            wrong.append(f"{file}: [{name}]: {error}")
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    return planned
 
 
 def _plan(tarry: Tarry, name: str, said: Mapping[str, Any], there: Schedule | None) -> tuple[str, str | None]:

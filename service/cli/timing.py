@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from ...client import Timer
 from ...store.whole_number import whole_number
-from .options import AsText, At, Body, ContentType, Delay, ExpiresAt, Guard, Header, OrderingKey, Tag, Topic
+from .options import AsText, At, Body, ContentType, Delay, ExpiresAt, Guard, Header, OrderingKey, Tag, Topic, duration
 from .producing import body_of, headers_of
 from .rendering import time_text
 from .server import HERE, Server
@@ -34,7 +34,9 @@ def set_(
     mode: Annotated[
         Literal["replace", "keep", "debounce"], Parameter(help="What becomes of one that waits already.")
     ] = "replace",
-    max_wait: Annotated[str | None, Parameter(help="Of debounce: how long it waits at most.")] = None,
+    max_wait: Annotated[
+        str | None, Parameter(converter=duration, help="Of debounce: how long it waits at most.")
+    ] = None,
     match: Annotated[
         int | None, Parameter(converter=whole_number, help="Only at this revision; 0: only when none waits.")
     ] = None,

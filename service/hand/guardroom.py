@@ -73,6 +73,8 @@ class GuardRoom:
     _changed: trio.Event = field(factory=trio.Event, init=False)
     why: str | None = field(default=None, init=False)
     """Why messages are held, if the guard does not answer."""
+    _told: bool = field(default=False, init=False)
+    """That something is held, and not that nothing is any more."""
 
     @property
     def holds(self) -> str | None:
@@ -125,6 +127,9 @@ class GuardRoom:
             await trio.sleep(_AWAY)
         finally:
             self._taken = set()
+            if self._told and self.holds is None:
+                self._told = False
+                self._answers()
             for id_ in self._again:
                 if id_ not in self:
                     self._ready[id_] = None
@@ -145,7 +150,7 @@ class GuardRoom:
         self._well(len(there))
         for one in there:
             if (why := found.unclear.get(one.key)) is not None:
-                self._holds(self._set_aside(one.id, why))
+                self._hold(self._set_aside(one.id, why))
         answers = {one.id: found.said[one.key] for one in there if one.key in found.said}
         left = await self._promote(answers, lambda: trio.current_time() - asked_at < YOUNG) if answers else set[int]()
         self._forget(answers.keys() - left)
@@ -158,15 +163,13 @@ class GuardRoom:
         """It has answered."""
         self._in_vain, self._pause = 0, 0.0
         self._size = min(BATCH, max(self._size, messages) * 2)
-        if self.why is not None:
-            self.why = None
-            self._answers()
+        self.why = None
 
     def _failed(self, ids: Sequence[int], error: NoAnswer) -> None:
         if not error.of_all and len(ids) > 1:
             self._size = max(1, len(ids) // 2)
             return
-        self._holds(str(error))
+        self._hold(str(error))
         before = ids[0] in self._alone
         if not error.of_all and (before or self._in_vain < _SURE):
             self._in_vain += not before
@@ -176,6 +179,10 @@ class GuardRoom:
         self._pause = min(_LONGEST_PAUSE, self._pause * 2 or _FIRST_PAUSE)
         for id_ in ids:
             self._put_last(id_)
+
+    def _hold(self, why: str) -> None:
+        self._told = True
+        self._holds(why)
 
     def _set_aside(self, id_: int, because: str) -> str:
         """It is asked for alone, after a pause; why."""

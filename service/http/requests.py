@@ -141,6 +141,12 @@ class PutTimer(Timed):
 _SKIPS: schemas.Json = {"required": ["overlap"], "properties": {"overlap": {"enum": ["skip", "queue_one"]}}}
 
 
+class CatchUp(Body):
+    """Of fire times that are late: those within a time."""
+
+    catch_up: Annotated[Duration, Meta(description="of those within this time one message each")]
+
+
 class PutSchedule(Body):
     """A message that comes again and again: `cron` or `every` says when, `body` or `body_base64` what."""
 
@@ -179,7 +185,7 @@ class PutSchedule(Body):
     ] = None
     group: Annotated[str, Meta(extra_json_schema=schemas.NAME)] | None = None
     misfire: Annotated[
-        Literal["once", "skip"] | dict[Literal["catch_up"], Duration] | None,
+        Literal["once", "skip"] | CatchUp | None,
         Meta(
             description="fire times that are late by more than a minute: one message for all of them, unless said; or"
             " none; or one each of those within a time",

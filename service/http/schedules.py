@@ -18,7 +18,7 @@ from .drafts import check_single
 from .messages import PAGE
 from .names import wrong_name
 from .problems import Problem, bad_cursor, bad_field, bad_parameter
-from .requests import Backfill, Message, PutSchedule
+from .requests import Backfill, CatchUp, Message, PutSchedule
 from .revisions import condition, revision_of, tagged, unmatched
 
 _SHOWN = 5
@@ -158,7 +158,10 @@ async def _pause(call: Call, *, paused: bool) -> Response:
 
 def _checked(call: Call, request: PutSchedule) -> tuple[Spec, Message]:
     """Its specification, and the message that it sends, in order but for the times."""
-    spec = Spec(**{name: getattr(request, name) for name in Spec.__struct_fields__})
+    said = {name: getattr(request, name) for name in Spec.__struct_fields__}
+    if isinstance(request.misfire, CatchUp):
+        said["misfire"] = {"catch_up": request.misfire.catch_up}
+    spec = Spec(**said)
     message = Message(
         body=request.body,
         body_base64=request.body_base64,
@@ -177,6 +180,8 @@ def _checked(call: Call, request: PutSchedule) -> tuple[Spec, Message]:
 
 
 def _planned(name: str, spec: Spec, made_at: int) -> Plan:
+    if spec.timezone == "":  # a variable that was not set, more likely than UTC
+        raise bad_field("/timezone", 'it is empty: write an IANA name such as "Europe/Berlin", or leave it out for UTC')
     try:
         check_overlap(spec)
         return plan(name, spec, made_at)

@@ -97,7 +97,8 @@ def check(expression: str) -> None:
         alone = ["*"] * len(parts)
         alone[place] = part
         if not _is_read(" ".join(alone)):
-            raise ValueError(f"the {name} field {part[:_SHOWN]!r} is not in order: write {_FORMS[name]}")
+            more = "; a range goes from low to high" * ("-" in part) + "; a step is 1 or more" * ("/" in part)
+            raise ValueError(f"the {name} field {part[:_SHOWN]!r} is not in order: write {_FORMS[name]}{more}")
     if not _is_read(expression) or next(CronSim(expression, _EPOCH), None) is None:
         day, month = parts[-3], parts[-2]
         raise ValueError(

@@ -122,14 +122,39 @@ def test_cancel_and_its_exit_codes(run: Run) -> None:
     assert run("cancel", "1").returncode == 3
     assert run("peek", "nowhere").returncode == 3
     assert run("publish", "cancels", "1", "--delay", "-1s").returncode == 2
-    bare = run("publish", "cancels", "1", "--delay", "1800")
-    assert bare.returncode == 2
-    assert 'delay: 1800 has no unit: write "1800s"' in bare.stderr
     (line,) = lines(run("publish", "cancels", "--file", "-", "--json", text='{"body": 1, "delay": 3600000}'))
     assert line["state"] == "scheduled"
     away = run("cancel", "1", url="http://127.0.0.1:9")
     assert away.returncode == 75
     assert away.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "publish units 1 --delay 60",
+        "timer set units order-1 1 --delay 60",
+        "timer set units order-1 1 --delay 1h --mode debounce --max-wait 60",
+        "reschedule 1 --delay 60",
+        "push set units http://127.0.0.1:9/ --group g --secret-file none --timeout 60",
+        "schedule put units 1 --topic units --every 60",
+        "schedule put units 1 --topic units --every 1h --jitter 60",
+        "schedule put units 1 --topic units --every 1h --misfire 60",
+    ],
+)
+def test_a_duration_has_its_unit(run: Run, command: str) -> None:
+    bare = run(*command.split())
+    told = " ".join(bare.stderr.replace("│", " ").split())  # it is framed
+    flag = command.split()[-2]
+    assert bare.returncode == 2, told
+    assert f'{flag}: 60 has no unit: write "60s" for seconds' in told
+
+
+@pytest.mark.parametrize("body", ["NaN", '"\\ud800"'])
+@pytest.mark.parametrize("command", ["publish odd", "timer set odd order-1", "schedule put odd --topic odd --every 1h"])
+def test_a_body_that_json_cannot_hold(run: Run, command: str, body: str) -> None:
+    wrong = run(*command.split(), body)
+    assert (wrong.returncode, "the body is not JSON" in wrong.stderr) == (2, True), wrong.stderr
 
 
 def test_what_an_operator_looks_up(
@@ -240,6 +265,14 @@ def test_schedules(run: Run, tarry: Tarry, tmp_path: Path) -> None:
     file.write_text("[hourly]\ntopik = 1\n")
     wrong = run("schedule", "apply", str(file))
     assert (wrong.returncode, "did you mean topic?" in wrong.stderr) == (2, True)
+    file.write_text(
+        "[a]\ntopic = 'again'\nbody = 1\ncron = '0 25 * * *'\n[b]\ntopic = 'again'\nbody = 07:32:00\nevery = '1h'\n"
+        "[c]\ntopic = 'again'\nbody = 1\nevery = 3600\n[d]\ntopic = 'again'\nbody = 1\nevery = '3h'\n"
+    )
+    wrong = run("schedule", "apply", str(file))
+    assert wrong.returncode == 2
+    told = wrong.stderr.replace(f"{file}: ", "").splitlines()
+    assert [one.removeprefix("tarry: ")[:12] for one in told] == ["[a]: /cron: ", "[b]: body: a", "[c]: every: "]
     listed = lines(run("schedule", "list", "--json"))
     assert [one["spec"]["every"] for one in listed] == ["2h", "1d"]
     assert run("schedule", "rm", "hourly").returncode == 2, "it asks"

@@ -179,3 +179,17 @@ def test_a_name_that_leads_elsewhere_is_not_sent(tarry: Tarry, script: ScriptedS
         with pytest.raises(BadRequest, match="cannot stand in an address"):
             call()
     assert script.requests == []
+
+
+@pytest.mark.parametrize("name", [7, None, b"orders"])
+def test_a_name_is_text(tarry: Tarry, script: ScriptedServer, name: Any) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: tarry.publish(name, 1),
+        lambda: tarry.set_timer("orders", name, 1, delay="1h"),
+        lambda: tarry.timer("orders", name),
+        lambda: tarry.schedule(name),
+    ]
+    for call in calls:
+        with pytest.raises(BadRequest, match="cannot stand in an address: write text"):
+            call()
+    assert script.requests == []

@@ -122,9 +122,10 @@ async def test_one_that_nothing_can_be_said_of_holds_up_no_other(world: World, a
     await trio.sleep(1)
     assert len(world.sent) == 39
     assert all(some == [7] or 7 not in some for some in world.asked[asked:]), "it is asked for alone by now"
+    assert world.well == 0
     world.poison = set()
     await trio.sleep(11)
-    assert 7 in world.sent
+    assert (7 in world.sent, world.well) == (True, 1), "it is told when nothing is held any more"
 
 
 async def test_where_it_answers_nobody_it_is_left_alone(world: World, autojump_clock: MockClock) -> None:

@@ -57,6 +57,7 @@ async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
         ({"every": None, "cron": "0 25 * * *"}, "/cron", "the hour field '25' is not in order: write 0 to 23"),
         ({"every": None, "cron": "0 9 31 2 *"}, "/cron", "the day-of-month field '31' never comes"),
         ({"every": None, "cron": "0 9 * * *", "timezone": "Berlin"}, "/timezone", "did you mean 'Europe/Berlin'?"),
+        ({"every": None, "cron": "0 9 * * *", "timezone": ""}, "/timezone", "it is empty: write an IANA name"),
         ({"every": None}, "/cron", "say cron or every"),
         ({"every": "1ms"}, "/every", "shorter than"),
         ({"starts_at": "2026-12-02T00:00:00Z", "ends_at": "2026-12-01T00:00:00Z"}, "/ends_at", "before starts_at"),
@@ -69,6 +70,9 @@ async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
         ({"headers": {"tarry-schedule": "x"}}, "/headers", "is set by the schedule"),
         ({"topic": "a b"}, "/topic", "a name is"),
         ({"misfire": {"catch_up": "1y"}}, "/misfire/catch_up", "years and months"),
+        ({"misfire": {"catchup": "1h"}}, "/misfire/catchup", "unknown field; did you mean `catch_up`?"),
+        ({"misfire": {"catch_up": "1h", "x": 1}}, "/misfire/x", "unknown field; there are catch_up"),
+        ({"misfire": {}}, "/misfire/catch_up", "it is required"),
     ],
 )
 async def test_what_is_wrong_is_told_with_its_field(
