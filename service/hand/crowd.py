@@ -134,7 +134,7 @@ class Crowd:
                 gone.update(one.entry for one in some)
                 if large:
                     self._gaps.went(many - len(left), trio.current_time() - began)
-                if entries := [*left, *entries[many:]]:  # somebody waited who had less to do
+                if entries := [*left, *entries[many:]]:
                     many = await self._gaps.turn(len(entries)) if large else len(entries)
         return gone
 

@@ -114,12 +114,15 @@ class Lanes:
         return self._hand_out(turns, limit, more=not self._few)
 
     def take_few(self, limit: int, room: Callable[[int], int] = unlimited) -> Batch | None:
-        """As `take`, but only of topics that need no more than their share."""
-        most, few = self._wanted(limit, room)
-        if not few:
-            return None
-        self._few = True
-        return self._hand_out({topic: most[topic] for topic in few}, limit)
+        """The shortest lanes that can go whole, as many as there is room for; None when none can. It is nobody's turn,
+        so whose turn it is in `take` stays as it is."""
+        most, _ = self._wanted(limit, room)
+        left, few = limit, set[int]()
+        for topic in sorted(most, key=lambda topic: most[topic]):
+            if (left := left - most[topic]) < 0:
+                break
+            few.add(topic)
+        return self._hand_out({topic: size for topic, size in most.items() if topic in few}, limit) if few else None
 
     def _wanted(self, limit: int, room: Callable[[int], int]) -> tuple[Mapping[int, int], Set[int]]:
         """How many may go of each topic, counted to just beyond the limit; and which of them need no more than their

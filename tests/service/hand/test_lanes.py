@@ -59,21 +59,27 @@ class LanesMachine(RuleBasedStateMachine):
         assert max(self.passed_over.values(), default=0) <= 5, "everybody has a turn"
         self.fly(batch, wanted)
 
-    @rule(limit=st.integers(1, 12))
-    def take_few(self, limit: int) -> None:
+    @rule(
+        limit=st.integers(1, 12),
+        rooms=st.one_of(st.just({}), st.dictionaries(st.integers(1, 5), st.integers(-1, 5), max_size=5)),
+    )
+    def take_few(self, limit: int, rooms: dict[int, int]) -> None:
         busy = {topic for batch in self.flying for topic in batch.topics}
-        wanted = {topic: len(some) for topic, some in self.waiting.items() if some and topic not in busy}
-        looked_at = min(limit, len(wanted))
-        batch = self.lanes.take_few(limit)
+        wanted = {
+            topic: min(len(some), rooms.get(topic, 99))
+            for topic, some in self.waiting.items()
+            if some and topic not in busy and rooms.get(topic, 1) > 0
+        }
+        batch = self.lanes.take_few(limit, lambda topic: rooms.get(topic, 99))
         if batch is None:
-            assert looked_at < len(wanted) or all(many > limit // looked_at for many in wanted.values())
+            assert len(wanted) > limit or all(many > limit for many in wanted.values())
             return
         assert not batch.more
-        assert all(wanted[topic] <= limit // looked_at for topic in batch.topics)
-        assert looked_at < len(wanted) or {
-            topic for topic, many in wanted.items() if many <= limit // looked_at
-        } == set(batch.topics)
-        assert len(batch.entries) == sum(wanted[topic] for topic in batch.topics), "all that there is of them"
+        assert len(batch.entries) == sum(wanted[topic] for topic in batch.topics) <= limit, "all that may go of them"
+        others = [many for topic, many in wanted.items() if topic not in batch.topics]
+        if others and len(wanted) <= limit:
+            assert min(others) >= max(wanted[topic] for topic in batch.topics), "the shortest"
+            assert len(batch.entries) + min(others) > limit, "as many as there is room for"
         self.fly(batch, wanted)
 
     def fly(self, batch: Batch, wanted: dict[int, int]) -> None:
@@ -131,6 +137,35 @@ class TestLanes(LanesMachine.TestCase):  # type: ignore[misc,valid-type]  # hypo
         database=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
+
+
+def lane(first: int, many: int) -> Columns:
+    return Columns.of((first + one, first + one) for one in range(many))
+
+
+def test_a_crowd_s_share_keeps_none_of_the_few_waiting() -> None:
+    lanes = Lanes()
+    lanes.put({1: lane(0, 20_000), 2: lane(20_000, 60), 3: lane(30_000, 30), 4: lane(40_000, 20)})
+    batch = lanes.take_few(100)
+    assert batch is not None
+    assert sorted(batch.topics) == [3, 4]
+    lanes.over(batch)
+    batch = lanes.take_few(100)
+    assert batch is not None
+    assert batch.topics == [2]
+
+
+def test_one_between_few_and_many_has_its_turn_however_often_few_go() -> None:
+    lanes = Lanes()
+    lanes.put({1: lane(0, 20_000), 2: lane(20_000, 200)})
+    gone: set[int] = set()
+    for number in range(3):
+        lanes.put({3: lane(30_000 + number, 1)})
+        for batch in (lanes.take_few(100), lanes.take(500)):
+            assert batch is not None
+            gone.update(batch.topics)
+            lanes.over(batch)
+    assert gone == {1, 2, 3}
 
 
 def test_a_lane_that_is_always_appended_to_does_not_grow() -> None:
