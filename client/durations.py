@@ -22,6 +22,11 @@ _NUMBER = re.compile(r"\s*[+-]?[\d_]+(?:\.\d*)?\s*")
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def is_bare(text: str) -> bool:
+    """Whether it is a number without its unit, and not 0, which is 0 in any."""
+    return _NUMBER.fullmatch(text) is not None and text.strip() != "0"
+
+
 def duration_out(duration: Duration, field: str = "") -> int | str:
     """As it goes over the wire; the server reads strings itself. `field` is named in what is wrong with it."""
     given = cast("object", duration)  # users are not all typed
@@ -29,7 +34,7 @@ def duration_out(duration: Duration, field: str = "") -> int | str:
         return -(-(given // _MICROSECOND) // 1000)
     prefix = f"{field}: " if field else ""
     if isinstance(given, str):
-        if _NUMBER.fullmatch(given) and given.strip() != "0":
+        if is_bare(given):
             raise ValueError(prefix + _unitless(given.strip()))
         return given
     if isinstance(given, bool) or not isinstance(given, int | float):

@@ -1,18 +1,17 @@
 """The options that several commands have: one name, one text and one rule each."""
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter, Token
 
-_BARE = re.compile(r"[+-]?[\d_]+(?:\.\d*)?")
+from ...client.durations import is_bare
 
 
 def duration(_type: object, tokens: Sequence[Token]) -> str:
     """The flag's value, which has its unit. Raises ValueError, which says what to write."""
     text = tokens[0].value.strip()
-    if _BARE.fullmatch(text) and text != "0":
+    if is_bare(text):
         raise ValueError(f'{text} has no unit: write "{text}s" for seconds, "{text}ms" for milliseconds')
     return text
 

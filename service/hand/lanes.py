@@ -102,11 +102,12 @@ class Lanes:
     def take(self, limit: int, room: Callable[[int], int] = unlimited) -> Batch | None:
         """The next batch of so many entries at most, and of each topic so many as there is room for; None when nothing
         may be taken."""
-        most, few = self._wanted(limit, room)
+        most = self._wanted(limit, room)
         if not most:
             return None
         if sum(most.values()) <= limit:
             return self._hand_out(most, limit)
+        few = {topic for topic, size in most.items() if size <= limit // len(most)}
         if not few:
             return self._hand_out(most, limit, more=True)
         self._few = not self._few
@@ -116,7 +117,7 @@ class Lanes:
     def take_few(self, limit: int, room: Callable[[int], int] = unlimited) -> Batch | None:
         """The shortest lanes that can go whole, as many as there is room for; None when none can. It is nobody's turn,
         so whose turn it is in `take` stays as it is."""
-        most, _ = self._wanted(limit, room)
+        most = self._wanted(limit, room)
         left, few = limit, set[int]()
         for topic in sorted(most, key=lambda topic: most[topic]):
             if (left := left - most[topic]) < 0:
@@ -124,13 +125,11 @@ class Lanes:
             few.add(topic)
         return self._hand_out({topic: size for topic, size in most.items() if topic in few}, limit) if few else None
 
-    def _wanted(self, limit: int, room: Callable[[int], int]) -> tuple[Mapping[int, int], Set[int]]:
-        """How many may go of each topic, counted to just beyond the limit; and which of them need no more than their
-        share."""
+    def _wanted(self, limit: int, room: Callable[[int], int]) -> Mapping[int, int]:
+        """How many may go of each topic, counted to just beyond the limit."""
         rooms = ((topic, room(topic)) for topic in self._lanes if topic not in self._flying)
         sizes = ((topic, min(many, limit + 1, len(self._lanes[topic]))) for topic, many in rooms if many > 0)
-        most = dict(islice(sizes, limit))
-        return most, {topic for topic, size in most.items() if size <= limit // len(most)}
+        return dict(islice(sizes, limit))
 
     def _hand_out(self, turns: Mapping[int, int], limit: int, *, more: bool = False) -> Batch:
         taken: dict[int, list[int]] = {}
