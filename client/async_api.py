@@ -301,7 +301,7 @@ class AsyncApi:
         self, name: str, start: datetime | str, end: datetime | str, *, dry_run: bool = False
     ) -> dict[str, int]:
         """Sends the messages of fire times from `start` to before `end` that were not sent: how many `times` there are,
-        1000 at most, and how many were `sent`."""
+        1000 at most, and how many were `sent`, or would be."""
         request = {"from": instant_out(start, "start"), "to": instant_out(end, "end"), "dry_run": dry_run}
         with spans.sending("", schedule=name):
             return await self._call("POST", f"{schedules.path(name)}/backfill", request)

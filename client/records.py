@@ -148,11 +148,15 @@ class Fire:
     at: datetime
     id: str | None = None
     """Of its message."""
+    missed_until: datetime | None = None
+    """The fire times after it and before this one were missed with it; they are not told singly."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
         """From the server's JSON."""
-        return cls(instant_in(record["fire_at"]), record["what"], instant_in(record["at"]), record.get("id"))
+        fire_at, at = instant_in(record["fire_at"]), instant_in(record["at"])
+        until = record.get("missed_until")
+        return cls(fire_at, record["what"], at, record.get("id"), None if until is None else instant_in(until))
 
 
 @frozen

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType
+from typing import Any
 
 from cyclopts import App, CycloptsError
 
@@ -85,6 +86,13 @@ def _codes() -> Iterator[tuple[type[BaseException], int]]:
     yield OSError, FAILED
 
 
+def _faults(error: Exception) -> list[str]:
+    """What was wrong, each on a line where a server names several."""
+    errors: list[dict[str, Any]] = getattr(error, "errors", [])
+    several = [f"{one['pointer']}: {one['detail']}" for one in errors if "pointer" in one and "detail" in one]
+    return several if len(several) > 1 else [str(error)]
+
+
 def _load_listed(arguments: Sequence[str]) -> None:
     """Loads what the help of a group of commands lists: what is not loaded has no description there."""
     group = app
@@ -123,7 +131,8 @@ def run(arguments: Sequence[str]) -> int:
             note(f"tarry: {sentence}")
             return FAILED
         if (fits := next((code for kind, code in _codes() if isinstance(error, kind)), None)) is not None:
-            note(f"tarry: {error}")
+            for line in _faults(error):
+                note(f"tarry: {line}")
             return fits
         if sys.flags.dev_mode:
             raise

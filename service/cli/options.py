@@ -11,6 +11,8 @@ from ...client.durations import is_bare
 def duration(_type: object, tokens: Sequence[Token]) -> str:
     """The flag's value, which has its unit. Raises ValueError, which says what to write."""
     text = tokens[0].value.strip()
+    if text.startswith("-"):
+        raise ValueError(f"{text} is no time ahead: write a duration such as 10m")
     if is_bare(text):
         raise ValueError(f'{text} has no unit: write "{text}s" for seconds, "{text}ms" for milliseconds')
     return text
@@ -27,7 +29,8 @@ Body: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True, help="JSON
 AsText: TypeAlias = Annotated[bool, Parameter(negative=(), help="BODY is text, not JSON.")]
 ContentType: TypeAlias = Annotated[str | None, Parameter(help="BODY is bytes of this type, not JSON.")]
 Delay: TypeAlias = Annotated[
-    str | None, Parameter(converter=duration, help="Deliver after this time: 10m, 48h, PT10M.")
+    str | None,
+    Parameter(allow_leading_hyphen=True, converter=duration, help="Deliver after this time: 10m, 48h, PT10M."),
 ]
 At: TypeAlias = Annotated[str | None, Parameter(help="Deliver at this time: 2030-01-01T09:00:00Z.")]
 Between: TypeAlias = Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import attrs
 from cyclopts import App, Parameter
 
-from ...client import BadRequest, NotFound, Schedule, Tarry
+from ...client import BadRequest, Fire, NotFound, Schedule, Tarry
 from ...store.whole_number import whole_number
 from .operating import confirm
 from .options import AsText, Body, ContentType, DryRun, Header, OrderingKey, Tag, Topic, Yes, duration
@@ -44,9 +44,15 @@ def show(name: Name, /, *, server: Server = HERE) -> int:
     with server.client() as tarry:
         one = tarry.schedule(name)
         fires = [fire for fire, _ in zip(tarry.fires(name), range(10), strict=False)]
-    rows = [(time_text(fire.fire_at), fire.what, time_text(fire.at), fire.id) for fire in fires]
     shown = _show(server, [one])
-    return shown if server.json else server.show([], ("fire time", "what", "at", "id"), rows)
+    return (
+        shown if server.json else server.show([], ("fire time", "what", "at", "id", "missed until"), map(_fire, fires))
+    )
+
+
+def _fire(fire: Fire) -> Sequence[object]:
+    until = None if fire.missed_until is None else time_text(fire.missed_until)
+    return time_text(fire.fire_at), fire.what, time_text(fire.at), fire.id, until
 
 
 @schedule.command
@@ -113,7 +119,10 @@ def put(
             match=match,
             dry_run=dry_run,
         )
-    return _show(server, [done])
+    shown = _show(server, [done])
+    if not dry_run or server.json:
+        return shown
+    return server.show([], ("would fire",), [(time_text(at),) for at in done.next], "nothing was done")
 
 
 @schedule.command
@@ -271,5 +280,6 @@ def _show(server: Server, found: Sequence[Schedule]) -> int:
         zone = one.spec.get("timezone")
         told = when if zone is None else f"{when} {zone}"
         paused = "yes" if one.paused else ""
-        rows.append((one.name, one.spec["topic"], told, times[0] if times else None, paused, one.revision))
+        next_ = times[0] if times else None if one.paused else "ended"
+        rows.append((one.name, one.spec["topic"], told, next_, paused, one.revision))
     return server.show(items, _COLUMNS, rows)

@@ -79,8 +79,13 @@ class GuardRoom:
     @property
     def holds(self) -> str | None:
         """Why messages are held: all, or else the one of them that was asked for alone last."""
-        last = next(reversed(self._alone.values()), None)
-        return self.why or (None if last is None else last.why)
+        last = next(reversed(self._alone.items()), None)
+        return self.why or (None if last is None else _of_one(last[0], last[1].why))
+
+    def why_held(self, id_: int) -> str | None:
+        """Why this one is held; None if it is not, or has not been asked for yet."""
+        one = self._alone.get(id_)
+        return (self.why if id_ in self._ready else None) if one is None else one.why
 
     def __contains__(self, entry: object) -> bool:
         return entry in self._ready or entry in self._alone
@@ -189,9 +194,8 @@ class GuardRoom:
         before = self._alone.pop(id_, None)
         pause = _FIRST_PAUSE if before is None else min(_LONGEST_PAUSE, before.pause * 2)
         self._ready.pop(id_, None)
-        why = f"message {id_}: {because}"
-        self._alone[id_] = _Alone(pause, trio.current_time() + pause, why)
-        return why
+        self._alone[id_] = _Alone(pause, trio.current_time() + pause, because)
+        return _of_one(id_, because)
 
     def _put_last(self, id_: int) -> None:
         self._alone.pop(id_, None)
@@ -202,3 +206,7 @@ class GuardRoom:
         for id_ in ids:
             self._ready.pop(id_, None)
             self._alone.pop(id_, None)
+
+
+def _of_one(id_: int, why: str) -> str:
+    return f"message {id_}: {why}"

@@ -12,7 +12,7 @@ import trio
 from attrs import define, field, frozen
 
 from ...store.ids import SHARDS_OF_DELAY
-from ...store.records import Promoted
+from ...store.records import Found, Promoted
 from ...store.store import Store
 from ...store.timers import guarded
 from ..alarm import Alarm
@@ -28,6 +28,8 @@ from .guardroom import GuardRoom
 
 _REMIND = 60.0
 """Seconds between two lines, or alarms, of one guard that holds messages."""
+_LONG = 5_000
+"""Milliseconds past its time after which a message is held, whoever has it."""
 _PAGE, _REST = 1000, 0.02
 """Messages in one look at what waits, and seconds between two."""
 
@@ -129,6 +131,16 @@ class Guards:
             for name, room in sorted(self._rooms.items())
             if name in self._declared or room
         ]
+
+    def why_held(self, one: Found) -> str | None:
+        """Why a message that is due still waits for its guard; None where it does not, or may be about to go."""
+        if one.guard is None or one.state != "scheduled":
+            return None
+        room = self._rooms.get(one.guard)
+        why = None if room is None else room.why_held(one.id)
+        if why is None and self._clock.now() - one.deliver_at > _LONG:  # another server has it, or another process
+            return "its guard has not answered yet"
+        return why
 
     async def run(self) -> None:
         """Has them asked, for ever."""

@@ -110,6 +110,8 @@ class FoundAnswer(Content, kw_only=True):
     offset: int | None
     guard: str | UnsetType = UNSET
     """Who is asked at its time, while it waits; or who has suppressed it."""
+    held: str | UnsetType = UNSET
+    """It is due, and its guard has not said whether it is sent; why."""
     life: list[Happening]
 
 
@@ -311,7 +313,8 @@ class RunAnswer(Answer, kw_only=True):
 
 
 class BackfillAnswer(Answer, kw_only=True):
-    """So many fire times lie in the range; messages of so many were sent. The others had been before, or wait."""
+    """So many fire times lie in the range; messages of so many were sent, or would be. The others had been before, or
+    wait."""
 
     times: int
     sent: int
@@ -331,6 +334,8 @@ class FireAnswer(Answer, kw_only=True, omit_defaults=True):
     at: str
     id: str | UnsetType = UNSET
     """Of its message."""
+    missed_until: str | UnsetType = UNSET
+    """The fire times after it and before this one were missed with it; they are not told singly."""
 
 
 class FirePage(Answer, kw_only=True):

@@ -43,7 +43,8 @@ async def find_messages(call: Call) -> Response:
     topic = await call.node.directory.topic(query["topic"], create=False)
     page = await call.node.store.read(found_pages.find, topic, Wanted(state, since, until), place, limit)
     text = None if page.after is None else f"{page.after.queue}-{page.after.after}"
-    return answer(answers.FoundPage(messages=[rendering.found(one) for one in page.messages], cursor=text))
+    told = [rendering.found(one, call.node.guards.why_held(one)) for one in page.messages]
+    return answer(answers.FoundPage(messages=told, cursor=text))
 
 
 def _state(query: Mapping[str, str]) -> Findable | None:
@@ -75,7 +76,7 @@ async def _of_key(
         return (since is None or one.deliver_at >= since) and (until is None or one.deliver_at < until)
 
     page = await call.node.store.read(found_pages.find_labelled, topic, key, after, limit)
-    fitting = [rendering.found(one) for one in page.messages if fits(one)]
+    fitting = [rendering.found(one, call.node.guards.why_held(one)) for one in page.messages if fits(one)]
     return answer(answers.FoundPage(messages=fitting, cursor=None if page.after is None else str(page.after.after)))
 
 

@@ -19,7 +19,7 @@ async def get_message(call: Call) -> Response:
     found = await call.node.store.read(tracing.find_message, call.message_id)
     if found is None or not call.holder.scopes.reach("read", found.topic):
         raise call.unknown_message()
-    return answer(rendering.found(found))
+    return answer(rendering.found(found, call.node.guards.why_held(found)))
 
 
 def cursor(text: str | None) -> int:

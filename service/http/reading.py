@@ -17,7 +17,22 @@ _AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]+)`")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
+_OTHER_TYPE = re.compile(r"Expected `(?P<took>[a-z |]+)`, got `(?P<got>[a-z]+)`")
+_LENGTH = re.compile(
+    r"Expected `(?P<type>array|str|object)` of length (?:(?P<sign>[<>]=) )?(?P<count>\d+)(?:, got \d+)?"
+)
+_PART = {"array": "item", "str": "character", "object": "member"}
+_IN_JSON = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+}
 _SHOWN = 100
+_LONGER = 4
+"""Characters by which a misspelt name may be longer or shorter than the one that is meant."""
 _NOTHING_AT_MOST = 1_000
 """Bytes in which somebody may say nothing."""
 JSON = "application/json"
@@ -157,8 +172,20 @@ def _wrong_field(text: str, type_: type[Body]) -> Problem:
     return bad_field(pointer, _rule_of(said, path, type_) or said[:1].lower() + said[1:])
 
 
+def _in_json(types: str) -> str:
+    """Names of types as who writes JSON calls them: `int | str | null` is a whole number, a string or null."""
+    *others, last = [_IN_JSON.get(name, name) for name in types.split(" | ")]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def _rule_of(said: str, path: str, type_: type[Any]) -> str | None:
-    """What a field takes, all of it, where msgspec tells only the part that was missed or none."""
+    """What a field takes, in full and in the words of JSON, where msgspec tells a part of it, or in Python's."""
+    if other := _OTHER_TYPE.fullmatch(said):
+        return f"it is {_in_json(other['took'])}, not {_in_json(other['got'])}"
+    if length := _LENGTH.fullmatch(said):
+        what = _PART[length["type"]] + "s" * (length["count"] != "1")
+        bound = {">=": " at the least", "<=": " at most", None: ""}[length["sign"]]
+        return f"it has {length['count']} {what}{bound}"
     if "matching regex" in said:
         return "it is no id of a message: digits, 19 at most, as a string"
     for inner in _types_at(path, type_):
@@ -194,7 +221,7 @@ def _types_of(name: str, struct: type[Any]) -> list[msgspec.inspect.Type]:
 def _unknown_field(pointer: str, name: str, struct: type[Any]) -> Problem:
     shown = f"{pointer}/{name[:_SHOWN].replace('~', '~0').replace('/', '~1')}"
     known = [field.encode_name for field in msgspec.structs.fields(struct)]
-    near = get_close_matches(name[:_SHOWN], known, 1)
+    near = get_close_matches(name[:_SHOWN], [one for one in known if abs(len(one) - len(name)) <= _LONGER], 1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known)}" if known else "there are none"
     return bad_field(shown, f"unknown field; {hint}")
 

@@ -139,12 +139,13 @@ class _Stored(msgspec.Struct):
     reason: str | None = None
 
 
-def found(one: Found) -> FoundAnswer:
-    """Wherever it is."""
+def found(one: Found, held: str | None) -> FoundAnswer:
+    """Wherever it is, and why it is held, if it is."""
     life, content = [_happening(event) for event in one.life], _content(one)
     if one.erased_at is not None:
         content["erased_at"] = format_time(one.erased_at)
     content["guard"] = UNSET if one.guard is None else one.guard
+    content["held"] = UNSET if held is None else held
     return FoundAnswer(topic=one.topic, state=one.state, queue=one.queue, offset=one.offset, life=life, **content)
 
 

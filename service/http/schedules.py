@@ -1,5 +1,7 @@
 """/v1/schedules: messages that come again and again."""
 
+from collections.abc import Container, Sequence
+
 import msgspec
 from msgspec import UNSET
 
@@ -9,6 +11,7 @@ from ...store.schedules.firing import is_kept
 from ...store.schedules.schedules import Wish
 from ..durations import format_time, parse_time
 from ..schedules.courses import FIRE_AT, NAME
+from ..schedules.cron import check_steps
 from ..schedules.rule import Rule
 from ..schedules.spec import Plan, Spec, WrongSpec, check_overlap, plan, plan_of, read_spec
 from . import answers
@@ -55,12 +58,12 @@ async def put_schedule(call: Call) -> Response:
     result, row = await call.node.schedules.put(wish)
     if result == "unmatched" or row is None:
         raise _unmatched(row)
-    return _answer(call, row, 201 if result == "made" else 200)
+    return await _answer(call, row, 201 if result == "made" else 200)
 
 
 async def get_schedule(call: Call) -> Response:
     """A schedule, and when it fires next."""
-    return _answer(call, await _row(call, "read"))
+    return await _answer(call, await _row(call, "read"))
 
 
 async def list_schedules(call: Call) -> Response:
@@ -70,7 +73,8 @@ async def list_schedules(call: Call) -> Response:
     if after and wrong_name(after):
         raise bad_cursor()
     rows = await call.node.store.read(schedules.page, after, limit)
-    told = [_told_of(call, row) for row in rows]
+    gone = await _gone(call, rows)
+    told = [_told_of(call, row, gone) for row in rows]
     return answer(answers.ScheduleList(schedules=told, cursor=rows[-1].name if len(rows) == limit else None))
 
 
@@ -117,7 +121,11 @@ async def backfill_schedule(call: Call) -> Response:
     times = _plan(row).rule.upcoming(begin - 1, _MOST + 1, until=end - 1)
     if len(times) > _MOST:
         raise bad_field("/to", f"there are more than {_MOST} fire times until then: take a shorter range")
-    sent = [] if request.dry_run else await call.node.schedules.backfill(row.name, times, call.trace)
+    if request.dry_run:
+        return answer(
+            answers.BackfillAnswer(times=len(times), sent=len(await call.node.store.read(schedules.unsent, row, times)))
+        )
+    sent = await call.node.schedules.backfill(row.name, times, call.trace)
     if sent is None:
         raise _unknown(call)
     return answer(answers.BackfillAnswer(times=len(times), sent=len(sent)))
@@ -127,7 +135,8 @@ async def next_of_schedule(call: Call) -> Response:
     """When a schedule fires next; of one that is paused, when it would."""
     count = call.number(call.query.get("count"), "count", default=_SHOWN, low=1, high=100)
     row = await _row(call, "read")
-    return answer(answers.NextAnswer(times=[format_time(at) for at in _upcoming(call, row, count)]))
+    times = _upcoming(call, row, count, await _gone(call, [row]))
+    return answer(answers.NextAnswer(times=[format_time(at) for at in times]))
 
 
 async def fires_of_schedule(call: Call) -> Response:
@@ -142,6 +151,7 @@ async def fires_of_schedule(call: Call) -> Response:
             what=one.what,
             at=format_time(one.at),
             id=UNSET if one.message_id is None else str(one.message_id),
+            missed_until=UNSET if one.missed_until is None else format_time(one.missed_until),
         )
         for one in found
     ]
@@ -153,7 +163,7 @@ async def _pause(call: Call, *, paused: bool) -> Response:
     changed = await call.node.schedules.pause(row.name, paused=paused)
     if changed is None:
         raise _unknown(call)
-    return _answer(call, changed)
+    return await _answer(call, changed)
 
 
 def _checked(call: Call, request: PutSchedule) -> tuple[Spec, Message]:
@@ -184,9 +194,15 @@ def _planned(name: str, spec: Spec, made_at: int) -> Plan:
         raise bad_field("/timezone", 'it is empty: write an IANA name such as "Europe/Berlin", or leave it out for UTC')
     try:
         check_overlap(spec)
-        return plan(name, spec, made_at)
+        planned = plan(name, spec, made_at)
     except WrongSpec as error:
         raise bad_field(error.pointer, str(error)) from None
+    try:
+        if spec.cron is not None:
+            check_steps(spec.cron)
+    except ValueError as error:
+        raise bad_field("/cron", str(error)) from None
+    return planned
 
 
 def _check_end(rule: Rule, known: ScheduleRow | None, now: int) -> None:
@@ -229,17 +245,25 @@ def _plan(row: ScheduleRow) -> Plan:
         raise bad_field(error.pointer, f"this server's time zones do not know it: {error}") from None
 
 
-def _upcoming(call: Call, row: ScheduleRow, count: int) -> list[int]:
+async def _gone(call: Call, rows: Sequence[ScheduleRow]) -> frozenset[int]:
+    """What waits no more of the messages that these schedules wait for: cancelled, or its turn is just being taken."""
+    ids = [row.next_id for row in rows if row.next_id is not None]
+    return frozenset(await call.node.store.read(schedules.gone, ids))
+
+
+def _upcoming(call: Call, row: ScheduleRow, count: int, gone: Container[int]) -> list[int]:
     after = max(call.node.clock.now(), row.last_at) if row.next_at is None or is_kept(row) else row.next_at - 1
+    if row.next_at is not None and row.next_id is not None and row.next_id in gone:
+        after = max(after, row.next_at)
     return _plan(row).rule.upcoming(after, count)
 
 
-def _answer(call: Call, row: ScheduleRow, status: int = 200) -> Response:
-    return tagged(answer(_told_of(call, row), status), row.revision)
+async def _answer(call: Call, row: ScheduleRow, status: int = 200) -> Response:
+    return tagged(answer(_told_of(call, row, await _gone(call, [row])), status), row.revision)
 
 
-def _told_of(call: Call, row: ScheduleRow) -> answers.ScheduleAnswer:
-    times = [] if row.paused else _upcoming(call, row, _SHOWN)
+def _told_of(call: Call, row: ScheduleRow, gone: Container[int]) -> answers.ScheduleAnswer:
+    times = [] if row.paused else _upcoming(call, row, _SHOWN, gone)
     return _told(row.name, read_spec(row.spec), times, paused=bool(row.paused), revision=row.revision)
 
 

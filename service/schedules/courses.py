@@ -10,7 +10,7 @@ from msgspec import Raw
 from ...store.schedules.course import Course, Post
 from ..durations import format_time
 from ..trace_context import carrying
-from .rule import Misfire, Rule, judge
+from .rule import judge
 from .spec import Spec, WrongSpec, plan_of, read_spec
 
 NAME, FIRE_AT = "tarry-schedule", "tarry-fire-at"
@@ -35,7 +35,7 @@ def course_of(name: str, text: bytes, made_at: int) -> Course | None:
     return Course(
         rule.after,
         rule.due,
-        partial(_judge, rule, plan.misfire),
+        partial(judge, rule, plan.misfire),
         partial(_post, name, spec),
         spec.group,
         spec.overlap == "queue_one",
@@ -45,11 +45,6 @@ def course_of(name: str, text: bytes, made_at: int) -> Course | None:
 def traced(trace: Mapping[str, str], post: Post) -> Post:
     """A message that somebody asks for, with the trace of whoever does; those of the fire times have none."""
     return post._replace(headers=carrying(msgspec.json.decode(post.headers or b"{}", type=dict[str, str]), trace))
-
-
-def _judge(rule: Rule, misfire: Misfire, fire_at: int, now: int) -> tuple[bool, int | None]:
-    step = judge(rule, misfire, fire_at, now)
-    return step.fires, step.next_at
 
 
 def _post(name: str, spec: Spec, fire_at: int) -> Post:

@@ -25,6 +25,8 @@ _FORMS = {
     "month": "1 to 12, or JAN to DEC",
     "day-of-week": "0 to 7 (0 and 7 are Sunday), SUN to SAT, FRI#2 for the second Friday, or 5L for the last",
 }
+_WIDEST = {"second": 59, "minute": 59, "hour": 23, "day-of-month": 30, "month": 11, "day-of-week": 6}
+"""Steps of a field."""
 _SHORT = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -105,6 +107,21 @@ def check(expression: str) -> None:
             f"the day-of-month field {day[:_SHOWN]!r} never comes in the months of the month field {month[:_SHOWN]!r}"
             + ("" if parts[-1] == "*" else f" on the days of the day-of-week field {parts[-1][:_SHOWN]!r}")
         )
+
+
+def check_steps(expression: str) -> None:
+    """Raises ValueError for a step past the end of its field, as that of */90 in the minutes: it comes but once there.
+
+    Such an expression is in order, and read; but who writes it means another interval.
+    """
+    parts = expression.split()
+    for name, part in zip(_NAMES if len(parts) == 5 else ("second", *_NAMES), parts, strict=True):
+        steps = [int(one.rpartition("/")[2]) for one in part.split(",") if "/" in one]
+        if (wide := next((step for step in steps if step > _WIDEST[name]), None)) is not None:
+            raise ValueError(
+                f"the {name} field {part[:_SHOWN]!r} has the step {wide}, which goes past its end: write a step of "
+                f"{_WIDEST[name]} at most, or an interval as every"
+            )
 
 
 def _is_read(expression: str) -> bool:

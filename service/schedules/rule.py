@@ -8,6 +8,7 @@ import zlib
 
 from attrs import frozen
 
+from ...store.schedules.course import Verdict
 from .cron import Cron
 
 
@@ -72,20 +73,12 @@ class Misfire:
     """Of what is later one message is sent for all; False: none."""
 
 
-@frozen
-class Step:
-    """What is to be done when the turn of a fire time has come."""
-
-    fires: bool
-    """Whether its message goes to the stream."""
-    next_at: int | None
-    """The fire time that the schedule waits for from now on."""
-
-
-def judge(rule: Rule, misfire: Misfire, fire_at: int, now: int) -> Step:
+def judge(rule: Rule, misfire: Misfire, fire_at: int, now: int) -> Verdict:
     """What becomes of a fire time whose message is due, and which comes next: that may be past as well."""
-    if now - rule.due(fire_at) <= misfire.window:
-        return Step(True, rule.after(fire_at))
-    if misfire.once:
-        return Step(True, rule.after(max(fire_at, now)))
-    return Step(False, rule.after(max(fire_at, now - misfire.window - rule.jitter - 1)))
+    late = now - rule.due(fire_at) > misfire.window
+    following = rule.after(fire_at)
+    if not late or following is None:
+        return Verdict(misfire.once or not late, following)
+    last = now if misfire.once else now - misfire.window - rule.jitter - 1
+    next_at = rule.after(max(fire_at, last))
+    return Verdict(misfire.once, next_at, None if next_at == following else last + 1 if next_at is None else next_at)

@@ -14,6 +14,8 @@ def zone_named(name: str) -> tzinfo:
     """The zone of this name. Raises ValueError, with the nearest name, when there is none."""
     if name == "UTC":
         return UTC  # of which arithmetic is quicker
+    if name in _NO_ZONES:
+        raise ValueError(f'{name!r} is no zone of its own: write an IANA name, such as "Europe/Berlin"')
     if name not in _names():
         raise ValueError(f"there is no time zone {name[:_SHOWN]!r}{_meant(name)}")
     return ZoneInfo(name)

@@ -75,7 +75,9 @@ class Limits:
         """Takes so many messages, of which some are to wait. Raises `TooMany`, and then none is taken."""
         known = self._of(topic)
         if waiting and self.is_full(topic, waiting):
-            raise TooMany(f"of topic {topic.name!r} {topic.max_pending} messages may wait for their time", _LATER)
+            raise TooMany(
+                f"topic {topic.name!r} is full: {topic.max_pending} of its messages may wait for their time", _LATER
+            )
         now = self._clock.monotonic()
         cost = self._cost(topic, messages)
         owed = known.paid_until - now

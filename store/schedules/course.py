@@ -26,6 +26,17 @@ class Post(NamedTuple):
     body: bytes
 
 
+class Verdict(NamedTuple):
+    """What is to be done when the turn of a fire time has come. Times are Unix milliseconds."""
+
+    sent: bool
+    """Whether its message goes to the stream."""
+    next_at: int | None
+    """The fire time that the schedule waits for from now on."""
+    missed_until: int | None = None
+    """The fire times after it and before this one are left out, since they are too late; None: there are none."""
+
+
 @frozen
 class Course:
     """What a schedule's specification says. Times are Unix milliseconds."""
@@ -34,8 +45,8 @@ class Course:
     """The first fire time later than this one."""
     due: Callable[[int], int]
     """When the message of a fire time is due."""
-    judge: Callable[[int, int], tuple[bool, int | None]]
-    """Of a fire time whose turn it is, and now: whether its message is sent, and which fire time comes next."""
+    judge: Callable[[int, int], Verdict]
+    """Of a fire time whose turn it is, and now."""
     post: Callable[[int], Post]
     group: str | None
     """A message is not sent while one before it is unsettled in this group."""

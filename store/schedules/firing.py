@@ -31,7 +31,8 @@ _TOGETHER = 50
 """Milliseconds: what comes within so many has its turn at their end, together, in one transaction. A fire time at a
 full second is at the end of one. What has an ordering key is not put off: others of its key would come before it."""
 _PASSED = 100
-"""Fire times that each look tells as left out, while one is kept back. More come only where all servers were down."""
+"""Fire times that each look tells singly as left out, while one is kept back; the last tells of the others. More come
+only where all servers were down."""
 
 
 def is_kept(schedule: ScheduleRow) -> bool:
@@ -114,7 +115,7 @@ class Firing:
         if is_kept(schedule):
             return await self._kept(tx, schedule, course, fire_at)
         outcome: Outcome = "fired"
-        sent, next_at = course.judge(fire_at, self.now)
+        sent, next_at, missed_until = course.judge(fire_at, self.now)
         last_at = fire_at
         if not sent:
             outcome = "missed"
@@ -123,20 +124,21 @@ class Firing:
             if course.keeps:  # what it stands for as well, where many were late, does not come again
                 last_at = max(fire_at, self.now if next_at is None else next_at - 1)
         id_ = schedule.next_id if outcome in ("fired", "kept") else None
-        return _Turn(outcome, last_at, next_at, [self.fire(schedule, fire_at, id_, outcome)])
+        return _Turn(outcome, last_at, next_at, [self.fire(schedule, fire_at, id_, outcome, missed_until)])
 
     async def _kept(self, tx: Transaction, schedule: ScheduleRow, course: Course, fire_at: int) -> _Turn:
         """Another look at a message that is kept back. The fire times that have come meanwhile are left out."""
-        last_at, passed = schedule.last_at, list[int]()
+        last_at, fires = schedule.last_at, list[Sequence[Value]]()
         while (at := course.after(last_at)) is not None and course.due(at) <= self.now:
-            last_at = at if len(passed) < _PASSED else max(at, self.now)
-            if len(passed) < _PASSED:
-                passed.append(at)
-        fires = [self.fire(schedule, at, None, "overlapped") for at in passed]
+            if len(fires) == _PASSED:
+                fires[-1] = self.fire(schedule, last_at, None, "overlapped", self.now + 1)
+                last_at = max(at, self.now)
+                break
+            fires.append(self.fire(schedule, at, None, "overlapped"))
+            last_at = at
         if await self._is_overlapped(tx, schedule, course):
             return _Turn("kept", last_at, fire_at, fires)
-        await tx.execute("fire.remove", schedule.id, fire_at)  # it has another end now
-        fires.append(self.fire(schedule, fire_at, schedule.next_id, "fired"))
+        fires.append(self.fire(schedule, fire_at, schedule.next_id, "fired", await unkeep(tx, schedule)))
         return _Turn("fired", last_at, course.after(last_at), fires)
 
     async def _is_overlapped(self, tx: Transaction, schedule: ScheduleRow, course: Course) -> bool:
@@ -160,9 +162,11 @@ class Firing:
         """What it says; None while nobody here can tell."""
         return self.calendar.course(schedule.name, schedule.spec, schedule.made_at)
 
-    def fire(self, schedule: ScheduleRow, fire_at: int, id_: int | None, outcome: Outcome) -> Sequence[Value]:
+    def fire(
+        self, schedule: ScheduleRow, fire_at: int, id_: int | None, outcome: Outcome, missed_until: int | None = None
+    ) -> Sequence[Value]:
         """A row of `fire`."""
-        return schedule.id, fire_at, id_, OUTCOMES.index(outcome), self.now
+        return schedule.id, fire_at, id_, OUTCOMES.index(outcome), self.now, missed_until
 
     async def arm(self, tx: Transaction, schedules: Iterable[ScheduleRow]) -> list[ScheduleRow]:
         """The messages of their `next_at` wait from now on; each schedule is written down, locked before."""
@@ -225,6 +229,27 @@ class Firing:
         made = Counter([int(row[4]) for row in rows])  # type: ignore[arg-type]
         for topic_id in sorted(made):
             await count(tx, topic_id, self.maker, scheduled=made[topic_id])
+
+
+class HadTurn(NamedTuple):
+    """A fire time that has had its turn."""
+
+    fire_at: int
+    outcome: int
+    missed_until: int | None
+
+
+async def had_turns(tx: Transaction, schedule: ScheduleRow, times: Sequence[int]) -> list[HadTurn]:
+    """Those of these fire times."""
+    asked = list(times) * (2 if len(times) == 1 else 1)  # two at least, for MariaDB to see a range
+    return await tx.fetch("fire.among", HadTurn, schedule.id, asked) if asked else []
+
+
+async def unkeep(tx: Transaction, schedule: ScheduleRow) -> int | None:
+    """The fire time that it keeps back is to have another end; until when others were missed with it."""
+    had = await had_turns(tx, schedule, [schedule.next_at or 0])
+    await tx.execute("fire.remove", schedule.id, schedule.next_at)
+    return had[0].missed_until if had else None
 
 
 async def drop(tx: Transaction, rows: Collection[Waiting], maker: int, now: int) -> None:

@@ -4,7 +4,7 @@ Who changes one locks its row, and then, without a wait, the row of the message 
 holds at this moment stays, and is dropped at its turn, since no schedule names it any more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ..cleaning.retention import fires_archived_until, taken_until
@@ -15,7 +15,7 @@ from ..records import Queue, Topic
 from ..rows import Cancelled, ScheduleRow, Streamed
 from ..timers.timers import lock_waiting
 from .course import OUTCOMES, Course, Outcome, Post
-from .firing import Firing, drop, is_kept
+from .firing import Firing, HadTurn, drop, had_turns, is_kept, unkeep
 
 Result = Literal["made", "changed", "kept", "unmatched"]
 """`unmatched`: it is not at the revision that was asked for."""
@@ -52,6 +52,8 @@ class Fire(NamedTuple):
     message_id: int | None
     outcome: int
     at: int
+    missed_until: int | None
+    """The fire times after it and before this one had no turn."""
 
     @property
     def what(self) -> Outcome:
@@ -134,9 +136,9 @@ async def run(
     if row is None or course is None:
         return None
     at = firing.now
-    taken = {fire_at for fire_at, _ in await tx.fetch("fire.among", tuple[int, int], row.id, list(range(at, at + 100)))}
+    taken = {had.fire_at for had in await had_turns(tx, row, range(at, at + 100))}
     at = next(one for one in range(at, at + 101) if one not in taken and one != row.next_at)
-    ((_, id_),) = await _send(tx, firing, row, course.made(made), [at], "run")
+    ((_, id_),) = await _send(tx, firing, row, course.made(made), {at: None}, "run")
     return id_, at
 
 
@@ -148,17 +150,25 @@ async def backfill(
     course = None if row is None else firing.course(row)
     if row is None or course is None:
         return None
-    sent = {OUTCOMES.index(one) for one in _SENT}
-    asked = list(times) * (2 if len(times) == 1 else 1)
-    found = await tx.fetch("fire.among", tuple[int, int], row.id, asked) if asked else []
-    done = {fire_at for fire_at, outcome in found if outcome in sent}
+    had = {one.fire_at: one for one in await had_turns(tx, row, times)}
+    left = _unsent(row, times, had)
+    for at in left:
+        if at in had:  # what was left out is made up for
+            await tx.execute("fire.remove", row.id, at)
+    missed = {at: had[at].missed_until if at in had else None for at in left}
+    return await _send(tx, firing, row, course.made(made), missed, "backfilled")
+
+
+async def unsent(tx: Transaction, row: ScheduleRow, times: Sequence[int]) -> list[int]:
+    """Those of these fire times that a backfill would send."""
+    return _unsent(row, times, {one.fire_at: one for one in await had_turns(tx, row, times)})
+
+
+def _unsent(row: ScheduleRow, times: Sequence[int], had: Mapping[int, HadTurn]) -> list[int]:
+    done = {at for at, one in had.items() if OUTCOMES[one.outcome] in _SENT}
     # One that is kept back waits still; those that have come meanwhile do not.
     until = row.last_at + 1 if is_kept(row) else row.next_at
-    left = [at for at in times if at not in done and (until is None or at < until) and at != row.next_at]
-    for fire_at, outcome in found:
-        if outcome not in sent and fire_at in left:  # what was left out is made up for
-            await tx.execute("fire.remove", row.id, fire_at)
-    return await _send(tx, firing, row, course.made(made), left, "backfilled")
+    return [at for at in times if at not in done and (until is None or at < until) and at != row.next_at]
 
 
 async def overdue(tx: Transaction, before: int, after: Place, limit: int) -> tuple[list[int], Place | None]:
@@ -166,11 +176,11 @@ async def overdue(tx: Transaction, before: int, after: Place, limit: int) -> tup
     begins. (Those that wait may be many: they are kept back, or somebody has put them off.)"""
     where = (after[0], *after, before, limit)
     rows = await tx.fetch("schedule.overdue", tuple[int | None, int, int | None], *where)
-    gone = await _gone(tx, [id_ for _, _, id_ in rows if id_ is not None])
-    return gone, (rows[-1][0] or 0, rows[-1][1]) if len(rows) == limit else None
+    missing = await gone(tx, [id_ for _, _, id_ in rows if id_ is not None])
+    return missing, (rows[-1][0] or 0, rows[-1][1]) if len(rows) == limit else None
 
 
-async def _gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
+async def gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
     """Those of these messages that do not wait."""
     if not ids:
         return []
@@ -181,8 +191,8 @@ async def _gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
 async def mend(tx: Transaction, firing: Firing, ids: Sequence[int]) -> int:
     """Schedules whose turn was not taken, though their message is gone: it was cancelled, or sent by a server that
     knows nothing of schedules. They go on; how many did. Those whose message waits are left alone."""
-    gone = await _gone(tx, ids)
-    asked = gone * (2 if len(gone) == 1 else 1)
+    asked = await gone(tx, ids)
+    asked *= 2 if len(asked) == 1 else 1
     mended: list[ScheduleRow] = []
     for row in await tx.fetch("schedule.lock_next", ScheduleRow, asked) if asked else []:
         if row.next_id is None or row.next_at is None or (course := firing.course(row)) is None:
@@ -193,9 +203,9 @@ async def mend(tx: Transaction, firing: Firing, ids: Sequence[int]) -> int:
         sent = bool(await tx.fetch("message.find", Streamed, [row.next_id]))
         cancelled = bool(await tx.fetch("cancelled.find", Cancelled, [row.next_id]))
         outcome: Outcome = "fired" if sent or not cancelled else "cancelled"
-        await _settle(tx, firing, row, row.next_id if sent else None, outcome)
         last_at = max(row.last_at, row.next_at)  # the later one where it was kept back
-        _, next_at = course.judge(last_at, firing.now)
+        _, next_at, missed_until = course.judge(last_at, firing.now)
+        await _settle(tx, firing, row, row.next_id if sent else None, outcome, missed_until)
         last_id = row.next_id if sent else row.last_id
         mended.append(row._replace(last_at=last_at, last_id=last_id, next_at=next_at))
     await firing.arm(tx, mended)
@@ -242,12 +252,15 @@ async def _stop(tx: Transaction, firing: Firing, row: ScheduleRow) -> None:
     firing.dropped += [(waiting.due, waiting.id) for waiting in rows]
 
 
-async def _settle(tx: Transaction, firing: Firing, row: ScheduleRow, id_: int | None, outcome: Outcome) -> None:
-    """The fire time that a schedule waits for has this end; `kept` was none."""
+async def _settle(
+    tx: Transaction, firing: Firing, row: ScheduleRow, id_: int | None, outcome: Outcome, missed: int | None = None
+) -> None:
+    """The fire time that a schedule waits for has this end; `kept` was none. Those before `missed` go with it."""
     if row.next_at is not None:
         if is_kept(row):
-            await tx.execute("fire.remove", row.id, row.next_at)
-        await tx.execute_many("fire.add", [firing.fire(row, row.next_at, id_, outcome)])
+            before = await unkeep(tx, row)
+            missed = before if missed is None else missed
+        await tx.execute_many("fire.add", [firing.fire(row, row.next_at, id_, outcome, missed)])
 
 
 async def _start(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
@@ -259,13 +272,13 @@ async def _start(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleR
 
 
 async def _send(
-    tx: Transaction, firing: Firing, row: ScheduleRow, course: Course, times: Sequence[int], outcome: Outcome
+    tx: Transaction, firing: Firing, row: ScheduleRow, course: Course, times: Mapping[int, int | None], outcome: Outcome
 ) -> list[tuple[int, int]]:
-    """Messages of these fire times, due now: (fire time, id)."""
+    """Messages of these fire times, due now: (fire time, id). Each with when others were missed with it until."""
     rows: list[Sequence[Value]] = []
     labels: list[Sequence[Value]] = []
     sent = [(at, firing.wait(row, course, at, rows, labels, due=firing.now)) for at in times]
     await firing.add(tx, rows, labels)
     if sent:
-        await tx.execute_many("fire.add", [firing.fire(row, at, id_, outcome) for at, id_ in sent])
+        await tx.execute_many("fire.add", [firing.fire(row, at, id_, outcome, times[at]) for at, id_ in sent])
     return sent

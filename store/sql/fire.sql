@@ -1,10 +1,10 @@
 -- name: add
 -- What became of fire times; each has one end.
-INSERT IGNORE INTO fire (schedule_id, fire_at, message_id, outcome, `at`) VALUES ?;
+INSERT IGNORE INTO fire (schedule_id, fire_at, message_id, outcome, `at`, missed_until) VALUES ?;
 
 -- name: among
 -- Which of these fire times have had their turn.
-SELECT fire_at, outcome FROM fire /*! FORCE INDEX (PRIMARY) */ WHERE schedule_id = ? AND fire_at IN (?*);
+SELECT fire_at, outcome, missed_until FROM fire /*! FORCE INDEX (PRIMARY) */ WHERE schedule_id = ? AND fire_at IN (?*);
 
 -- name: some
 -- What became of some fire times of a schedule.
@@ -13,7 +13,7 @@ WHERE schedule_id = ? AND fire_at IN (?*);
 
 -- name: page
 -- What became of a schedule's fire times, the latest first, from before one.
-SELECT fire_at, message_id, outcome, `at` FROM fire /*! FORCE INDEX (PRIMARY) */
+SELECT fire_at, message_id, outcome, `at`, missed_until FROM fire /*! FORCE INDEX (PRIMARY) */
 WHERE schedule_id = ? AND fire_at < ? ORDER BY fire_at DESC LIMIT ?;
 
 -- name: edge

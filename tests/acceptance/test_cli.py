@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from support.server import client_of, start_server
+from support.waiting import wait_until
 from tarry.client import LeaseLost, NotFound, Receipt, Tarry, TooLate
 from tarry.service.cli.app import run as run_here
+from tarry.service.cli.rendering import time_text
 from tarry.service.demo.server_process import ServerProcess, python_path
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -150,6 +152,12 @@ def test_a_duration_has_its_unit(run: Run, command: str) -> None:
     assert f'{flag}: 60 has no unit: write "60s" for seconds' in told
 
 
+def test_a_time_that_has_been(run: Run) -> None:
+    past = run("publish", "units", "1", "--delay", "-5s")
+    told = " ".join(past.stderr.replace("│", " ").split())  # it is framed
+    assert (past.returncode, "--delay: -5s is no time ahead: write a duration such as 10m" in told) == (2, True), told
+
+
 @pytest.mark.parametrize("body", ["NaN", '"\\ud800"'])
 @pytest.mark.parametrize("command", ["publish odd", "timer set odd order-1", "schedule put odd --topic odd --every 1h"])
 def test_a_body_that_json_cannot_hold(run: Run, command: str, body: str) -> None:
@@ -224,6 +232,8 @@ def test_schedules(run: Run, tarry: Tarry, tmp_path: Path) -> None:
     spec = ("--topic", "again", "--cron", "0 9 * * *", "--timezone", "Europe/Berlin", "--json")
     (would,) = lines(run("schedule", "put", "daily", "1", *spec, "--dry-run"))
     assert (would["revision"], len(would["next"])) == (0, 5)
+    plain = run("schedule", "put", "daily", "1", *spec[:-1], "--dry-run")
+    assert [one in plain.stdout for one in would["next"]] == [True] * 5
     assert run("schedule", "show", "daily").returncode == 3
     (made,) = lines(run("schedule", "put", "daily", "1", *spec))
     assert lines(run("schedule", "next", "daily", "--count", "2", "--json"))[0]["at"] == made["next"][0]
@@ -236,6 +246,10 @@ def test_schedules(run: Run, tarry: Tarry, tmp_path: Path) -> None:
     (kept,) = lines(run("schedule", "put", "often", "1", *spec, "--queue-while", "billing", "--dry-run"))
     assert (kept["spec"]["overlap"], kept["spec"]["group"]) == ("queue_one", "billing")
     assert run("schedule", "put", "often", "1", *spec, "--queue-while", "a", "--skip-while", "b").returncode == 2
+    soon = time_text(datetime.now(UTC) + timedelta(seconds=1.5))
+    run("schedule", "put", "soon", "1", "--topic", "again", "--every", "1s", "--ends-at", soon)
+    wait_until(lambda: "ended" in run("schedule", "list").stdout)
+    run("schedule", "rm", "soon", "--yes")
     file = tmp_path / "schedules.toml"
     file.write_text(
         '[hourly]\ntopic = "again"\nevery = "1h"\nbody = {a = 1}\n[nightly]\ntopic = "again"\nevery = "1d"\nbody = 2\n'

@@ -264,9 +264,11 @@ def test_held_until_it_is_mended(kind: type[Fault], house: House, mysql_dsn: str
         assert metric(server, 'tarry_guard_failures_total{guard="unpaid"}') >= 1
         assert metric(server, 'tarry_guard_waiting_messages{guard="unpaid"}') == 2
         assert [state(tarry, one) for one in (yes, no)] == ["scheduled"] * 2
+        wait_until(lambda: re.search(fault.told, tarry.message(yes.id).get("held", "")) is not None)
         fault.mend()
         until(tarry, yes, "published")
         until(tarry, no, "suppressed")
+        assert not [one for one in (yes, no) if "held" in tarry.message(one.id)]
         assert one_guard(tarry)["waiting"] == 0
 
 

@@ -83,6 +83,7 @@ async def schedule(visit: Visit) -> Page:
     times: Any = await visit.api.get(f"{path}/next", {"count": _TIMES})
     query = {"max": _PAGE, "cursor": visit.asked("cursor")}
     past: Any = await visit.api.get(f"{path}/fires", query)
+    missed = any("missed_until" in one for one in past["fires"])
     table = Table(
         name="fires",
         caption="Past fire times",
@@ -91,6 +92,7 @@ async def schedule(visit: Visit) -> Page:
             Column("what", "What became of it", "state"),
             Column("at", "At", "time"),
             Column("id", "Message", "id", to="href"),
+            *((Column("missed_until", "And all before", "time"),) if missed else ()),
         ),
         rows=[{"id": "", **one, "href": f"/ui/messages/{one['id']}" if "id" in one else ""} for one in past["fires"]],
         path=f"{path}/fires",
@@ -154,8 +156,10 @@ async def backfill(visit: Visit) -> Said:
         return Said(f"{found} in the range; {bodied(told['sent'], 'message was', 'messages were')} sent.")
     if not told["times"]:
         return Said("No fire time lies in the range.", good=False)
+    if not told["sent"]:
+        return Said(f"{found} in the range, and none is missing.")
     return Said(
-        f"{found} in the range. Those that were sent before are left out.",
+        f"{found} in the range; {bodied(told['sent'], 'message', 'messages')} would be sent.",
         confirm=Confirm("Send what is missing", (("from", since), ("to", until))),
     )
 

@@ -244,6 +244,13 @@ def test_exit_codes(script: ScriptedServer, answer: Answer, code: int, capsys: p
     assert error.count("\n") == 1
 
 
+def test_all_that_is_wrong_is_told(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = [{"pointer": "/key", "detail": "it is empty"}, {"pointer": "/delay", "detail": "it is\x1b[2J past"}]
+    script.say(problem(400, detail="/key: it is empty (and 1 more)", errors=wrong))
+    assert run(["publish", "t", "1"]) == 2
+    assert capsys.readouterr().err == "tarry: /key: it is empty\ntarry: /delay: it is\\x1b[2J past\n"
+
+
 def test_a_server_that_is_away_is_75(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(server, "_PATIENCE", 0.0)
     assert run(["topics", "--url", "http://127.0.0.1:9"]) == 75

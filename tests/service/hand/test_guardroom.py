@@ -104,6 +104,7 @@ async def test_away_is_held_and_goes_on(world: World, autojump_clock: MockClock)
     world.put(1, 2)
     await trio.sleep(100)
     assert (world.sent, len(world.room), world.room.holds) == ([], 2, "no server")
+    assert (world.room.why_held(1), world.room.why_held(3)) == ("no server", None)
     assert set(world.told) == {"no server"}
     assert 10 <= len(world.asked) <= 20, "with pauses that grow, 10 s at the longest"
     world.away = None
@@ -146,6 +147,7 @@ async def test_two_rows_are_held(world: World, autojump_clock: MockClock) -> Non
     await trio.sleep(30)
     assert world.sent == [1]
     assert (2 in world.room, world.room.holds) == (True, "message 2: two rows")
+    assert (world.room.why_held(1), world.room.why_held(2)) == (None, "two rows")
     assert set(world.told) == {"message 2: two rows"}
     world.unclear = set()
     await trio.sleep(11)

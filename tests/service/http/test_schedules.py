@@ -55,6 +55,7 @@ async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
     ("fields", "pointer", "said"),
     [
         ({"every": None, "cron": "0 25 * * *"}, "/cron", "the hour field '25' is not in order: write 0 to 23"),
+        ({"every": None, "cron": "*/90 * * * *"}, "/cron", "has the step 90, which goes past its end"),
         ({"every": None, "cron": "0 9 31 2 *"}, "/cron", "the day-of-month field '31' never comes"),
         ({"every": None, "cron": "0 9 * * *", "timezone": "Berlin"}, "/timezone", "did you mean 'Europe/Berlin'?"),
         ({"every": None, "cron": "0 9 * * *", "timezone": ""}, "/timezone", "it is empty: write an IANA name"),
@@ -170,6 +171,28 @@ async def test_one_that_is_kept_back(client: httpx.AsyncClient, server: SpiedSer
     assert (await client.get("/v1/topics/orders")).json()["accepted"] == accepted + 1
 
 
+async def test_what_was_missed_in_a_row_is_told_with_the_first(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await put(client, misfire="skip")
+    await turn(server, 10 * MINUTE + 1)
+    (missed,) = (await client.get(f"{DAILY}/fires")).json()["fires"]
+    assert (missed["what"], missed["fire_at"]) == ("missed", format_time(NOW + MINUTE))
+    assert missed["missed_until"] == format_time(NOW + 10 * MINUTE)
+    past = {"from": missed["fire_at"], "to": missed["missed_until"]}
+    assert (await client.post(f"{DAILY}/backfill", json=past)).json() == {"times": 9, "sent": 9}
+    fires = (await client.get(f"{DAILY}/fires")).json()["fires"]
+    assert [one.get("missed_until") for one in fires] == [*[None] * 8, missed["missed_until"]]
+
+
+async def test_what_was_cancelled_is_not_what_comes_next(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    before = (await put(client)).json()["next"]
+    row = await server.node.store.read(schedules.find_schedule, "daily")
+    assert row is not None
+    assert (await client.delete(f"/v1/messages/{row.next_id}")).status_code == 200
+    for told in (await client.get(DAILY)).json(), (await client.get("/v1/schedules")).json()["schedules"][0]:
+        assert told["next"][:4] == before[1:]
+    assert (await client.get(f"{DAILY}/next?count=4")).json()["times"] == before[1:]
+
+
 async def test_what_a_change_drops_leaves_the_wheel(client: httpx.AsyncClient, server: SpiedServer) -> None:
     for every in ("1m", "2m", "3m"):
         await put(client, every=every)
@@ -197,8 +220,9 @@ async def test_pause_run_resume(client: httpx.AsyncClient) -> None:
 async def test_backfill(client: httpx.AsyncClient, server: SpiedServer) -> None:
     await put(client, starts_at="2026-11-21T09:00:00Z")
     past = {"from": "2026-11-21T09:00:00Z", "to": "2026-11-21T09:10:00Z"}
-    assert (await client.post(f"{DAILY}/backfill", json=past | {"dry_run": True})).json() == {"times": 10, "sent": 0}
+    assert (await client.post(f"{DAILY}/backfill", json=past | {"dry_run": True})).json() == {"times": 10, "sent": 10}
     assert (await client.post(f"{DAILY}/backfill", json=past)).json() == {"times": 10, "sent": 10}
+    assert (await client.post(f"{DAILY}/backfill", json=past | {"dry_run": True})).json() == {"times": 10, "sent": 0}
     assert (await client.post(f"{DAILY}/backfill", json=past)).json() == {"times": 10, "sent": 0}
     for wrong, said in [
         ({"to": "2026-11-21T08:00:00Z"}, "not after from"),

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tarry.service.durations import format_time, parse_time
-from tarry.service.schedules.cron import Cron, check
+from tarry.service.schedules.cron import Cron, check, check_steps
 from tarry.service.schedules.zones import zone_named
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -70,12 +70,35 @@ class TestRefusal:
             ("utc", "did you mean 'UTC'?"),
             ("../../etc/passwd", "write its IANA name"),
             ("", "write its IANA name"),
-            ("localtime", ""),
         ],
     )
     def test_zone(self, name: str, meant: str) -> None:
         with pytest.raises(ValueError, match=f"there is no time zone .*{re.escape(meant)}"):
             zone_named(name)
+
+    def test_the_zone_of_a_machine(self) -> None:
+        with pytest.raises(ValueError, match="'localtime' is no zone of its own: write an IANA name"):
+            zone_named("localtime")
+
+    @pytest.mark.parametrize(
+        ("expression", "said"),
+        [
+            ("*/60 * * * *", "the minute field '*/60' has the step 60, which goes past its end"),
+            ("0 0,1-5/24 * * *", "the hour field '0,1-5/24' has the step 24"),
+            ("*/61 0 0 * * *", "the second field '*/61' has the step 61"),
+            ("0 0 1 */12 *", "the month field '*/12' has the step 12"),
+            ("0 0 * * */7", "the day-of-week field"),
+            ("0 0 */31 * *", "write a step of 30 at most, or an interval as every"),
+        ],
+    )
+    def test_a_step_past_the_end(self, expression: str, said: str) -> None:
+        check(expression)  # what was set before goes on
+        with pytest.raises(ValueError, match=re.escape(said)):
+            check_steps(expression)
+
+    @pytest.mark.parametrize("expression", ["*/59 */23 */30 */11 */6", "*/59 * * * * *", "0 9 * * MON#1", "0 9 L * *"])
+    def test_steps_that_come_again(self, expression: str) -> None:
+        check_steps(expression)
 
 
 class TestClocksAreSet:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.service.schedules.rule import Every, Misfire, Rule, Step, judge
+from tarry.service.schedules.rule import Every, Misfire, Rule, judge
 from tarry.service.schedules.spec import Plan, Spec, WrongSpec, check_overlap, plan, plan_of
+from tarry.store.schedules.course import Verdict
 
 NOW = 1_700_000_000_000
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
@@ -99,31 +100,47 @@ class TestMisfire:
     @pytest.mark.parametrize("said", ["once", "skip", {"catch_up": "1h"}])
     def test_a_little_late_is_none(self, said: Any) -> None:
         misfire = planned(every="1m", misfire=said).misfire
-        assert judge(self.rule, misfire, NOW, NOW + MINUTE) == Step(True, NOW + MINUTE)
+        assert judge(self.rule, misfire, NOW, NOW + MINUTE) == Verdict(True, NOW + MINUTE)
 
     def test_once_for_all(self) -> None:
         assert planned(every="1m").misfire == Misfire()
-        assert judge(self.rule, Misfire(), NOW, NOW + 90 * SECOND + HOUR) == Step(True, NOW + 2 * MINUTE + HOUR)
+        following = NOW + 2 * MINUTE + HOUR
+        assert judge(self.rule, Misfire(), NOW, following - 30 * SECOND) == Verdict(True, following, following)
 
     def test_skip_leaves_out_what_is_late(self) -> None:
         misfire = planned(every="1m", misfire="skip").misfire
         now = NOW + HOUR + 30 * SECOND
-        assert judge(self.rule, misfire, NOW, now) == Step(False, NOW + HOUR)
-        assert judge(self.rule, misfire, NOW + HOUR, now).fires
+        assert judge(self.rule, misfire, NOW, now) == Verdict(False, NOW + HOUR, NOW + HOUR)
+        assert judge(self.rule, misfire, NOW + HOUR, now).sent
 
     def test_catching_up_within_the_window(self) -> None:
         misfire = planned(every="1m", misfire={"catch_up": "10m"}).misfire
         now, at, fired = NOW + HOUR, NOW, list[int]()
         while at <= now:
             step = judge(self.rule, misfire, at, now)
-            fired += [at] * step.fires
+            fired += [at] * step.sent
             assert step.next_at is not None
             at = step.next_at
         assert fired == [NOW + HOUR - nth * MINUTE for nth in range(10, -1, -1)]
+
+    @pytest.mark.parametrize("misfire", [Misfire(), Misfire(once=False)])
+    def test_one_alone_has_missed_no_other(self, misfire: Misfire) -> None:
+        now = NOW + MINUTE + 30 * SECOND
+        assert judge(Rule("it", Every(HOUR, NOW)), misfire, NOW, now) == Verdict(misfire.once, NOW + HOUR)
+        last = Rule("it", Every(MINUTE, NOW), ends_at=NOW)
+        assert judge(last, misfire, NOW, now) == Verdict(misfire.once, None)
+
+    @pytest.mark.parametrize("misfire", [Misfire(), Misfire(once=False)])
+    def test_all_that_were_left_are_missed(self, misfire: Misfire) -> None:
+        rule = Rule("it", Every(MINUTE, NOW), ends_at=NOW + 5 * MINUTE)
+        sent, next_at, until = judge(rule, misfire, NOW, NOW + HOUR)
+        assert (sent, next_at) == (misfire.once, None)
+        assert until is not None
+        assert NOW + 5 * MINUTE < until <= NOW + HOUR + 1
 
     def test_lateness_is_that_of_the_message(self) -> None:
         rule = Rule("it", Every(HOUR, NOW), jitter=30 * MINUTE)
         due = rule.due(NOW)
         assert due > NOW + MINUTE, "or the test shows nothing"
-        assert judge(rule, Misfire(once=False), NOW, due + MINUTE) == Step(True, NOW + HOUR)
-        assert judge(rule, Misfire(once=False), NOW, due + MINUTE + 1) == Step(False, NOW + HOUR)
+        assert judge(rule, Misfire(once=False), NOW, due + MINUTE) == Verdict(True, NOW + HOUR)
+        assert judge(rule, Misfire(once=False), NOW, due + MINUTE + 1) == Verdict(False, NOW + HOUR)

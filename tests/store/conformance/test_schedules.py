@@ -78,6 +78,15 @@ class Rounds:
         found = await self.stage.store.read(schedules.fires, row.id, 1 << 62, 100)
         return [((one.fire_at - START) // SECOND, one.what) for one in reversed(found)]
 
+    async def missed(self) -> list[tuple[int, int]]:
+        """(seconds after the start, until when others were missed with it) of those with which some were."""
+        found = await self.stage.store.read(schedules.fires, (await self.find()).id, 1 << 62, 100)
+        return [
+            ((one.fire_at - START) // SECOND, (one.missed_until - START) // SECOND)
+            for one in reversed(found)
+            if one.missed_until is not None
+        ]
+
     async def due(self, after: int) -> list[Promoted]:
         """Promotes what is due so long after the start, milliseconds, until nothing more is."""
         self.stage.now, done = START + after, list[Promoted]()
@@ -197,17 +206,22 @@ class TestLate:
         await rounds.put()
         assert len(await rounds.due(HOUR + 30 * SECOND)) == 1
         assert (await rounds.find()).next_at == START + HOUR + MINUTE
+        assert await rounds.missed() == [(60, 3660)]
+        await rounds.due(HOUR + MINUTE)
+        assert await rounds.missed() == [(60, 3660)]
 
     async def test_skip(self, rounds: Rounds) -> None:
         await rounds.put(misfire="skip")
         await rounds.due(HOUR + 30 * SECOND)
         assert await rounds.fires() == [(60, "missed"), (3600, "fired")]
+        assert await rounds.missed() == [(60, 3600)]
         assert await rounds.counts() == (3, 1, 1, 1)
 
     async def test_catching_up(self, rounds: Rounds) -> None:
         await rounds.put(misfire={"catch_up": "3m"}, key="k")
         await rounds.due(HOUR)
         assert await rounds.fires() == [(60, "missed"), *((3600 - 60 * nth, "fired") for nth in (3, 2, 1, 0))]
+        assert await rounds.missed() == [(60, 3420)]
         assert rounds.stage.count("label") == 5, "four in the stream, and the one that waits"
 
 
@@ -296,6 +310,8 @@ class TestKeptBack:
         row = await rounds.find()
         assert (row.next_at, row.last_at) == (START + 2 * MINUTE, START + 5 * HOUR + 1)
         assert rounds.stage.count("fire") == 102
+        last_told = 2 * 60 + 100 * 60
+        assert await rounds.missed() == [(last_told, 5 * 3600)]
         await rounds.stage.ack(group, await rounds.stage.claim(group))
         assert len(await rounds.due(5 * HOUR + 11 * SECOND)) == 1
         assert (await rounds.find()).next_at == START + 5 * HOUR + MINUTE
@@ -308,6 +324,7 @@ class TestKeptBack:
         await rounds.stage.ack(group, await rounds.stage.claim(group))
         assert len(await rounds.due(HOUR + 20 * SECOND)) == 1
         assert await rounds.fires() == [(60, "fired"), (120, "fired")]
+        assert await rounds.missed() == [(120, 3660)]
         assert (await rounds.find()).next_at == START + HOUR + MINUTE
 
     async def test_the_last_of_all(self, rounds: Rounds) -> None:
@@ -451,7 +468,12 @@ class TestMend:
         rounds.stage.now += MINUTE + 10 * SECOND
         assert await rounds.mend() == 1
         assert await rounds.fires() == [(60, "cancelled")]
+        assert await rounds.missed() == []
         assert (await rounds.find()).next_at == START + 2 * MINUTE
+        await rounds.stage.store.cancel([(await rounds.find()).next_id or 0], rounds.stage.now)
+        rounds.stage.now += HOUR
+        assert await rounds.mend() == 1
+        assert await rounds.missed() == [(120, 3720)]
 
     async def test_after_a_server_that_knows_no_schedules(self, rounds: Rounds) -> None:
         _, row = await rounds.put()

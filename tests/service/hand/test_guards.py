@@ -1,0 +1,53 @@
+"""Why a message waits for its guard, as the server tells that is asked."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from tarry.service.clock import Clock
+from tarry.service.hand.guards import Guards
+from tarry.service.metrics import Metrics
+from tarry.service.serve import begin
+from tarry.service.settings import Settings
+from tarry.store.records import Found
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+
+NOW = 1_700_000_000_000
+UNDECLARED = "it is not declared in this server's settings"
+
+
+@pytest.fixture
+async def guards(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Guards]:
+    async def sample() -> int:
+        return NOW
+
+    backend = SQLiteBackend(tmp_path / "tarry.db")
+    clock = Clock(sample, monotonic=lambda: 0)
+    await clock.take()
+    server = begin(Store(backend), Settings(), Metrics(), clock=clock)
+    nursery.start_soon(server.run)
+    await server.ready.wait()
+    yield server.node.guards
+    nursery.cancel_scope.cancel()
+    await backend.aclose()
+
+
+def message(*, due: int, guard: str | None = "unpaid") -> Found:
+    return Found(7, "orders", "scheduled", *("order-7", None, None, None, None, b"{}"), NOW, due, None, (), guard=guard)
+
+
+async def test_of_one_that_another_server_has_it_is_told_late(guards: Guards) -> None:
+    assert guards.why_held(message(due=NOW - 5_000)) is None, "it may be about to go"
+    assert guards.why_held(message(due=NOW - 5_001)) == "its guard has not answered yet"
+    assert guards.why_held(message(due=NOW - 5_001, guard=None)) is None
+
+
+async def test_of_one_that_is_here_the_reason_is_told(guards: Guards) -> None:
+    guards.put({7: "unpaid"})
+    assert guards.why_held(message(due=NOW)) is None
+    room = guards._rooms["unpaid"]
+    room._set_aside(7, UNDECLARED)
+    assert guards.why_held(message(due=NOW)) == UNDECLARED
