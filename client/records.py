@@ -73,6 +73,8 @@ class Timer:
     """How many fall due in the same second, as far as the server knows; None where that is not near."""
     late_by: int | None = None
     """By how many milliseconds it will be late, at the pace of the last promotions; None where it will not."""
+    kept: bool = False
+    """It is the one that waited already, and what was asked for was dropped (`mode="keep"`)."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
@@ -89,6 +91,7 @@ class Timer:
             record.get("replayed", False),
             record.get("load"),
             record.get("late_by"),
+            record.get("kept", False),
         )
 
 
@@ -149,7 +152,7 @@ class Fire:
     id: str | None = None
     """Of its message."""
     missed_until: datetime | None = None
-    """The fire times after it and before this one were missed with it; they are not told singly."""
+    """The fire times after it and before then were left out with it, but for those that are told on their own."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:

@@ -162,6 +162,8 @@ class Verdict:
     expires_at: int | None = None
     first_heard: bool = False
     """It came from an outbox: its publish is in the topic's counters from now on."""
+    of_schedule: bool = False
+    """A schedule waited for it, which is to go on."""
 
 
 class Promoted(NamedTuple):

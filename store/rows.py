@@ -114,6 +114,8 @@ class Waiting(NamedTuple):
     uncounted: int
     """Whether it came from an outbox: whoever takes it away counts it."""
     expires_at: int | None
+    special: int
+    """As in `Due`."""
 
 
 class Due(NamedTuple):

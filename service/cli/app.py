@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError
 
 from ... import __version__
 from ...store.extras import lacking
+from ...store.printable import visible
 from .printing import NotThere, UsageError, note
 
 app = App(
@@ -25,6 +26,8 @@ app = App(
 )
 # By name: a command loads what it needs and nothing of the others. The client alone is half of a server's start.
 _ROOM = __package__
+_FAULTS = 20
+"""So many of what is wrong with a request are shown."""
 app.command(f"{_ROOM}.serving:serve")
 app.command("tarry.service.demo.demo:demo")
 app.command(f"{_ROOM}.checkup:doctor")
@@ -88,9 +91,20 @@ def _codes() -> Iterator[tuple[type[BaseException], int]]:
 
 def _faults(error: Exception) -> list[str]:
     """What was wrong, each on a line where a server names several."""
-    errors: list[dict[str, Any]] = getattr(error, "errors", [])
-    several = [f"{one['pointer']}: {one['detail']}" for one in errors if "pointer" in one and "detail" in one]
-    return several if len(several) > 1 else [str(error)]
+    errors: Any = getattr(error, "errors", None)
+    found = [_fault(one) for one in errors] if isinstance(errors, list) else []
+    if len(found) < 2 or None in found:
+        return [str(error)]
+    more = [f"and {len(found) - _FAULTS} more"] if len(found) > _FAULTS else []
+    return [visible(line) for line in found[:_FAULTS] if line is not None] + more
+
+
+def _fault(one: Any) -> str | None:
+    """On a line; None where it is not as a server of ours says it."""
+    if not isinstance(one, dict):
+        return None
+    place, detail = one.get("pointer", one.get("parameter")), one.get("detail")
+    return f"{place or 'the body'}: {detail}" if isinstance(place, str) and isinstance(detail, str) else None
 
 
 def _load_listed(arguments: Sequence[str]) -> None:

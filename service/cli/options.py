@@ -11,8 +11,8 @@ from ...client.durations import is_bare
 def duration(_type: object, tokens: Sequence[Token]) -> str:
     """The flag's value, which has its unit. Raises ValueError, which says what to write."""
     text = tokens[0].value.strip()
-    if text.startswith("-"):
-        raise ValueError(f"{text} is no time ahead: write a duration such as 10m")
+    if text.startswith("-"):  # a flag, where the value was forgotten, or a number
+        raise ValueError(f"{text} is no duration, which is not negative: write 10m, 48h or PT10M")
     if is_bare(text):
         raise ValueError(f'{text} has no unit: write "{text}s" for seconds, "{text}ms" for milliseconds')
     return text

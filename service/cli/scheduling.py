@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import attrs
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
 
 from ...client import BadRequest, Fire, NotFound, Schedule, Tarry
 from ...store.whole_number import whole_number
@@ -26,6 +26,13 @@ _FIELDS = (
     *("topic", "body", "cron", "timezone", "every", "starts_at", "ends_at", "jitter", "misfire", "overlap", "group"),
     *("key", "headers", "tag", "ordering_key", "content_type", "paused"),
 )
+
+
+def _misfire(type_: object, tokens: Sequence[Token]) -> str:
+    said = tokens[0].value
+    if said[:1].isalpha() and said[:1] not in "Pp" and said not in ("once", "skip"):
+        raise ValueError(f"{said} is not once, skip, or a duration such as 1h")
+    return duration(type_, tokens)
 
 
 @schedule.command(name="list")
@@ -69,7 +76,7 @@ def put(
     ends_at: Annotated[str | None, Parameter(help="No fire time after it.")] = None,
     jitter: Annotated[str | None, Parameter(converter=duration, help="Messages are up to so much later.")] = None,
     misfire: Annotated[
-        str | None, Parameter(converter=duration, help="once, skip, or a duration to catch up within.")
+        str | None, Parameter(converter=_misfire, help="once, skip, or a duration to catch up within.")
     ] = None,
     skip_while: Annotated[
         str | None, Parameter(help="None is sent while the one before is unsettled in this group.")
@@ -196,7 +203,7 @@ def next_(
 @schedule.command
 def rm(name: Name, /, *, yes: Yes = False, server: Server = HERE) -> int:
     """Remove a schedule, and the message that waits."""
-    confirm(f"remove the schedule {name} for good", yes=yes)
+    confirm(f"remove the schedule {name} for good", yes=yes, instead="")
     with server.client() as tarry:
         tarry.delete_schedule(name)
     return server.show([{"name": name, "result": "removed"}], ("schedule", "result"), [(name, "removed")])

@@ -97,4 +97,5 @@ _COLUMNS: Sequence[str] = ("key", "id", ">revision", "state", "deliver at", "rep
 def _show(server: Server, one: Timer) -> int:
     at = time_text(one.deliver_at)
     row = (one.key, one.id, one.revision, one.state, at, one.replaced, one.queue, one.offset)
-    return server.show([attrs.asdict(one) | {"deliver_at": at}], _COLUMNS, [row])
+    remark = "one waits already, and is kept: nothing was set" if one.kept else ""
+    return server.show([attrs.asdict(one) | {"deliver_at": at}], _COLUMNS, [row], remark)

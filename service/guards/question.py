@@ -18,7 +18,7 @@ _WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"}
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "binary", "varbinary"})
 
 TWO_ROWS = "there are two rows for one key"
-NO_NUMBER = "its key is no whole number, and the column holds nothing else"
+NO_NUMBER = "its key is no whole number as the column holds them"
 
 
 @frozen

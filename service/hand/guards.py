@@ -29,7 +29,7 @@ from .guardroom import GuardRoom
 _REMIND = 60.0
 """Seconds between two lines, or alarms, of one guard that holds messages."""
 _LONG = 5_000
-"""Milliseconds past its time after which a message is held, whoever has it."""
+"""Milliseconds past its time after which it is told that a message has not been asked for."""
 _PAGE, _REST = 1000, 0.02
 """Messages in one look at what waits, and seconds between two."""
 
@@ -134,13 +134,14 @@ class Guards:
 
     def why_held(self, one: Found) -> str | None:
         """Why a message that is due still waits for its guard; None where it does not, or may be about to go."""
-        if one.guard is None or one.state != "scheduled":
+        late = self._clock.now() - one.deliver_at
+        if one.guard is None or one.state != "scheduled" or late < 0:
             return None
         room = self._rooms.get(one.guard)
-        why = None if room is None else room.why_held(one.id)
-        if why is None and self._clock.now() - one.deliver_at > _LONG:  # another server has it, or another process
-            return "its guard has not answered yet"
-        return why
+        if room is not None and one.id in room:
+            return room.why_held(one.id)
+        # Another server has it, or another process; or it waits for its topic's release rate.
+        return "this server has not asked its guard" if late > _LONG else None
 
     async def run(self) -> None:
         """Has them asked, for ever."""

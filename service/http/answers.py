@@ -272,6 +272,8 @@ class TimerAnswer(Answer, kw_only=True, omit_defaults=True):
     state: str
     replaced: str | UnsetType = UNSET
     """The message in whose place it is."""
+    kept: bool = False
+    """It is the one that waited already, which `keep` left as it was."""
     queue: int | UnsetType = UNSET
     offset: int | UnsetType = UNSET
     load: int | UnsetType = UNSET
@@ -335,7 +337,7 @@ class FireAnswer(Answer, kw_only=True, omit_defaults=True):
     id: str | UnsetType = UNSET
     """Of its message."""
     missed_until: str | UnsetType = UNSET
-    """The fire times after it and before this one were missed with it; they are not told singly."""
+    """The fire times after it and before then were left out with it, but for those that are told on their own."""
 
 
 class FirePage(Answer, kw_only=True):

@@ -12,7 +12,7 @@ from ..durations import format_time
 from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer, of_query
-from .messages import PAGE, cursor
+from .messages import PAGE, cursor, why_held
 from .names import wrong_label, wrong_name
 from .problems import bad_cursor, bad_parameter
 
@@ -43,7 +43,7 @@ async def find_messages(call: Call) -> Response:
     topic = await call.node.directory.topic(query["topic"], create=False)
     page = await call.node.store.read(found_pages.find, topic, Wanted(state, since, until), place, limit)
     text = None if page.after is None else f"{page.after.queue}-{page.after.after}"
-    told = [rendering.found(one, call.node.guards.why_held(one)) for one in page.messages]
+    told = [rendering.found(one, why_held(call, one)) for one in page.messages]
     return answer(answers.FoundPage(messages=told, cursor=text))
 
 
@@ -76,7 +76,7 @@ async def _of_key(
         return (since is None or one.deliver_at >= since) and (until is None or one.deliver_at < until)
 
     page = await call.node.store.read(found_pages.find_labelled, topic, key, after, limit)
-    fitting = [rendering.found(one, call.node.guards.why_held(one)) for one in page.messages if fits(one)]
+    fitting = [rendering.found(one, why_held(call, one)) for one in page.messages if fits(one)]
     return answer(answers.FoundPage(messages=fitting, cursor=None if page.after is None else str(page.after.after)))
 
 

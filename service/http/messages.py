@@ -2,7 +2,7 @@
 
 from ...store.looking import tracing
 from ...store.operating import erasing
-from ...store.records import Verdict
+from ...store.records import Found, Verdict
 from ..durations import format_time
 from . import answers, rendering
 from .asgi import Response
@@ -19,7 +19,13 @@ async def get_message(call: Call) -> Response:
     found = await call.node.store.read(tracing.find_message, call.message_id)
     if found is None or not call.holder.scopes.reach("read", found.topic):
         raise call.unknown_message()
-    return answer(rendering.found(found, call.node.guards.why_held(found)))
+    return answer(rendering.found(found, why_held(call, found)))
+
+
+def why_held(call: Call, found: Found) -> str | None:
+    """Why its guard holds a message. What a database says of itself is for who may read all."""
+    why = call.node.guards.why_held(found)
+    return why if why is None or call.holder.scopes.reach_all("read") else "its guard has not answered"
 
 
 def cursor(text: str | None) -> int:

@@ -12,24 +12,12 @@ import msgspec.inspect
 from .asgi import Request
 from .problems import Problem, bad_field
 from .surrogates import ALONE, pointer_to_lone
+from .wording import rule_of
 
 _AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]+)`")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
-_OTHER_TYPE = re.compile(r"Expected `(?P<took>[a-z |]+)`, got `(?P<got>[a-z]+)`")
-_LENGTH = re.compile(
-    r"Expected `(?P<type>array|str|object)` of length (?:(?P<sign>[<>]=) )?(?P<count>\d+)(?:, got \d+)?"
-)
-_PART = {"array": "item", "str": "character", "object": "member"}
-_IN_JSON = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a string",
-    "bool": "true or false",
-    "array": "an array",
-    "object": "an object",
-}
 _SHOWN = 100
 _LONGER = 4
 """Characters by which a misspelt name may be longer or shorter than the one that is meant."""
@@ -169,37 +157,14 @@ def _wrong_field(text: str, type_: type[Body]) -> Problem:
         return bad_field(f"{pointer}/{missing['name']}", "it is required")
     if unknown := _UNKNOWN.match(said):
         return _unknown_field(pointer, unknown["name"], _struct_at(path, type_))
-    return bad_field(pointer, _rule_of(said, path, type_) or said[:1].lower() + said[1:])
-
-
-def _in_json(types: str) -> str:
-    """Names of types as who writes JSON calls them: `int | str | null` is a whole number, a string or null."""
-    *others, last = [_IN_JSON.get(name, name) for name in types.split(" | ")]
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def _rule_of(said: str, path: str, type_: type[Any]) -> str | None:
-    """What a field takes, in full and in the words of JSON, where msgspec tells a part of it, or in Python's."""
-    if other := _OTHER_TYPE.fullmatch(said):
-        return f"it is {_in_json(other['took'])}, not {_in_json(other['got'])}"
-    if length := _LENGTH.fullmatch(said):
-        what = _PART[length["type"]] + "s" * (length["count"] != "1")
-        bound = {">=": " at the least", "<=": " at most", None: ""}[length["sign"]]
-        return f"it has {length['count']} {what}{bound}"
-    if "matching regex" in said:
-        return "it is no id of a message: digits, 19 at most, as a string"
-    for inner in _types_at(path, type_):
-        if isinstance(inner, msgspec.inspect.LiteralType) and said.startswith("Invalid enum value"):
-            return f"{said.removeprefix('Invalid enum value ')} is not one of {', '.join(map(str, inner.values))}"
-        bounds = (inner.ge, inner.le) if isinstance(inner, msgspec.inspect.IntType) else (None, None)
-        if None not in bounds and re.match("Expected `int` [<>]=", said):
-            return f"it is a whole number from {bounds[0]} to {bounds[1]}"
-    return None
+    rule = rule_of(said, _types_at(path, type_)) or said[:1].lower() + said[1:]
+    return bad_field(pointer, f"of one of its members: {rule}" if path.endswith("[...]") else rule)
 
 
 def _types_at(path: str, type_: type[Any]) -> list[msgspec.inspect.Type]:
     """What the field may be that a path such as `$.messages[3].queue` leads to; nothing where that is not plain."""
-    return _types_of(path.rpartition(".")[2], _struct_at(path, type_))
+    outer, _, name = path.rpartition(".")
+    return _types_of(name, _struct_at(outer, type_))
 
 
 def _types_of(name: str, struct: type[Any]) -> list[msgspec.inspect.Type]:

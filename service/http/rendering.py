@@ -140,7 +140,7 @@ class _Stored(msgspec.Struct):
 
 
 def found(one: Found, held: str | None) -> FoundAnswer:
-    """Wherever it is, and why it is held, if it is."""
+    """Wherever it is, and why its guard holds it, if it does."""
     life, content = [_happening(event) for event in one.life], _content(one)
     if one.erased_at is not None:
         content["erased_at"] = format_time(one.erased_at)

@@ -1,7 +1,5 @@
 """/v1/schedules: messages that come again and again."""
 
-from collections.abc import Container, Sequence
-
 import msgspec
 from msgspec import UNSET
 
@@ -47,6 +45,7 @@ async def put_schedule(call: Call) -> Response:
     if known is not None:
         call.demand("operate", _topic_of(known))
     planned = _planned(name, spec, now if known is None else known.made_at)
+    _check_steps(spec, known)
     _check_end(planned.rule, known, now)
     if _is_dry(call):
         paused = bool(known is not None and known.paused) if request.paused is None else request.paused
@@ -58,12 +57,12 @@ async def put_schedule(call: Call) -> Response:
     result, row = await call.node.schedules.put(wish)
     if result == "unmatched" or row is None:
         raise _unmatched(row)
-    return await _answer(call, row, 201 if result == "made" else 200)
+    return _answer(call, row, 201 if result == "made" else 200)
 
 
 async def get_schedule(call: Call) -> Response:
     """A schedule, and when it fires next."""
-    return await _answer(call, await _row(call, "read"))
+    return _answer(call, await _row(call, "read"))
 
 
 async def list_schedules(call: Call) -> Response:
@@ -73,8 +72,7 @@ async def list_schedules(call: Call) -> Response:
     if after and wrong_name(after):
         raise bad_cursor()
     rows = await call.node.store.read(schedules.page, after, limit)
-    gone = await _gone(call, rows)
-    told = [_told_of(call, row, gone) for row in rows]
+    told = [_told_of(call, row) for row in rows]
     return answer(answers.ScheduleList(schedules=told, cursor=rows[-1].name if len(rows) == limit else None))
 
 
@@ -135,8 +133,7 @@ async def next_of_schedule(call: Call) -> Response:
     """When a schedule fires next; of one that is paused, when it would."""
     count = call.number(call.query.get("count"), "count", default=_SHOWN, low=1, high=100)
     row = await _row(call, "read")
-    times = _upcoming(call, row, count, await _gone(call, [row]))
-    return answer(answers.NextAnswer(times=[format_time(at) for at in times]))
+    return answer(answers.NextAnswer(times=[format_time(at) for at in _upcoming(call, row, count)]))
 
 
 async def fires_of_schedule(call: Call) -> Response:
@@ -163,7 +160,7 @@ async def _pause(call: Call, *, paused: bool) -> Response:
     changed = await call.node.schedules.pause(row.name, paused=paused)
     if changed is None:
         raise _unknown(call)
-    return await _answer(call, changed)
+    return _answer(call, changed)
 
 
 def _checked(call: Call, request: PutSchedule) -> tuple[Spec, Message]:
@@ -194,15 +191,19 @@ def _planned(name: str, spec: Spec, made_at: int) -> Plan:
         raise bad_field("/timezone", 'it is empty: write an IANA name such as "Europe/Berlin", or leave it out for UTC')
     try:
         check_overlap(spec)
-        planned = plan(name, spec, made_at)
+        return plan(name, spec, made_at)
     except WrongSpec as error:
         raise bad_field(error.pointer, str(error)) from None
+
+
+def _check_steps(spec: Spec, known: ScheduleRow | None) -> None:
+    """Raises a `Problem` for steps that say another interval than they seem to; what is set may be declared again."""
+    if spec.cron is None or (known is not None and read_spec(known.spec).cron == spec.cron):
+        return
     try:
-        if spec.cron is not None:
-            check_steps(spec.cron)
+        check_steps(spec.cron)
     except ValueError as error:
         raise bad_field("/cron", str(error)) from None
-    return planned
 
 
 def _check_end(rule: Rule, known: ScheduleRow | None, now: int) -> None:
@@ -245,25 +246,17 @@ def _plan(row: ScheduleRow) -> Plan:
         raise bad_field(error.pointer, f"this server's time zones do not know it: {error}") from None
 
 
-async def _gone(call: Call, rows: Sequence[ScheduleRow]) -> frozenset[int]:
-    """What waits no more of the messages that these schedules wait for: cancelled, or its turn is just being taken."""
-    ids = [row.next_id for row in rows if row.next_id is not None]
-    return frozenset(await call.node.store.read(schedules.gone, ids))
-
-
-def _upcoming(call: Call, row: ScheduleRow, count: int, gone: Container[int]) -> list[int]:
+def _upcoming(call: Call, row: ScheduleRow, count: int) -> list[int]:
     after = max(call.node.clock.now(), row.last_at) if row.next_at is None or is_kept(row) else row.next_at - 1
-    if row.next_at is not None and row.next_id is not None and row.next_id in gone:
-        after = max(after, row.next_at)
     return _plan(row).rule.upcoming(after, count)
 
 
-async def _answer(call: Call, row: ScheduleRow, status: int = 200) -> Response:
-    return tagged(answer(_told_of(call, row, await _gone(call, [row])), status), row.revision)
+def _answer(call: Call, row: ScheduleRow, status: int = 200) -> Response:
+    return tagged(answer(_told_of(call, row), status), row.revision)
 
 
-def _told_of(call: Call, row: ScheduleRow, gone: Container[int]) -> answers.ScheduleAnswer:
-    times = [] if row.paused else _upcoming(call, row, _SHOWN, gone)
+def _told_of(call: Call, row: ScheduleRow) -> answers.ScheduleAnswer:
+    times = [] if row.paused else _upcoming(call, row, _SHOWN)
     return _told(row.name, read_spec(row.spec), times, paused=bool(row.paused), revision=row.revision)
 
 

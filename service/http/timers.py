@@ -52,6 +52,7 @@ async def put_timer(call: Call) -> Response:
         deliver_at=format_time(done.deliver_at),
         state="scheduled",
         replaced=UNSET if done.replaced is None else str(done.replaced),
+        kept=done.result == "kept",
         load=load,
         late_by=late_by,
         replayed=done.replayed,

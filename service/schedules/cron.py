@@ -25,8 +25,8 @@ _FORMS = {
     "month": "1 to 12, or JAN to DEC",
     "day-of-week": "0 to 7 (0 and 7 are Sunday), SUN to SAT, FRI#2 for the second Friday, or 5L for the last",
 }
-_WIDEST = {"second": 59, "minute": 59, "hour": 23, "day-of-month": 30, "month": 11, "day-of-week": 6}
-"""Steps of a field."""
+_WIDEST = {"second": 60, "minute": 60, "hour": 24, "day-of-month": 31, "month": 12, "day-of-week": 7}
+"""How many there are in a field."""
 _SHORT = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -110,7 +110,7 @@ def check(expression: str) -> None:
 
 
 def check_steps(expression: str) -> None:
-    """Raises ValueError for a step past the end of its field, as that of */90 in the minutes: it comes but once there.
+    """Raises ValueError for a step that is longer than its field, as */90 in the minutes: that comes each hour.
 
     Such an expression is in order, and read; but who writes it means another interval.
     """
@@ -119,8 +119,8 @@ def check_steps(expression: str) -> None:
         steps = [int(one.rpartition("/")[2]) for one in part.split(",") if "/" in one]
         if (wide := next((step for step in steps if step > _WIDEST[name]), None)) is not None:
             raise ValueError(
-                f"the {name} field {part[:_SHOWN]!r} has the step {wide}, which goes past its end: write a step of "
-                f"{_WIDEST[name]} at most, or an interval as every"
+                f"the {name} field {part[:_SHOWN]!r} has the step {wide}, and comes once in {_WIDEST[name]} "
+                "all the same: write an interval as every"
             )
 
 

@@ -81,4 +81,4 @@ def judge(rule: Rule, misfire: Misfire, fire_at: int, now: int) -> Verdict:
         return Verdict(misfire.once or not late, following)
     last = now if misfire.once else now - misfire.window - rule.jitter - 1
     next_at = rule.after(max(fire_at, last))
-    return Verdict(misfire.once, next_at, None if next_at == following else last + 1 if next_at is None else next_at)
+    return Verdict(misfire.once, next_at, None if next_at == following else last + 1)

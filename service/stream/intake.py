@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 import trio
 from attrs import define, field
@@ -49,6 +49,8 @@ class Intake:
     _add: Callable[[int, int], None] = field(kw_only=True, alias="add")
     _forget: Callable[[int, int], None] = field(kw_only=True, alias="forget")
     _place: Callable[[], tuple[int, int]] = field(kw_only=True, alias="place")
+    of_schedules: Callable[[Sequence[int]], Awaitable[None]] | None = field(default=None, init=False)
+    """Hears which messages that schedules wait for were cancelled."""
     _last: Draft | None = field(default=None, init=False)
     """The last message that was asked for."""
     _turn: Iterator[int] = field(factory=itertools.count, init=False)
@@ -316,6 +318,9 @@ class Intake:
                 if verdict.topic is not None:
                     self.accepted(verdict.topic, int(verdict.first_heard))
                 self._metrics.cancelled("" if verdict.topic is None else self._directory.name_of(verdict.topic), 1)
+        of_schedules = [id_ for id_, verdict in zip(ids, verdicts, strict=True) if verdict.of_schedule]
+        if of_schedules and self.of_schedules is not None:
+            await self.of_schedules(of_schedules)
         return verdicts
 
     async def _reschedule(self, moves: Sequence[tuple[int, int]]) -> list[Verdict]:

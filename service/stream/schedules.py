@@ -4,9 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+import structlog
 import trio
 from attrs import define, field
 
+from ...store.errors import StoreError
 from ...store.ports import Transaction
 from ...store.rows import ScheduleRow
 from ...store.schedules import schedules
@@ -30,6 +32,8 @@ _KEPT = 1000
 """Fire times of a schedule that are remembered."""
 _SOME = 50
 
+log = structlog.get_logger()
+
 
 @define(eq=False)
 class Schedules:
@@ -48,6 +52,7 @@ class Schedules:
 
     def __attrs_post_init__(self) -> None:
         self._store.calendar = Calendar(course_of, self._armed, self._dropped)
+        self._intake.of_schedules = self._go_on
 
     async def put(self, wish: Wish) -> tuple[Result, ScheduleRow | None]:
         """Makes or changes one. Raises `OlderServer`."""
@@ -80,6 +85,13 @@ class Schedules:
             ids, place = await self._store.read(schedules.overdue, before, place, _BATCH)
             if ids:
                 await self._do(partial(_mend, ids))
+
+    async def _go_on(self, cancelled: Sequence[int]) -> None:
+        """Schedules whose message was cancelled wait for their next fire time."""
+        try:
+            await self._do(partial(_mend, cancelled))
+        except StoreError as error:  # the cancel is done; `mend` sees to the rest
+            log.warning("schedule_waits", error=str(error), messages=len(cancelled))
 
     async def forget(self) -> None:
         """Forgets old fire times, of so many schedules a round."""

@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
     next_at: int | None
     """The fire time that the schedule waits for from now on."""
     missed_until: int | None = None
-    """The fire times after it and before this one are left out, since they are too late; None: there are none."""
+    """The fire times after it and before then are left out, since they are too late; None: there are none."""
 
 
 @frozen

@@ -138,7 +138,7 @@ class Firing:
             last_at = at
         if await self._is_overlapped(tx, schedule, course):
             return _Turn("kept", last_at, fire_at, fires)
-        fires.append(self.fire(schedule, fire_at, schedule.next_id, "fired", await unkeep(tx, schedule)))
+        fires += await self.unkeep(tx, schedule, schedule.next_id, "fired")
         return _Turn("fired", last_at, course.after(last_at), fires)
 
     async def _is_overlapped(self, tx: Transaction, schedule: ScheduleRow, course: Course) -> bool:
@@ -167,6 +167,16 @@ class Firing:
     ) -> Sequence[Value]:
         """A row of `fire`."""
         return schedule.id, fire_at, id_, OUTCOMES.index(outcome), self.now, missed_until
+
+    async def unkeep(
+        self, tx: Transaction, schedule: ScheduleRow, id_: int | None, outcome: Outcome
+    ) -> list[Sequence[Value]]:
+        """The fire time that it keeps back has this end; the row of `fire`, if that was forgotten meanwhile."""
+        if schedule.next_at is None:
+            return []
+        row = self.fire(schedule, schedule.next_at, id_, outcome)
+        known = await tx.execute("fire.end", *row[2:5], *row[:2])
+        return [] if known else [row]
 
     async def arm(self, tx: Transaction, schedules: Iterable[ScheduleRow]) -> list[ScheduleRow]:
         """The messages of their `next_at` wait from now on; each schedule is written down, locked before."""
@@ -243,13 +253,6 @@ async def had_turns(tx: Transaction, schedule: ScheduleRow, times: Sequence[int]
     """Those of these fire times."""
     asked = list(times) * (2 if len(times) == 1 else 1)  # two at least, for MariaDB to see a range
     return await tx.fetch("fire.among", HadTurn, schedule.id, asked) if asked else []
-
-
-async def unkeep(tx: Transaction, schedule: ScheduleRow) -> int | None:
-    """The fire time that it keeps back is to have another end; until when others were missed with it."""
-    had = await had_turns(tx, schedule, [schedule.next_at or 0])
-    await tx.execute("fire.remove", schedule.id, schedule.next_at)
-    return had[0].missed_until if had else None
 
 
 async def drop(tx: Transaction, rows: Collection[Waiting], maker: int, now: int) -> None:

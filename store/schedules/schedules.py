@@ -15,7 +15,7 @@ from ..records import Queue, Topic
 from ..rows import Cancelled, ScheduleRow, Streamed
 from ..timers.timers import lock_waiting
 from .course import OUTCOMES, Course, Outcome, Post
-from .firing import Firing, HadTurn, drop, had_turns, is_kept, unkeep
+from .firing import Firing, HadTurn, drop, had_turns, is_kept
 
 Result = Literal["made", "changed", "kept", "unmatched"]
 """`unmatched`: it is not at the revision that was asked for."""
@@ -53,7 +53,7 @@ class Fire(NamedTuple):
     outcome: int
     at: int
     missed_until: int | None
-    """The fire times after it and before this one had no turn."""
+    """The fire times after it and before then had no turn, but for those that are told on their own."""
 
     @property
     def what(self) -> Outcome:
@@ -176,11 +176,11 @@ async def overdue(tx: Transaction, before: int, after: Place, limit: int) -> tup
     begins. (Those that wait may be many: they are kept back, or somebody has put them off.)"""
     where = (after[0], *after, before, limit)
     rows = await tx.fetch("schedule.overdue", tuple[int | None, int, int | None], *where)
-    missing = await gone(tx, [id_ for _, _, id_ in rows if id_ is not None])
+    missing = await _gone(tx, [id_ for _, _, id_ in rows if id_ is not None])
     return missing, (rows[-1][0] or 0, rows[-1][1]) if len(rows) == limit else None
 
 
-async def gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
+async def _gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
     """Those of these messages that do not wait."""
     if not ids:
         return []
@@ -191,7 +191,7 @@ async def gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
 async def mend(tx: Transaction, firing: Firing, ids: Sequence[int]) -> int:
     """Schedules whose turn was not taken, though their message is gone: it was cancelled, or sent by a server that
     knows nothing of schedules. They go on; how many did. Those whose message waits are left alone."""
-    asked = await gone(tx, ids)
+    asked = await _gone(tx, ids)
     asked *= 2 if len(asked) == 1 else 1
     mended: list[ScheduleRow] = []
     for row in await tx.fetch("schedule.lock_next", ScheduleRow, asked) if asked else []:
@@ -255,12 +255,14 @@ async def _stop(tx: Transaction, firing: Firing, row: ScheduleRow) -> None:
 async def _settle(
     tx: Transaction, firing: Firing, row: ScheduleRow, id_: int | None, outcome: Outcome, missed: int | None = None
 ) -> None:
-    """The fire time that a schedule waits for has this end; `kept` was none. Those before `missed` go with it."""
-    if row.next_at is not None:
-        if is_kept(row):
-            before = await unkeep(tx, row)
-            missed = before if missed is None else missed
-        await tx.execute_many("fire.add", [firing.fire(row, row.next_at, id_, outcome, missed)])
+    """The fire time that a schedule waits for has this end; `kept` was none."""
+    if row.next_at is None:
+        return
+    fires = [firing.fire(row, row.next_at, id_, outcome, missed)]
+    if is_kept(row):
+        fires = await firing.unkeep(tx, row, id_, outcome)
+    if fires:
+        await tx.execute_many("fire.add", fires)
 
 
 async def _start(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:

@@ -9,7 +9,7 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at,
 
 -- name: lock
 -- The messages at these places that nobody else is working on, for update, in key order.
-SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, expires_at
+SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, expires_at, special
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
@@ -105,8 +105,8 @@ VALUES (?, ?, 9223372036854775807, 0, 0, 0, '', 0, 0) /*! ON DUPLICATE KEY UPDAT
 
 -- name: locked
 -- The row that `lock_or_add` has locked; of topic 0 when there was none. (Outboxes ask, also of a store whose servers are
--- to be upgraded yet: when it expires they need not know.)
-SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, NULL AS expires_at
+-- to be upgraded yet: when it expires, and what it is of, they need not know.)
+SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, NULL AS expires_at, 0 AS special
 FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
 
 -- name: remove_locked

@@ -32,6 +32,10 @@ DELETE /*+ INDEX(fire PRIMARY) */ FROM fire WHERE schedule_id = ? AND fire_at <=
 -- All fire times of a schedule that is no more.
 DELETE /*+ INDEX(fire PRIMARY) */ FROM fire WHERE schedule_id = ?;
 
+-- name: end
+-- What became of a fire time that was kept back.
+UPDATE fire SET message_id = ?, outcome = ?, `at` = ? WHERE schedule_id = ? AND fire_at = ?;
+
 -- name: remove
 -- A fire time of a schedule is to have another end.
 DELETE FROM fire WHERE schedule_id = ? AND fire_at = ?;

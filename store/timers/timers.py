@@ -249,8 +249,9 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
     for id_ in ids:
         taken_now = rows.pop(id_, None)
         if taken_now is not None:
-            topic, due, uncounted = taken_now.topic_id, taken_now.due, bool(taken_now.uncounted)
-            verdicts.append(Verdict("cancelled", topic=topic, due_before=due, first_heard=uncounted))
+            topic, due, heard = taken_now.topic_id, taken_now.due, bool(taken_now.uncounted)
+            recurs = taken_now.special == OF_SCHEDULE
+            verdicts.append(Verdict("cancelled", topic=topic, due_before=due, first_heard=heard, of_schedule=recurs))
             others[id_] = Verdict("cancelled", fresh=False, topic=topic)  # the same id twice in one batch
         else:
             verdicts.append(others[id_])

@@ -17,10 +17,8 @@ from typing import Any
 import pytest
 
 from support.server import client_of, start_server
-from support.waiting import wait_until
 from tarry.client import LeaseLost, NotFound, Receipt, Tarry, TooLate
 from tarry.service.cli.app import run as run_here
-from tarry.service.cli.rendering import time_text
 from tarry.service.demo.server_process import ServerProcess, python_path
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -155,7 +153,10 @@ def test_a_duration_has_its_unit(run: Run, command: str) -> None:
 def test_a_time_that_has_been(run: Run) -> None:
     past = run("publish", "units", "1", "--delay", "-5s")
     told = " ".join(past.stderr.replace("│", " ").split())  # it is framed
-    assert (past.returncode, "--delay: -5s is no time ahead: write a duration such as 10m" in told) == (2, True), told
+    assert (past.returncode, "--delay: -5s is no duration, which is not negative: write 10m, 48h or PT10M" in told) == (
+        2,
+        True,
+    ), told
 
 
 @pytest.mark.parametrize("body", ["NaN", '"\\ud800"'])
@@ -246,10 +247,6 @@ def test_schedules(run: Run, tarry: Tarry, tmp_path: Path) -> None:
     (kept,) = lines(run("schedule", "put", "often", "1", *spec, "--queue-while", "billing", "--dry-run"))
     assert (kept["spec"]["overlap"], kept["spec"]["group"]) == ("queue_one", "billing")
     assert run("schedule", "put", "often", "1", *spec, "--queue-while", "a", "--skip-while", "b").returncode == 2
-    soon = time_text(datetime.now(UTC) + timedelta(seconds=1.5))
-    run("schedule", "put", "soon", "1", "--topic", "again", "--every", "1s", "--ends-at", soon)
-    wait_until(lambda: "ended" in run("schedule", "list").stdout)
-    run("schedule", "rm", "soon", "--yes")
     file = tmp_path / "schedules.toml"
     file.write_text(
         '[hourly]\ntopic = "again"\nevery = "1h"\nbody = {a = 1}\n[nightly]\ntopic = "again"\nevery = "1d"\nbody = 2\n'

@@ -92,9 +92,9 @@ async def schedule(visit: Visit) -> Page:
             Column("what", "What became of it", "state"),
             Column("at", "At", "time"),
             Column("id", "Message", "id", to="href"),
-            *((Column("missed_until", "And all before", "time"),) if missed else ()),
+            *((Column("missed_until", "Others missed until", "time"),) if missed else ()),
         ),
-        rows=[{"id": "", **one, "href": f"/ui/messages/{one['id']}" if "id" in one else ""} for one in past["fires"]],
+        rows=[_fire(one) for one in past["fires"]],
         path=f"{path}/fires",
         query=query,
         empty="It has not fired yet. To have its message at once:",
@@ -113,6 +113,11 @@ async def schedule(visit: Visit) -> Page:
         "may_operate": visit.visitor.may("operate", spec["topic"]),
     }
     return Page("schedule", told["name"], facts, [table])
+
+
+def _fire(one: Mapping[str, Any]) -> dict[str, Any]:
+    href = f"/ui/messages/{one['id']}" if "id" in one else ""
+    return {"id": "", "missed_until": None, **one, "href": href}
 
 
 _OWN = {"cron", "every", "timezone", "topic", "body", "body_base64"}

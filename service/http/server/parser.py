@@ -169,7 +169,7 @@ class RequestParser:
             elif name == b"expect":
                 expects = version == "1.1" and value.lower() == b"100-continue"
         if hosts != 1 and not (hosts == 0 and version == "1.0"):
-            self._refuse(_malformed("there is one header Host"))
+            self._refuse(_malformed("there must be one header Host"))
         keeps = version == "1.1" and self._parser.should_keep_alive()
         method = self._parser.get_method().decode("ascii")
         self._head = Head(method, self._target, version, self._headers, length, keeps, expects)

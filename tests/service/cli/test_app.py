@@ -251,6 +251,23 @@ def test_all_that_is_wrong_is_told(script: ScriptedServer, capsys: pytest.Captur
     assert capsys.readouterr().err == "tarry: /key: it is empty\ntarry: /delay: it is\\x1b[2J past\n"
 
 
+@pytest.mark.parametrize("errors", [5, [None, None], [{"pointer": "/a", "detail": "b"}, "c"], [{"detail": "b"}] * 2])
+def test_what_another_server_says_is_wrong(
+    script: ScriptedServer, errors: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script.say(problem(400, detail="no", errors=errors))
+    assert run(["publish", "t", "1"]) == 2
+    assert capsys.readouterr().err == "tarry: no\n"
+
+
+def test_of_very_much_that_is_wrong_some_is_told(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = [{"pointer": "", "detail": "a\nb"}, {"parameter": "x", "detail": "c"}] * 20
+    script.say(problem(400, detail="no", errors=wrong))
+    assert run(["publish", "t", "1"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert (told[:2], told[-1], len(told)) == (["tarry: the body: a\\nb", "tarry: x: c"], "tarry: and 20 more", 21)
+
+
 def test_a_server_that_is_away_is_75(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(server, "_PATIENCE", 0.0)
     assert run(["topics", "--url", "http://127.0.0.1:9"]) == 75

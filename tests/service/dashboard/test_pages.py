@@ -16,6 +16,7 @@ from support.spied import NOW, SpiedServer
 from tarry.service.cli.app import app as command_line
 from tarry.service.dashboard.pages import groups
 from tarry.service.dashboard.places import PLACES
+from tarry.store.schedules import schedules
 from tarry.wheel.ladder import Ladder
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -375,6 +376,29 @@ async def test_a_schedule(browser: httpx.AsyncClient, server: SpiedServer) -> No
         browser, f"{here}/backfill", **{"from": "2026-11-20T10:00:00Z", "to": "2026-11-20T11:00:00Z"}
     )
     assert "RFC 3339" in await press(browser, f"{here}/backfill", **{"from": "yesterday", "to": "today"})
+
+
+async def test_what_a_schedule_has_missed(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.topic()
+    spec = {"topic": "orders", "every": "1h", "body": 1, "misfire": {"catch_up": "2h"}}
+    assert (await browser.put("/v1/schedules/hourly", json=spec)).status_code == 201
+    server.ms += 10 * 3_600_000 + 1
+    for _ in range(3):
+        (row,) = await server.node.store.read(schedules.page, "", 10)
+        await server.node.store.promote([row.next_id or 0], server.ms)
+        server.ms += 50
+    fires = (await browser.get("/v1/schedules/hourly/fires")).json()["fires"]
+    assert [one["what"] for one in fires] == ["fired", "fired", "missed"]
+    for place in ("", f"?cursor={NOW + 4 * 3_600_000}"):
+        page = await browser.get(f"/ui/schedules/hourly{place}")
+        assert page.status_code == 200
+        text = " ".join(read(page).text)
+        assert "Others missed until" in text
+        assert text.count(" missed ") >= 1
+    past = {"from": fires[-1]["fire_at"], "to": fires[-1]["missed_until"]}
+    assert "would be sent" in await press(browser, "/ui/schedules/hourly/backfill", **past)
+    await press(browser, "/ui/schedules/hourly/backfill", **past, sure="yes")
+    assert "none is missing" in await press(browser, "/ui/schedules/hourly/backfill", **past)
 
 
 async def test_a_timer_by_its_key(browser: httpx.AsyncClient, server: SpiedServer) -> None:

@@ -41,7 +41,7 @@ def message(*, due: int, guard: str | None = "unpaid") -> Found:
 
 async def test_of_one_that_another_server_has_it_is_told_late(guards: Guards) -> None:
     assert guards.why_held(message(due=NOW - 5_000)) is None, "it may be about to go"
-    assert guards.why_held(message(due=NOW - 5_001)) == "its guard has not answered yet"
+    assert guards.why_held(message(due=NOW - 5_001)) == "this server has not asked its guard"
     assert guards.why_held(message(due=NOW - 5_001, guard=None)) is None
 
 
@@ -51,3 +51,4 @@ async def test_of_one_that_is_here_the_reason_is_told(guards: Guards) -> None:
     room = guards._rooms["unpaid"]
     room._set_aside(7, UNDECLARED)
     assert guards.why_held(message(due=NOW)) == UNDECLARED
+    assert guards.why_held(message(due=NOW + 1)) is None, "it was moved"

@@ -1,5 +1,6 @@
 """From bytes to requests: as h11 reads them, wherever the bytes are cut; what is no request is refused."""
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -241,6 +242,10 @@ LET_PASS = (
 )
 
 
+_LET_PASS = re.compile(rb"(?:\r(?!\n)|(?<!\r)\n)[\r\n]*[A-Za-z]+ |[A-Za-z]+  |RTSP/")
+"""The same within other bytes."""
+
+
 @pytest.mark.parametrize("data", LET_PASS)
 def test_what_llhttp_lets_pass_is_read_in_one_way(data: bytes) -> None:
     """h11 refuses all but the third; there is no second request in any of them. llhttp tells nobody where in the bytes
@@ -261,5 +266,5 @@ def test_it_reads_what_h11_reads(data: bytes, cuts: list[int]) -> None:
     model, refused = read_by_h11(data)
     for ours, theirs in zip(whole, model, strict=False):
         assert ours == theirs
-    if refused:
+    if refused and not _LET_PASS.search(data):
         assert len(whole) <= len(model), f"h11 refuses what follows {model}"

@@ -9,6 +9,7 @@ from support.json_schema import fits
 from support.spied import NOW, SpiedServer
 from tarry.service.durations import format_time
 from tarry.service.http.openapi import document
+from tarry.store.errors import Unavailable
 from tarry.store.schedules import schedules
 
 DAILY = "/v1/schedules/daily"
@@ -55,7 +56,7 @@ async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
     ("fields", "pointer", "said"),
     [
         ({"every": None, "cron": "0 25 * * *"}, "/cron", "the hour field '25' is not in order: write 0 to 23"),
-        ({"every": None, "cron": "*/90 * * * *"}, "/cron", "has the step 90, which goes past its end"),
+        ({"every": None, "cron": "*/90 * * * *"}, "/cron", "has the step 90, and comes once in 60 all the same"),
         ({"every": None, "cron": "0 9 31 2 *"}, "/cron", "the day-of-month field '31' never comes"),
         ({"every": None, "cron": "0 9 * * *", "timezone": "Berlin"}, "/timezone", "did you mean 'Europe/Berlin'?"),
         ({"every": None, "cron": "0 9 * * *", "timezone": ""}, "/timezone", "it is empty: write an IANA name"),
@@ -71,6 +72,8 @@ async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
         ({"headers": {"tarry-schedule": "x"}}, "/headers", "is set by the schedule"),
         ({"topic": "a b"}, "/topic", "a name is"),
         ({"misfire": {"catch_up": "1y"}}, "/misfire/catch_up", "years and months"),
+        ({"misfire": "never"}, "/misfire", "'never' is not one of once, skip"),
+        ({"paused": 1}, "/paused", "it must be true, false or null, not a whole number"),
         ({"misfire": {"catchup": "1h"}}, "/misfire/catchup", "unknown field; did you mean `catch_up`?"),
         ({"misfire": {"catch_up": "1h", "x": 1}}, "/misfire/x", "unknown field; there are catch_up"),
         ({"misfire": {}}, "/misfire/catch_up", "it is required"),
@@ -176,21 +179,59 @@ async def test_what_was_missed_in_a_row_is_told_with_the_first(client: httpx.Asy
     await turn(server, 10 * MINUTE + 1)
     (missed,) = (await client.get(f"{DAILY}/fires")).json()["fires"]
     assert (missed["what"], missed["fire_at"]) == ("missed", format_time(NOW + MINUTE))
-    assert missed["missed_until"] == format_time(NOW + 10 * MINUTE)
+    assert missed["missed_until"] == format_time(NOW + 9 * MINUTE + 1)
     past = {"from": missed["fire_at"], "to": missed["missed_until"]}
     assert (await client.post(f"{DAILY}/backfill", json=past)).json() == {"times": 9, "sent": 9}
     fires = (await client.get(f"{DAILY}/fires")).json()["fires"]
     assert [one.get("missed_until") for one in fires] == [*[None] * 8, missed["missed_until"]]
 
 
-async def test_what_was_cancelled_is_not_what_comes_next(client: httpx.AsyncClient, server: SpiedServer) -> None:
+async def test_what_one_message_stood_for_is_made_up_for(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await put(client)
+    await turn(server, 10 * MINUTE + 1)
+    (fired,) = (await client.get(f"{DAILY}/fires")).json()["fires"]
+    assert (fired["what"], fired["missed_until"]) == ("fired", format_time(server.ms + 1))
+    server.ms += 1
+    past = {"from": fired["fire_at"], "to": fired["missed_until"]}
+    assert (await client.post(f"{DAILY}/backfill", json=past)).json() == {"times": 10, "sent": 9}
+
+
+async def test_a_step_that_was_set_before_goes_on(
+    client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = {"every": None, "cron": "*/90 * * * *"}
+    with monkeypatch.context() as before:
+        before.setattr("tarry.service.http.schedules.check_steps", lambda _: None)
+        await put(client, **spec)
+    assert (await put(client, **spec, paused=True)).status_code == 200
+    assert (await put(client, **spec | {"cron": "*/91 * * * *"})).status_code == 400
+
+
+async def test_after_a_cancel_it_goes_on_at_once(client: httpx.AsyncClient, server: SpiedServer) -> None:
     before = (await put(client)).json()["next"]
     row = await server.node.store.read(schedules.find_schedule, "daily")
     assert row is not None
     assert (await client.delete(f"/v1/messages/{row.next_id}")).status_code == 200
-    for told in (await client.get(DAILY)).json(), (await client.get("/v1/schedules")).json()["schedules"][0]:
-        assert told["next"][:4] == before[1:]
-    assert (await client.get(f"{DAILY}/next?count=4")).json()["times"] == before[1:]
+    assert (await client.get(DAILY)).json()["next"][:4] == before[1:]
+    (fire,) = (await client.get(f"{DAILY}/fires")).json()["fires"]
+    assert (fire["fire_at"], fire["what"]) == (before[0], "cancelled")
+    assert len(server.node.hand.wheel) == 1
+    await turn(server, 2 * MINUTE)
+    assert (await client.get(f"{DAILY}/fires")).json()["fires"][0]["what"] == "fired"
+
+
+async def test_a_cancel_is_told_where_the_store_goes_away_behind_it(
+    client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(client)
+    row = await server.node.store.read(schedules.find_schedule, "daily")
+    assert row is not None
+
+    async def away(*_: object) -> None:
+        raise Unavailable("away")
+
+    monkeypatch.setattr(schedules, "mend", away)
+    assert (await client.delete(f"/v1/messages/{row.next_id}")).status_code == 200
 
 
 async def test_what_a_change_drops_leaves_the_wheel(client: httpx.AsyncClient, server: SpiedServer) -> None:

@@ -53,7 +53,8 @@ async def test_another_takes_its_place(client: httpx.AsyncClient, server: SpiedS
     assert (await client.get(f"/v1/messages/{first['id']}")).status_code == 404
     assert len(server.node.hand.wheel) == 1, "nothing stale is left in memory"
     kept = await put(client, mode="keep")
-    assert (kept.status_code, kept.json()["id"]) == (200, second.json()["id"])
+    assert (kept.status_code, kept.json()["id"], kept.json()["kept"]) == (200, second.json()["id"], True)
+    assert "kept" not in second.json()
     page = (await client.get("/v1/messages?topic=orders&key=order-7")).json()
     assert [one["id"] for one in page["messages"]] == [second.json()["id"]]
     counts = (await client.get("/v1/topics/orders")).json()
@@ -121,6 +122,11 @@ async def test_what_is_wrong_is_named(client: httpx.AsyncClient, fields: dict[st
     no = await put(client, **fields)
     assert no.status_code == 400
     assert no.json()["errors"][0]["pointer"] == pointer
+
+
+async def test_a_field_of_another_call_is_no_misspelling(client: httpx.AsyncClient) -> None:
+    no = await put(client, deliver_between=["a", "b"])
+    assert "/deliver_between: unknown field; there are body, " in no.json()["detail"]
 
 
 @pytest.mark.parametrize("header", [{"If-Match": "7"}, {"If-Match": '"a"'}, {"If-None-Match": '"7"'}])

@@ -313,9 +313,9 @@ async def test_nothing_is_paused_beside_a_server_that_would_hand_out(
     [
         (ORDERS, {"kind": "queue"}, "'queue' is not one of broadcast, cluster"),
         (ORDERS, {"sequencer": "kafka"}, "'kafka' is not one of redis, store"),
-        (ORDERS, {"queues": 0}, "it is a whole number from 1 to 1024"),
+        (ORDERS, {"queues": 0}, "it must be a whole number from 1 to 1024"),
         (BILLING, {"on_exhausted": "drop"}, "'drop' is not one of block, dead"),
-        (BILLING, {"concurrency": 0}, "it is a whole number from 1 to 1000000"),
+        (BILLING, {"concurrency": 0}, "it must be a whole number from 1 to 1000000"),
     ],
 )
 async def test_the_whole_rule_is_told(client: httpx.AsyncClient, path: str, wrong: dict[str, Any], rule: str) -> None:

@@ -83,20 +83,20 @@ class TestRefusal:
     @pytest.mark.parametrize(
         ("expression", "said"),
         [
-            ("*/60 * * * *", "the minute field '*/60' has the step 60, which goes past its end"),
-            ("0 0,1-5/24 * * *", "the hour field '0,1-5/24' has the step 24"),
+            ("*/61 * * * *", "the minute field '*/61' has the step 61, and comes once in 60 all the same"),
+            ("0 0,1-5/25 * * *", "the hour field '0,1-5/25' has the step 25"),
             ("*/61 0 0 * * *", "the second field '*/61' has the step 61"),
-            ("0 0 1 */12 *", "the month field '*/12' has the step 12"),
-            ("0 0 * * */7", "the day-of-week field"),
-            ("0 0 */31 * *", "write a step of 30 at most, or an interval as every"),
+            ("0 0 1 */13 *", "the month field '*/13' has the step 13"),
+            ("0 0 * * */8", "the day-of-week field"),
+            ("0 0 */32 * *", "write an interval as every"),
         ],
     )
-    def test_a_step_past_the_end(self, expression: str, said: str) -> None:
+    def test_a_step_longer_than_its_field(self, expression: str, said: str) -> None:
         check(expression)  # what was set before goes on
         with pytest.raises(ValueError, match=re.escape(said)):
             check_steps(expression)
 
-    @pytest.mark.parametrize("expression", ["*/59 */23 */30 */11 */6", "*/59 * * * * *", "0 9 * * MON#1", "0 9 L * *"])
+    @pytest.mark.parametrize("expression", ["*/60 */24 */31 */12 */7", "*/60 * * * * *", "0 9 * * MON#1", "0 9 L * *"])
     def test_steps_that_come_again(self, expression: str) -> None:
         check_steps(expression)
 

@@ -105,12 +105,14 @@ class TestMisfire:
     def test_once_for_all(self) -> None:
         assert planned(every="1m").misfire == Misfire()
         following = NOW + 2 * MINUTE + HOUR
-        assert judge(self.rule, Misfire(), NOW, following - 30 * SECOND) == Verdict(True, following, following)
+        assert judge(self.rule, Misfire(), NOW, following - 30 * SECOND) == Verdict(
+            True, following, following - 30 * SECOND + 1
+        )
 
     def test_skip_leaves_out_what_is_late(self) -> None:
         misfire = planned(every="1m", misfire="skip").misfire
         now = NOW + HOUR + 30 * SECOND
-        assert judge(self.rule, misfire, NOW, now) == Verdict(False, NOW + HOUR, NOW + HOUR)
+        assert judge(self.rule, misfire, NOW, now) == Verdict(False, NOW + HOUR, now - MINUTE)
         assert judge(self.rule, misfire, NOW + HOUR, now).sent
 
     def test_catching_up_within_the_window(self) -> None:
