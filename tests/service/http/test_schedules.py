@@ -199,7 +199,7 @@ async def test_what_one_message_stood_for_is_made_up_for(client: httpx.AsyncClie
 async def test_a_step_that_was_set_before_goes_on(
     client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = {"every": None, "cron": "*/90 * * * *"}
+    spec: dict[str, Any] = {"every": None, "cron": "*/90 * * * *"}
     with monkeypatch.context() as before:
         before.setattr("tarry.service.http.schedules.check_steps", lambda _: None)
         await put(client, **spec)
