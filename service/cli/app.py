@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from cyclopts import App, CycloptsError
 
@@ -91,8 +91,8 @@ def _codes() -> Iterator[tuple[type[BaseException], int]]:
 
 def _faults(error: Exception) -> list[str]:
     """What was wrong, each on a line where a server names several."""
-    errors: Any = getattr(error, "errors", None)
-    found = [_fault(one) for one in errors] if isinstance(errors, list) else []
+    told: Any = getattr(error, "errors", None)
+    found = [_fault(one) for one in cast("Sequence[Any]", told)] if isinstance(told, list) else []
     if len(found) < 2 or None in found:
         return [str(error)]
     more = [f"and {len(found) - _FAULTS} more"] if len(found) > _FAULTS else []
@@ -103,7 +103,8 @@ def _fault(one: Any) -> str | None:
     """On a line; None where it is not as a server of ours says it."""
     if not isinstance(one, dict):
         return None
-    place, detail = one.get("pointer", one.get("parameter")), one.get("detail")
+    said = cast("dict[str, Any]", one)
+    place, detail = said.get("pointer", said.get("parameter")), said.get("detail")
     return f"{place or 'the body'}: {detail}" if isinstance(place, str) and isinstance(detail, str) else None
 
 
