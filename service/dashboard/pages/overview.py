@@ -29,7 +29,7 @@ async def overview(visit: Visit) -> Page:
     ranked: list[Mapping[str, Any]] = [] if topics is None else topics["topics"]
     table = busiest(ranked)
     facts = {
-        "checks": await checks(visit),
+        "checks": [*await checks(visit), *await held(visit)],
         "nodes": None if nodes is None else nodes["nodes"],
         "rates": None if activity is None else _rates(activity),
         "node": None if activity is None else activity["node"],
@@ -87,6 +87,17 @@ async def checks(visit: Visit) -> list[Mapping[str, Any]]:
     except Refused as error:
         return list(error.problem.get("checks") or [{"check": "ready", "ok": False, "detail": error.detail}])
     return list(told.get("checks") or [])
+
+
+async def held(visit: Visit) -> list[Mapping[str, Any]]:
+    """Guards that hold messages, as checks that do not pass."""
+    told: Any = await visit.api.try_get("/v1/guards")
+    guards: list[Mapping[str, Any]] = [] if told is None else told["guards"]
+    return [
+        {"check": f"guard {one['guard']}", "ok": False, "detail": f"{one['holds']} ({one['waiting']} wait)"}
+        for one in guards
+        if one["holds"]
+    ]
 
 
 def busiest(topics: Sequence[Mapping[str, Any]]) -> Table:

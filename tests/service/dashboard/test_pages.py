@@ -16,6 +16,7 @@ from support.spied import NOW, SpiedServer
 from tarry.service.cli.app import app as command_line
 from tarry.service.dashboard.pages import groups
 from tarry.service.dashboard.places import PLACES
+from tarry.service.hand.guards import Guards, GuardState
 from tarry.store.schedules import schedules
 from tarry.wheel.ladder import Ladder
 
@@ -376,6 +377,18 @@ async def test_a_schedule(browser: httpx.AsyncClient, server: SpiedServer) -> No
         browser, f"{here}/backfill", **{"from": "2026-11-20T10:00:00Z", "to": "2026-11-20T11:00:00Z"}
     )
     assert "RFC 3339" in await press(browser, f"{here}/backfill", **{"from": "yesterday", "to": "today"})
+
+
+async def test_messages_that_a_guard_holds_are_told(
+    browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "unpaid" not in (await browser.get("/ui")).text
+    held = [GuardState("unpaid", None, 3, "no answer in time"), GuardState("calm", None, 1, None)]
+    monkeypatch.setattr(Guards, "states", lambda _: held)
+    text = " ".join(read(await browser.get("/ui")).text)
+    assert "guard unpaid no answer in time (3 wait)" in " ".join(text.split())
+    assert "1 to look at" in text
+    assert "calm" not in text
 
 
 async def test_what_a_schedule_has_missed(browser: httpx.AsyncClient, server: SpiedServer) -> None:

@@ -12,6 +12,7 @@ import trio
 
 from support.spied import SpiedServer
 from tarry.service.access.tokens import digest, make_token
+from tarry.service.hand.guards import Guards
 from tarry.service.http.access import KNOW, Of
 from tarry.service.http.routes import OPERATIONS, Operation
 from tarry.store.errors import Unavailable
@@ -406,3 +407,16 @@ async def test_the_store_may_be_lost_while_keys_are_read(
     with pytest.raises(Unavailable):
         await server.node.keyring.refresh()
     assert server.node.keyring.names == {"known"}
+
+
+async def test_what_a_guard_s_database_says_is_for_who_may_read_all(
+    client: httpx.AsyncClient, ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = (await client.post("/v1/topics/orders/messages", json={"body": 1, "key": "k", "delay": "1h"})).json()["id"]
+    monkeypatch.setattr(Guards, "why_held", lambda *_: "mysql://me@db/shop: no answer")
+    for scope, told in [("read:*", "mysql://me@db/shop: no answer"), ("read:orders", "its guard has not answered")]:
+        headers = await ring.make(scope.replace(":", "-").replace("*", "all"), scope)
+        assert (await client.get(f"/v1/messages/{id_}", headers=headers)).json()["held"] == told
+        for query in ("state=scheduled", "key=k"):
+            page = await client.get(f"/v1/messages?topic=orders&{query}", headers=headers)
+            assert [one["held"] for one in page.json()["messages"]] == [told]
