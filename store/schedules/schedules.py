@@ -29,6 +29,9 @@ Place = tuple[int, int]
 FIRST: Place = (-1, 0)
 """Before all."""
 
+_END = 1 << 62
+"""Behind all fire times."""
+
 
 class Wish(NamedTuple):
     """What a schedule is to be."""
@@ -102,6 +105,9 @@ async def put(tx: Transaction, firing: Firing, wish: Wish) -> tuple[Result, Sche
     if (row.topic_id, row.spec, row.paused) == (wish.topic.id, wish.spec, paused):
         return "kept", row
     await _stop(tx, firing, row)
+    if row.spec != wish.spec and row.last_at > firing.now:  # what was cancelled ahead of its time was of the old one
+        await tx.execute("fire.remove_ahead", row.id, firing.now, OUTCOMES.index("cancelled"))
+        row = row._replace(last_at=max([one.fire_at for one in await fires(tx, row.id, _END, 1)], default=0))
     queue_id = row.queue_id if row.topic_id == wish.topic.id else wish.queue.id
     row = row._replace(topic_id=wish.topic.id, queue_id=queue_id, spec=wish.spec, paused=paused)
     return result, await _start(tx, firing, await _change(tx, firing, row))

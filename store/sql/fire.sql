@@ -28,6 +28,10 @@ SELECT MAX(`at`) FROM fire /*! FORCE INDEX (PRIMARY) */ WHERE schedule_id = ? AN
 -- The same fire times.
 DELETE /*+ INDEX(fire PRIMARY) */ FROM fire WHERE schedule_id = ? AND fire_at <= ? AND `at` <= ?;
 
+-- name: remove_ahead
+-- Fire times of a schedule that are ahead and have this end.
+DELETE /*+ INDEX(fire PRIMARY) */ FROM fire WHERE schedule_id = ? AND fire_at > ? AND outcome = ?;
+
 -- name: remove_all
 -- All fire times of a schedule that is no more.
 DELETE /*+ INDEX(fire PRIMARY) */ FROM fire WHERE schedule_id = ?;

@@ -28,7 +28,7 @@ _DELETES = {
     "delay.remove", "delay.remove_locked", "delivery.expunge", "idempotency.forget", "idempotency.remove",
     "label.remove", "message.remove", "moved.remove", "outbox_cancel.remove", "reader.expunge", "reader.forget",
     "redelivery.expunge", "retry.remove", "seek.expunge", "schedule.remove", "fire.forget", "fire.remove",
-    "forecast_change.remove", "fire.remove_all",
+    "forecast_change.remove", "fire.remove_all", "fire.remove_ahead",
 }
 # fmt: on
 _DERIVED = {"json_each", "place", "2", "some_of_them", "some_messages", "some_moved", "some_retries"}
@@ -73,7 +73,7 @@ def _rows(count: int) -> Rows:
         "forecast.put": [(i // 100, i % 100, bytes(240)) for i in numbers],
         "forecast_change.add": [(_id(i), 1, bytes(8)) for i in numbers],
         "schedule.add": [(b"%d" % i, i // 100, 1, b"{}", START, 0, START, 0) for i in numbers],
-        "fire.add": [(i // 1000, START + i * 100, _id(i), 0, START) for i in numbers],
+        "fire.add": [(i // 1000, START + i * 100, _id(i), 0, START, None) for i in numbers],
         "tally.add": [(i // 3, i % 3, 0, 0) for i in numbers],
         "cleaned.add": [(i, i) for i in numbers],
         "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, START + i * 100) for i in numbers],
@@ -455,6 +455,8 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "fire.forget": ({"fire": "PRIMARY"}, [(0, START + 100, START)]),
     "fire.remove_all": ({"fire": "PRIMARY"}, [(0,)]),
     "fire.remove": ({"fire": "PRIMARY"}, [(0, START)]),
+    "fire.end": ({"fire": "PRIMARY"}, [(7, 0, START, 0, START)]),
+    "fire.remove_ahead": ({"fire": "PRIMARY"}, [(0, START + 100, 5)]),
     "label.find": ({"label": "PRIMARY"}, [(1, b"0", 0, 100)]),
     "message.kept": ({"m": "udx_message_id", "q": "PRIMARY"}, [(_ONE,), (_TEN,)]),
     "message.erase": ({"message": "PRIMARY"}, [(None, 1, 0)]),

@@ -475,6 +475,24 @@ class TestMend:
         assert await rounds.mend() == 1
         assert await rounds.missed() == [(120, 3670)]
 
+    async def test_what_is_cancelled_ahead_does_not_come_again(self, rounds: Rounds) -> None:
+        _, row = await rounds.put(every="1h")
+        assert row is not None
+        await rounds.stage.store.cancel([row.next_id or 0], rounds.stage.now)
+        ids = [row.next_id or 0]
+        assert await rounds.stage.store.schedule(lambda tx, firing: schedules.mend(tx, firing, ids), START) == 1
+        assert await rounds.fires() == [(3600, "cancelled")]
+        assert (await rounds.find()).next_at == START + 2 * HOUR
+        await rounds.pause()
+        await rounds.pause(paused=False)
+        assert (await rounds.find()).next_at == START + 2 * HOUR
+        # Of another specification it is another fire time.
+        await rounds.put(every="1m")
+        assert (await rounds.find()).next_at == START + MINUTE
+        for minute in range(1, 61):
+            await rounds.due(minute * MINUTE)
+        assert await rounds.fires() == [(60 * minute, "fired") for minute in range(1, 61)]
+
     async def test_after_a_server_that_knows_no_schedules(self, rounds: Rounds) -> None:
         _, row = await rounds.put()
         assert row is not None
