@@ -24,7 +24,7 @@ POINTS = [
     *("delay.add_special:after", "delay.add_special:commit", "delay.add_special:committed"),
     *("message.promote:after", "delay.remove:commit", "delay.remove:committed"),
 ]
-KEPT = ["moved.add:after", "delay.move:commit", "delay.move:committed", "fire.remove:after", "fire.remove:committed"]
+KEPT = ["moved.add:after", "delay.move:commit", "delay.move:committed", "fire.end:after", "fire.end:committed"]
 """Points of a message that is kept back, and of one that goes at last."""
 SECOND = timedelta(seconds=1)
 
