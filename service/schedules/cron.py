@@ -5,7 +5,7 @@ that the clock leaps over comes at the end of the leap, one that the clock shows
 has a star at the minute or the hour, or has seconds, goes by the time that passes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 
@@ -94,8 +94,7 @@ def check(expression: str) -> None:
             f"it has {len(parts)} field{'s' * (len(parts) != 1)}, and wants 5 ({', '.join(_NAMES)}), or 6 with seconds"
             " first"
         )
-    names = _NAMES if len(parts) == 5 else ("second", *_NAMES)
-    for place, (name, part) in enumerate(zip(names, parts, strict=True)):
+    for place, (name, part) in enumerate(_named(parts)):
         alone = ["*"] * len(parts)
         alone[place] = part
         if not _is_read(" ".join(alone)):
@@ -114,14 +113,18 @@ def check_steps(expression: str) -> None:
 
     Such an expression is in order, and read; but who writes it means another interval.
     """
-    parts = expression.split()
-    for name, part in zip(_NAMES if len(parts) == 5 else ("second", *_NAMES), parts, strict=True):
+    for name, part in _named(expression.split()):
         steps = [int(one.rpartition("/")[2]) for one in part.split(",") if "/" in one]
         if (wide := next((step for step in steps if step > _WIDEST[name]), None)) is not None:
             raise ValueError(
                 f"the {name} field {part[:_SHOWN]!r} has the step {wide}, and comes once in {_WIDEST[name]} "
                 "all the same: write an interval as every"
             )
+
+
+def _named(parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each field with its name."""
+    return zip(_NAMES if len(parts) == 5 else ("second", *_NAMES), parts, strict=True)
 
 
 def _is_read(expression: str) -> bool:

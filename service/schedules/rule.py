@@ -8,7 +8,7 @@ import zlib
 
 from attrs import frozen
 
-from ...store.schedules.course import Verdict
+from ...store.schedules.course import Judgement
 from .cron import Cron
 
 
@@ -73,12 +73,12 @@ class Misfire:
     """Of what is later one message is sent for all; False: none."""
 
 
-def judge(rule: Rule, misfire: Misfire, fire_at: int, now: int) -> Verdict:
+def judge(rule: Rule, misfire: Misfire, fire_at: int, now: int) -> Judgement:
     """What becomes of a fire time whose message is due, and which comes next: that may be past as well."""
     late = now - rule.due(fire_at) > misfire.window
     following = rule.after(fire_at)
     if not late or following is None:
-        return Verdict(misfire.once or not late, following)
+        return Judgement(misfire.once or not late, following)
     last = now if misfire.once else now - misfire.window - rule.jitter - 1
     next_at = rule.after(max(fire_at, last))
-    return Verdict(misfire.once, next_at, None if next_at == following else last + 1)
+    return Judgement(misfire.once, next_at, None if next_at == following else last + 1)

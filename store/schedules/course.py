@@ -26,7 +26,7 @@ class Post(NamedTuple):
     body: bytes
 
 
-class Verdict(NamedTuple):
+class Judgement(NamedTuple):
     """What is to be done when the turn of a fire time has come. Times are Unix milliseconds."""
 
     sent: bool
@@ -45,7 +45,7 @@ class Course:
     """The first fire time later than this one."""
     due: Callable[[int], int]
     """When the message of a fire time is due."""
-    judge: Callable[[int, int], Verdict]
+    judge: Callable[[int, int], Judgement]
     """Of a fire time whose turn it is, and now."""
     post: Callable[[int], Post]
     group: str | None

@@ -264,9 +264,10 @@ async def _settle(
     """The fire time that a schedule waits for has this end; `kept` was none."""
     if row.next_at is None:
         return
-    fires = [firing.fire(row, row.next_at, id_, outcome, missed)]
     if is_kept(row):
         fires = await firing.unkeep(tx, row, id_, outcome)
+    else:
+        fires = [firing.fire(row, row.next_at, id_, outcome, missed)]
     if fires:
         await tx.execute_many("fire.add", fires)
 

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import pytest
 from cyclopts import App
 
-from support.scripted_server import Answer, Request, ScriptedServer, problem, scripted_server
+from support.scripted_server import Answer, Request, ScriptedServer, problem
 from support.small_broker import SmallBroker
 from support.terminal import Terminal
 from tarry import __version__
@@ -24,13 +24,6 @@ from tarry.service.cli import server
 from tarry.service.cli.app import app, run
 
 RECEIPT = {"id": "5", "topic": "t", "state": "scheduled", "deliver_at": "2030-01-01T00:00:00.000Z"}
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    with scripted_server() as script:
-        monkeypatch.setenv("TARRY_URL", script.url)
-        yield script
 
 
 @pytest.fixture(autouse=True)

@@ -3,23 +3,15 @@
 import json
 import re
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from support.scripted_server import Answer, ScriptedServer, problem, scripted_server
+from support.scripted_server import Answer, ScriptedServer, problem
 from support.terminal import Terminal
 from tarry.service.cli.app import run
 
 AT = "2030-01-01T00:00:00.000Z"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    with scripted_server() as script:
-        monkeypatch.setenv("TARRY_URL", script.url)
-        yield script
 
 
 def message(id_: str, **more: Any) -> dict[str, Any]:

@@ -1,21 +1,13 @@
 """Schedules on the command line: what its tables tell."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from support.scripted_server import Answer, ScriptedServer, scripted_server
+from support.scripted_server import Answer, ScriptedServer
 from tarry.service.cli.app import run
 
 TIMES = [f"2030-01-0{day}T09:00:00.000Z" for day in range(1, 6)]
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    with scripted_server() as script:
-        monkeypatch.setenv("TARRY_URL", script.url)
-        yield script
 
 
 def schedule(name: str, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tarry.service.schedules.rule import Every, Misfire, Rule, judge
 from tarry.service.schedules.spec import Plan, Spec, WrongSpec, check_overlap, plan, plan_of
-from tarry.store.schedules.course import Verdict
+from tarry.store.schedules.course import Judgement
 
 NOW = 1_700_000_000_000
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
@@ -100,19 +100,19 @@ class TestMisfire:
     @pytest.mark.parametrize("said", ["once", "skip", {"catch_up": "1h"}])
     def test_a_little_late_is_none(self, said: Any) -> None:
         misfire = planned(every="1m", misfire=said).misfire
-        assert judge(self.rule, misfire, NOW, NOW + MINUTE) == Verdict(True, NOW + MINUTE)
+        assert judge(self.rule, misfire, NOW, NOW + MINUTE) == Judgement(True, NOW + MINUTE)
 
     def test_once_for_all(self) -> None:
         assert planned(every="1m").misfire == Misfire()
         following = NOW + 2 * MINUTE + HOUR
-        assert judge(self.rule, Misfire(), NOW, following - 30 * SECOND) == Verdict(
+        assert judge(self.rule, Misfire(), NOW, following - 30 * SECOND) == Judgement(
             True, following, following - 30 * SECOND + 1
         )
 
     def test_skip_leaves_out_what_is_late(self) -> None:
         misfire = planned(every="1m", misfire="skip").misfire
         now = NOW + HOUR + 30 * SECOND
-        assert judge(self.rule, misfire, NOW, now) == Verdict(False, NOW + HOUR, now - MINUTE)
+        assert judge(self.rule, misfire, NOW, now) == Judgement(False, NOW + HOUR, now - MINUTE)
         assert judge(self.rule, misfire, NOW + HOUR, now).sent
 
     def test_catching_up_within_the_window(self) -> None:
@@ -128,9 +128,9 @@ class TestMisfire:
     @pytest.mark.parametrize("misfire", [Misfire(), Misfire(once=False)])
     def test_one_alone_has_missed_no_other(self, misfire: Misfire) -> None:
         now = NOW + MINUTE + 30 * SECOND
-        assert judge(Rule("it", Every(HOUR, NOW)), misfire, NOW, now) == Verdict(misfire.once, NOW + HOUR)
+        assert judge(Rule("it", Every(HOUR, NOW)), misfire, NOW, now) == Judgement(misfire.once, NOW + HOUR)
         last = Rule("it", Every(MINUTE, NOW), ends_at=NOW)
-        assert judge(last, misfire, NOW, now) == Verdict(misfire.once, None)
+        assert judge(last, misfire, NOW, now) == Judgement(misfire.once, None)
 
     @pytest.mark.parametrize("misfire", [Misfire(), Misfire(once=False)])
     def test_all_that_were_left_are_missed(self, misfire: Misfire) -> None:
@@ -144,5 +144,5 @@ class TestMisfire:
         rule = Rule("it", Every(HOUR, NOW), jitter=30 * MINUTE)
         due = rule.due(NOW)
         assert due > NOW + MINUTE, "or the test shows nothing"
-        assert judge(rule, Misfire(once=False), NOW, due + MINUTE) == Verdict(True, NOW + HOUR)
-        assert judge(rule, Misfire(once=False), NOW, due + MINUTE + 1) == Verdict(False, NOW + HOUR)
+        assert judge(rule, Misfire(once=False), NOW, due + MINUTE) == Judgement(True, NOW + HOUR)
+        assert judge(rule, Misfire(once=False), NOW, due + MINUTE + 1) == Judgement(False, NOW + HOUR)
