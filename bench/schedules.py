@@ -90,14 +90,15 @@ class _Run:
             raise RuntimeError("to make the schedules took longer than the time that was left for it")
         say(f"made {lead - first + now()} ms")
         await trio.sleep((first - 500) / 1000 - time.time())
-        ends = first + self._periods * self._every
-        cpu = cpu_of(self._server.pid)
+        # As it began, half a second before a fire time; the last of those that are measured was a second before it.
+        took = 1000 * cpu_of(self._server.pid)
         async with trio.open_nursery() as nursery:
             for number in range(self._consumers):
                 nursery.start_soon(self._arrivals.consume, f"bench-{number}")
-            await trio.sleep(ends / 1000 - time.time())
-            took = cpu_of(self._server.pid) - cpu
-        return {**self._lateness(first), "server_cpu": round(1000 * took / (ends - first), 3)}
+            await trio.sleep((first - 500 + self._periods * self._every) / 1000 - time.time())
+            took = 1000 * cpu_of(self._server.pid) - took
+            nursery.cancel_scope.cancel()
+        return {**self._lateness(first), "server_cpu": round(took / self._periods / self._every, 3)}
 
     async def _put(self, first: int) -> None:
         numbers = iter(range(self._schedules))
@@ -111,7 +112,8 @@ class _Run:
                     if number % _PAGE == 0:
                         say(f"making {number} of {self._schedules}")
                     at = first + round(number * step)
-                    times = [format_time(one).encode() for one in (at, at + (self._periods - 1) * self._every)]
+                    # One more than is measured: each that is has its next put there to wait.
+                    times = [format_time(one).encode() for one in (at, at + self._periods * self._every)]
                     body = b'{"topic":"bench","every":%d,"starts_at":"%b","ends_at":"%b","body":%b}'
                     body %= (self._every, *times, BODY)
                     await http.ask("PUT", f"/v1/schedules/bench-{number}", body)

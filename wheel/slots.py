@@ -281,13 +281,10 @@ class Slots:
 
     def prepare(self, start: int, stop: int, limit: int) -> int:
         """Take entries of the large slots in [start, stop) nearer to their order; how many are still to be taken."""
-        left = 0
-        while not left and (index := self.find(start, stop)) is not None:
-            slot = self._slots[index]
-            assert slot is not None  # noqa: S101 - the flag says so
-            left = slot.prepare(limit)
-            start = index + 1
-        return left
+        for slot in self._slots[start:stop]:
+            if slot is not None and len(slot.ids) > _LARGE and (left := slot.prepare(limit)):
+                return left
+        return 0
 
     def load(self, index: int) -> int:
         """How many entries lie in a slot."""

@@ -1,4 +1,5 @@
-"""OpenTelemetry's span of each request, where opentelemetry-api is installed; else nothing, at no cost.
+"""OpenTelemetry's span of each request, where opentelemetry-api is installed and somebody has set up where spans go;
+else nothing, at no cost.
 
 The only file of the service that knows OpenTelemetry. Attributes follow its conventions for HTTP servers. A request
 that comes with `traceparent` is a part of that trace.
@@ -66,7 +67,12 @@ _NOBODY = Answered()
 
 def serving(request: Request) -> AbstractContextManager[Answered]:
     """Around a request."""
-    return _serving(request) if on and request.path not in _QUIET else _NOBODY
+    return _serving(request) if on and request.path not in _QUIET and _are_wanted() else _NOBODY
+
+
+def _are_wanted() -> bool:
+    # Asked each time: whoever sets it up may do so late.
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Schedules: what is changed of them, and their mending; who has to know hears of what waits."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -109,7 +110,8 @@ class Schedules:
     def _armed(self, armed: Sequence[Armed]) -> None:
         for one in armed:
             self._add(one.due, one.id)
-            self._intake.accepted(one.topic_id, int(one.fresh))
+        for topic_id, messages in Counter([one.topic_id for one in armed if one.fresh]).items():
+            self._intake.accepted(topic_id, messages)
 
     def _dropped(self, dropped: Sequence[tuple[int, int]]) -> None:
         for due, id_ in dropped:

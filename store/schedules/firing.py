@@ -20,16 +20,16 @@ from ..looking.settled import is_unsettled
 from ..ports import Asked, Transaction, Value
 from ..rows import OF_SCHEDULE, Due, GroupRow, ScheduleRow, Waiting, encode
 from ..stream.publishing import LATEST_DUE, refuse_used
-from ..stream.tallies import count, locked_tallies
+from ..stream.tallies import count, lock_tallies
 from ..timers import forecast
 from ..timers.timers import lock_waiting, remove_waiting, reschedule
 from .course import OUTCOMES, Armed, Calendar, Course, Outcome
 
 _SOONEST, _LATEST = 1_000, 10_000
 """Milliseconds until it is looked again whether the message before is settled: a tenth of what it has taken so far."""
-_TOGETHER = 50
-"""Milliseconds: what comes within so many has its turn at their end, together, in one transaction. A fire time at a
-full second is at the end of one. What has an ordering key is not put off: others of its key would come before it."""
+_TURNS = 15
+"""In a second: what comes since the one before has its turn then, together, in one transaction. A fire time at a full
+second need not wait. What has an ordering key is not put off: others of its key would come before it."""
 _PASSED = 100
 """Fire times that each look tells singly as left out, while one is kept back; the last tells of the others. More come
 only where all servers were down."""
@@ -74,24 +74,23 @@ class Firing:
         """
         asked = [row.id for row in rows] * (2 if len(rows) == 1 else 1)  # two at least, for MariaDB to see a range
         free = Asked("schedule.lock_next", ScheduleRow, asked)
-        there = Asked("schedule.waits", tuple[int | None, str], asked)
-        ids = sorted({row.topic_id for row in rows})
         # A topic that is there has its tally locked, and so stays until this is committed.
-        names = Asked("topic.names", tuple[int, str], ids)
-        tallies = await locked_tallies(tx, ids, self.maker, before=[free], behind=[names, there])
-        topics = dict(names.rows)
+        tallies = await lock_tallies(tx, {row.topic_id for row in rows}, self.maker, before=[free])
         schedules = {row.next_id: row for row in free.rows}
-        held = {id_ for id_, _ in there.rows}.difference(schedules)
+        held = set[int | None]()
+        if len(schedules) < len(rows):
+            there = await tx.fetch("schedule.waits", tuple[int | None, str], asked)
+            held = {id_ for id_, _ in there}.difference(schedules)
         sent: list[Due] = []
         dropped: list[int] = []
         advanced: list[ScheduleRow] = []
         fires: list[Sequence[Value]] = []
         for row in rows:
-            if row.id in held or row.topic_id in tallies:
+            if row.id in held or row.topic_id in tallies.locked:
                 continue
             schedule = schedules.get(row.id)
             course = None if schedule is None else self.course(schedule)
-            if schedule is None or schedule.next_at is None or schedule.topic_id not in topics:
+            if schedule is None or schedule.next_at is None or schedule.topic_id in tallies.gone:
                 dropped.append(row.id)
                 if schedule is not None:
                     await tx.execute("schedule.remove", schedule.id)  # with its topic
@@ -212,7 +211,7 @@ class Firing:
         deliver_at = course.due(fire_at) if due is None else due
         due = min(max(deliver_at, self.now), LATEST_DUE)
         if fire_at == schedule.next_at and post.ordering_key is None:
-            due += -due % _TOGETHER
+            due = turn_at(due)
         shard = None if post.ordering_key is None else shard_for(schedule.topic_id, post.ordering_key)
         of = schedule.id, fire_at
         id_ = self.made.get(of)
@@ -239,6 +238,13 @@ class Firing:
         made = Counter([int(row[4]) for row in rows])  # type: ignore[arg-type]
         for topic_id in sorted(made):
             await count(tx, topic_id, self.maker, scheduled=made[topic_id])
+
+
+def turn_at(due: int) -> int:
+    """When what is due then has its turn; both Unix milliseconds."""
+    second, millisecond = divmod(due, 1000)
+    turn = -(-millisecond * _TURNS // 1000)
+    return 1000 * second + 1000 * turn // _TURNS
 
 
 class HadTurn(NamedTuple):

@@ -56,12 +56,11 @@ class Checkpoints:
 
     def committed(self, *, waited_for: bool) -> None:
         """There was a commit, and somebody waits for the next transaction or not; in the writer's thread."""
-        size = self._log.size()
-        if size < self._copied:  # it has begun anew, and none of it is copied
-            self._copied = 0
-        if size <= _PASS:
-            self._next, self._help = _PASS, False
+        if self._log.began_anew():  # and none of it is copied
+            self._next, self._help, self._copied = _PASS, False, 0
+        if not (self._help or self._log.exceeds(self._next)):
             return
+        size = self._log.size()
         if size > self._next:
             self._next = size + _PASS
             self._wanted.set()

@@ -11,6 +11,8 @@ from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
 
+from attrs import frozen
+
 _HEADER, _FRAME_HEADER = 32, 24
 _PAGE_SIZE, _SALTS = slice(8, 12), slice(16, 24)
 _SALTS_OF_FRAME = 8
@@ -23,14 +25,33 @@ class Log:
     def __init__(self, path: Path) -> None:
         self._path = f"{path}-wal"
         self._file: int | None = None
+        self._salts = b""
 
     def size(self) -> int:
         """Bytes in use; 0 when there is no log, or none that can be read."""
         with suppress(OSError):
-            if self._file is None:
-                self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            return self._size(self._file)
+            file = self._opened()
+            frames = _Frames.of(file)
+            if frames is not None:
+                there = max(0, os.fstat(file).st_size - _HEADER) // frames.length
+                in_use = bisect_left(range(there), True, key=lambda frame: not frames.in_use(frame))
+                return _HEADER + in_use * frames.length if in_use else 0
         return 0
+
+    def exceeds(self, size: int) -> bool:
+        """Whether more bytes than these are in use; asks but two reads of the file, and so may be asked each time."""
+        with suppress(OSError):
+            frames = _Frames.of(self._opened())
+            return frames is not None and frames.in_use((size - _HEADER) // frames.length)
+        return False
+
+    def began_anew(self) -> bool:
+        """Whether it has begun at its start again since this was asked last, or begun at all."""
+        with suppress(OSError):
+            frames = _Frames.of(self._opened())
+            before, self._salts = self._salts, b"" if frames is None else frames.salts
+            return self._salts != before
+        return False
 
     def close(self) -> None:
         """Leaves the file alone."""
@@ -38,17 +59,28 @@ class Log:
             os.close(self._file)
             self._file = None
 
-    @staticmethod
-    def _size(file: int) -> int:
+    def _opened(self) -> int:
+        if self._file is None:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._file
+
+
+@frozen
+class _Frames:
+    """What the log's header says of its frames."""
+
+    file: int
+    salts: bytes
+    length: int
+    """Bytes of one."""
+
+    @classmethod
+    def of(cls, file: int) -> "_Frames | None":
+        """None: there is no header yet."""
         header = os.pread(file, _HEADER, 0)
-        salts, page = header[_SALTS], int.from_bytes(header[_PAGE_SIZE], "big")
-        if not page:  # nothing was written to it yet
-            return 0
-        length = _FRAME_HEADER + page
+        page = int.from_bytes(header[_PAGE_SIZE], "big")
+        return cls(file, header[_SALTS], _FRAME_HEADER + page) if page and len(header) == _HEADER else None
 
-        def is_old(frame: int) -> bool:
-            return os.pread(file, len(salts), _HEADER + frame * length + _SALTS_OF_FRAME) != salts
-
-        frames = max(0, os.fstat(file).st_size - _HEADER) // length
-        in_use = bisect_left(range(frames), True, key=is_old)
-        return _HEADER + in_use * length if in_use else 0
+    def in_use(self, frame: int) -> bool:
+        """Whether it belongs to the log as it is now."""
+        return os.pread(self.file, len(self.salts), _HEADER + frame * self.length + _SALTS_OF_FRAME) == self.salts

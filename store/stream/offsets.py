@@ -4,11 +4,8 @@
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
-from ..ports import Asked, Transaction
-
-T = TypeVar("T")
+from ..ports import Transaction
 
 
 async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, int]:
@@ -43,11 +40,8 @@ async def lock_free(tx: Transaction, queue_ids: Iterable[int]) -> tuple[dict[int
     ids = sorted(queue_ids)
     if not ids:
         return {}, set()
-    free, there = Asked("queue.free", tuple[int, int], ids), Asked("queue.ends", tuple[int, int], ids)
-    await tx.fetch_all([free, there])
-    return dict(free.rows), held(free, there)
-
-
-def held(free: Asked[tuple[int, T]], there: Asked[tuple[int, T]]) -> set[int]:
-    """What is there, and could not be locked."""
-    return {id_ for id_, _ in there.rows} - {id_ for id_, _ in free.rows}
+    free = dict(await tx.fetch("queue.free", tuple[int, int], ids))
+    if len(free) == len(ids):
+        return free, set()
+    there = dict(await tx.fetch("queue.ends", tuple[int, int], ids))
+    return free, there.keys() - free.keys()

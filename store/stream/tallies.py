@@ -2,38 +2,47 @@
 of its own."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
 
 from ..ports import Asked, Queries, Transaction
-from .offsets import held
 
 
-async def locked_tallies(
-    tx: Transaction,
-    topic_ids: Iterable[int],
-    maker: int,
-    *,
-    before: Sequence[Asked[Any]] = (),
-    behind: Sequence[Asked[Any]] = (),
-) -> set[int]:
-    """The topics in whose tally nothing can be counted now; those of the others are locked from here on.
+class Tallies(NamedTuple):
+    """What stands in the way of counting, each by topic id."""
 
-    With a tally that is yet to be made goes the topic's own row. What else is to be asked just `before` and `behind`
-    goes along.
-    """
+    locked: AbstractSet[int] = frozenset()
+    """Somebody holds the tally; or with one that is yet to be made the topic's own row."""
+    gone: AbstractSet[int] = frozenset()
+    """The topic has been removed."""
+
+
+async def lock_tallies(
+    tx: Transaction, topic_ids: Iterable[int], maker: int, *, before: Sequence[Asked[Any]] = ()
+) -> Tallies:
+    """Locks the tallies that nobody holds; so their topics stay. What else is to be asked just `before` goes along."""
     ids = sorted(topic_ids)
     if not ids:
-        return set()
+        return Tallies()
     free = Asked("tally.free", tuple[int, int], ids, maker)
-    there = Asked("tally.there", tuple[int, int], ids, maker)
-    await tx.fetch_all([*before, free, there, *behind])
-    locked = held(free, there)
-    counted = {topic_id for topic_id, _ in there.rows}
-    if new := [topic_id for topic_id in ids if topic_id not in counted]:
-        unlocked, named = Asked("topic.free", tuple[int, str], new), Asked("topic.names", tuple[int, str], new)
-        await tx.fetch_all([unlocked, named])
-        locked |= held(unlocked, named)
-    return locked
+    await tx.fetch_all([*before, free])
+    if len(free.rows) == len(ids):
+        return Tallies()
+    missing = sorted(set(ids) - dict(free.rows).keys())
+    locked = set(dict(await tx.fetch("tally.there", tuple[int, int], missing, maker)))
+    new = sorted(set(missing) - locked)
+    if not new:
+        return Tallies(locked)
+    unlocked, named = Asked("topic.free", tuple[int, str], new), Asked("topic.names", tuple[int, str], new)
+    await tx.fetch_all([unlocked, named])
+    there = dict(named.rows).keys()
+    return Tallies(locked | (there - dict(unlocked.rows).keys()), set(new) - there)
+
+
+async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) -> AbstractSet[int]:
+    """The topics in whose tally nothing can be counted now, since somebody holds it; those of the others are locked
+    from here on."""
+    return (await lock_tallies(tx, topic_ids, maker)).locked
 
 
 async def count(

@@ -1,6 +1,8 @@
 """OpenTelemetry's spans of requests, recorded by its own SDK."""
 
 import httpx
+import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
@@ -29,3 +31,14 @@ async def test_a_request_is_a_part_of_the_trace_that_it_comes_with(
     }
     assert (looked.parent, (looked.attributes or {})["http.response.status_code"]) == (None, 404)
     assert "7" not in str(looked.attributes)
+
+
+async def test_without_a_place_for_spans_none_is_made(
+    client: httpx.AsyncClient, recorded: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API alone is there on many machines, as what something else needs. It would make spans that go nowhere."""
+    made: list[str] = []
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+    monkeypatch.setattr(trace, "get_tracer", made.append)
+    await client.get("/v1/messages/7")
+    assert (made, recorded.get_finished_spans()) == ([], ())

@@ -151,17 +151,17 @@ class TestTurns:
         assert times == [START + nth * MINUTE for nth in range(1, 4)]
 
     async def test_what_comes_at_nearly_the_same_time_has_its_turn_together(self, rounds: Rounds) -> None:
-        for name, late in (("a", 0), ("b", 1), ("c", 50), ("d", 51)):
+        for name, late in (("a", 0), ("b", 1), ("c", 66), ("d", 67)):
             await rounds.put(name, starts_at=format_time(START + MINUTE + late))
         await rounds.put("e", starts_at=format_time(START + MINUTE + 1), ordering_key="k")
-        assert [one.due - START - MINUTE for one in rounds.armed] == [0, 50, 50, 100, 1]
-        assert len(await rounds.due(MINUTE + 49)) == 2
-        assert [len(await rounds.due(MINUTE + late)) for late in (50, 99, 100)] == [2, 0, 1]
+        assert [one.due - START - MINUTE for one in rounds.armed] == [0, 66, 66, 133, 1]
+        assert len(await rounds.due(MINUTE + 65)) == 2
+        assert [len(await rounds.due(MINUTE + late)) for late in (66, 132, 133)] == [2, 0, 1]
         found = [await rounds.found(one.id) for one in rounds.armed]
         # Each says its own time, and the next is as far behind that as ever.
-        assert [one.deliver_at - START for one in found[:5]] == [MINUTE + late for late in (0, 1, 50, 51, 1)]
+        assert [one.deliver_at - START for one in found[:5]] == [MINUTE + late for late in (0, 1, 66, 67, 1)]
         next_at = {name: (await rounds.find(name)).next_at for name in "abcde"}
-        assert [(at or 0) - START - 2 * MINUTE for at in next_at.values()] == [0, 1, 50, 51, 1]
+        assert [(at or 0) - START - 2 * MINUTE for at in next_at.values()] == [0, 1, 66, 67, 1]
 
     async def test_before_its_time_and_twice(self, rounds: Rounds) -> None:
         _, row = await rounds.put()

@@ -55,11 +55,26 @@ def test_it_is_what_sqlite_counts(db: sqlite3.Connection, log: Log) -> None:
         assert size == HEADER + copied(db)
 
 
+def test_whether_it_is_longer_than_something(path: Path, db: sqlite3.Connection, log: Log) -> None:
+    """Also where the file holds more than the log that began anew in it."""
+    for rows in (20, 1, 3, 20, 40):
+        write(db, rows)
+        size = log.size()
+        frame = FRAME_HEADER + int(db.execute("PRAGMA page_size").fetchone()[0])
+        assert [log.exceeds(other) for other in (HEADER, size - frame, size - 1, size, size + 1, size + 9 * frame)] == [
+            True, True, True, False, False, False
+        ]  # fmt: skip
+        copied(db)
+
+
 def test_of_a_log_that_began_anew_what_came_since(path: Path, db: sqlite3.Connection, log: Log) -> None:
     sizes: list[int] = []
     for rows in (20, 10, 1, 3, 7):
+        write(db, 1)
+        assert log.began_anew()
         write(db, rows)
         sizes.append(log.size())
+        assert not log.began_anew()
         assert sizes[-1] == HEADER + copied(db)
     assert max(sizes[1:]) < sizes[0] <= Path(f"{path}-wal").stat().st_size
 
@@ -73,6 +88,8 @@ def test_what_is_copied_counts_until_it_begins_anew(db: sqlite3.Connection, log:
 
 def test_no_log_has_no_size(path: Path) -> None:
     assert Log(path).size() == 0
+    assert not Log(path).exceeds(HEADER)
+    assert not Log(path).began_anew()
 
 
 def test_nor_has_an_empty_or_a_broken_one(path: Path) -> None:
@@ -80,4 +97,5 @@ def test_nor_has_an_empty_or_a_broken_one(path: Path) -> None:
         Path(f"{path}-wal").write_bytes(content)
         log = Log(path)
         assert log.size() == 0
+        assert not log.exceeds(HEADER)
         log.close()
