@@ -1,0 +1,71 @@
+"""A schedule whose row or tally another program holds: its turn is later, and it is neither sent nor dropped."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from support.stores import START, connect_raw
+from tarry.service.schedules.courses import course_of
+from tarry.store import catalogue
+from tarry.store.catalogue import TopicDraft
+from tarry.store.mysql.backend import MySQLBackend
+from tarry.store.records import Topic
+from tarry.store.schedules import schedules
+from tarry.store.schedules.course import Armed, Calendar
+from tarry.store.schedules.schedules import Wish
+from tarry.store.store import Store
+from tarry.store.timers import timers
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+async def store(mysql_dsn: str) -> AsyncIterator[Store]:
+    backend = MySQLBackend(mysql_dsn)
+    await backend.migrate()
+    yield Store(backend)
+    await backend.aclose()
+
+
+@pytest.fixture
+async def topic(store: Store) -> Topic:
+    return await store.write(catalogue.add_topic, TopicDraft("orders"), START)
+
+
+@pytest.fixture
+async def waiting(store: Store, topic: Topic) -> list[int]:
+    """The messages of two schedules, due a minute after the start."""
+    armed: list[Armed] = []
+    store.calendar = Calendar(course_of, armed.extend, lambda _: None)
+    text = msgspec.json.encode({"topic": "orders", "every": MINUTE, "body": 1})
+    for name in ("a", "b"):
+        wish = Wish(name, topic, topic.queues[0], text, None)
+        await store.schedule(lambda tx, firing, wish=wish: schedules.put(tx, firing, wish), START)
+    return [one.id for one in armed]
+
+
+@pytest.mark.parametrize(
+    ("held", "sent"),
+    [("SELECT * FROM schedule WHERE name = 'a' FOR UPDATE", ["b"]), ("SELECT * FROM tally FOR UPDATE", [])],
+    ids=["the schedule", "the tally"],
+)
+async def test_what_somebody_holds(
+    store: Store, topic: Topic, waiting: list[int], mysql_dsn: str, held: str, sent: list[str]
+) -> None:
+    now = START + MINUTE
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute(held)
+        promoted = await store.promote(waiting, now)
+        assert [one.entry for one in promoted] == [waiting["ab".index(name)] for name in sent]
+        other.rollback()
+    left = {id_ for shard in range(16) for id_, _ in await store.read(timers.due_messages, shard, 0, now + 1, 9)}
+    assert left == set(waiting) - {one.entry for one in promoted}, "nothing of it is lost"
+    promoted += await store.promote(waiting, now)
+    assert sorted(one.entry for one in promoted) == sorted(waiting)
+    for name in ("a", "b"):
+        row = await store.read(schedules.find_schedule, name)
+        assert row is not None
+        fires = await store.read(schedules.fires, row.id, 1 << 62, 9)
+        assert [(one.fire_at, one.what) for one in fires] == [(now, "fired")]
+        assert row.next_at == now + MINUTE
