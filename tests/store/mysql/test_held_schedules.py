@@ -1,6 +1,7 @@
 """A schedule whose row or tally another program holds: its turn is later, and it is neither sent nor dropped."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import msgspec
 import pytest
@@ -10,9 +11,11 @@ from tarry.service.schedules.courses import course_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.mysql.backend import MySQLBackend
+from tarry.store.ports import Transaction
 from tarry.store.records import Topic
 from tarry.store.schedules import schedules
 from tarry.store.schedules.course import Armed, Calendar
+from tarry.store.schedules.firing import Firing
 from tarry.store.schedules.schedules import Wish
 from tarry.store.store import Store
 from tarry.store.timers import timers
@@ -41,8 +44,12 @@ async def waiting(store: Store, topic: Topic) -> list[int]:
     text = msgspec.json.encode({"topic": "orders", "every": MINUTE, "body": 1})
     for name in ("a", "b"):
         wish = Wish(name, topic, topic.queues[0], text, None)
-        await store.schedule(lambda tx, firing, wish=wish: schedules.put(tx, firing, wish), START)
+        await store.schedule(partial(_put, wish), START)
     return [one.id for one in armed]
+
+
+async def _put(wish: Wish, tx: Transaction, firing: Firing) -> None:
+    await schedules.put(tx, firing, wish)
 
 
 @pytest.mark.parametrize(
