@@ -1,12 +1,14 @@
 """How late are the messages of many recurring schedules, and what do they cost the server?
 
     python -m tarry.bench.schedules --dsn mysql://root@127.0.0.1:3306/any [--schedules 10000] [--every 60] [--runs 5]
+    python -m tarry.bench.schedules --only spread spread_plain
 
 So many schedules on a real server, each with a message in every period:
 
-    spread    their fire times lie evenly in the period
-    instant   all have the same ones
-    plain     as `instant`, but messages of the same time that no schedule sends: the baseline
+    spread          their fire times lie evenly in the period
+    spread_plain    messages that no schedule sends, due when those have their turn: the baseline
+    instant         all have the same fire times
+    instant_plain   the same for these
 
 Some consumers claim with a long poll, acknowledge and claim again. Lateness is the wall clock when the answer to the
 claim is whole, less the message's `deliver_at`; database, server and consumers share this machine and so its clock.
@@ -14,7 +16,6 @@ claim is whole, less the message's `deliver_at`; database, server and consumers 
 before its time.
 """
 
-import itertools
 import time
 from functools import partial
 
@@ -22,6 +23,7 @@ import trio
 
 from ..service.demo.server_process import ServerProcess
 from ..service.durations import format_time
+from ..store.schedules.firing import turn_at
 from . import databases
 from .arrivals import Arrivals
 from .lean_http import LeanHTTP
@@ -34,6 +36,8 @@ _CALLERS = 20
 _PUTS_A_SECOND = 250
 """At the least, on any machine that this is worth running on; they are made when the first falls due."""
 _PAGE = 1000
+_PLAIN = "_plain"
+KINDS = ("spread", f"spread{_PLAIN}", "instant", f"instant{_PLAIN}")
 
 
 def main() -> None:
@@ -42,11 +46,11 @@ def main() -> None:
     parser.add_argument("--every", type=databases.count, default=60, help="seconds of a period")
     parser.add_argument("--periods", type=databases.count, default=2, help="that are measured")
     parser.add_argument("--consumers", type=databases.count, default=4, help="connections that claim")
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, help="kinds")
     arguments = parser.parse_args()
     how = (arguments.schedules, arguments.every, arguments.periods, arguments.consumers)
-    kinds = ("spread", "instant", "plain")
     with databases.server(arguments.dsn) as dsn:
-        contestants = {kind: partial(measure, kind, *how) for kind in kinds}
+        contestants = {kind: partial(measure, kind, *how) for kind in KINDS if kind in arguments.only}
         runs = databases.alternate(dsn, "schedules", arguments.runs, contestants)
         summarize(
             "schedules",
@@ -82,7 +86,7 @@ class _Run:
     async def measure(self) -> Figures:
         lead = 5_000 + 1000 * self._schedules // _PUTS_A_SECOND
         first = now() + lead
-        if self._kind == "plain":
+        if self._kind.endswith(_PLAIN):
             await self._publish(first)
         else:
             await self._put(first)
@@ -90,32 +94,37 @@ class _Run:
             raise RuntimeError("to make the schedules took longer than the time that was left for it")
         say(f"made {lead - first + now()} ms")
         await trio.sleep((first - 500) / 1000 - time.time())
-        # As it began, half a second before a fire time; the last of those that are measured was a second before it.
         took = 1000 * cpu_of(self._server.pid)
+        next_first = first + self._periods * self._every
         async with trio.open_nursery() as nursery:
             for number in range(self._consumers):
                 nursery.start_soon(self._arrivals.consume, f"bench-{number}")
-            await trio.sleep((first - 500 + self._periods * self._every) / 1000 - time.time())
+            await trio.sleep((next_first - 500) / 1000 - time.time())  # as it began: half a second before a fire time
             took = 1000 * cpu_of(self._server.pid) - took
-            nursery.cancel_scope.cancel()
+            if not self._kind.endswith(_PLAIN):  # of that one the messages are nobody's here
+                await trio.sleep((next_first - 50) / 1000 - time.time())
+                nursery.cancel_scope.cancel()
         return {**self._lateness(first), "server_cpu": round(took / self._periods / self._every, 3)}
 
+    def _times(self, first: int) -> list[int]:
+        """The first fire time of each."""
+        step = self._every / self._schedules if self._kind.startswith("spread") else 0
+        # The last is a second and a half before the first one's next, so that it is through before the consumers end.
+        step *= max(0, 1 - 1500 / self._every)
+        return [first + round(number * step) for number in range(self._schedules)]
+
     async def _put(self, first: int) -> None:
-        numbers = iter(range(self._schedules))
-        step = self._every / self._schedules if self._kind == "spread" else 0
-        # What falls due in the last half second of the measurement would be late in the books, and nowhere else.
-        step *= 1 - 1000 / self._every
+        times = iter(enumerate(self._times(first)))
 
         async def some() -> None:
             async with LeanHTTP(self._server.port) as http:
-                for number in numbers:
+                for number, at in times:
                     if number % _PAGE == 0:
                         say(f"making {number} of {self._schedules}")
-                    at = first + round(number * step)
                     # One more than is measured: each that is has its next put there to wait.
-                    times = [format_time(one).encode() for one in (at, at + self._periods * self._every)]
+                    ends = format_time(at + self._periods * self._every).encode()
                     body = b'{"topic":"bench","every":%d,"starts_at":"%b","ends_at":"%b","body":%b}'
-                    body %= (self._every, *times, BODY)
+                    body %= (self._every, format_time(at).encode(), ends, BODY)
                     await http.ask("PUT", f"/v1/schedules/bench-{number}", body)
 
         async with trio.open_nursery() as nursery:
@@ -123,11 +132,11 @@ class _Run:
                 nursery.start_soon(some)
 
     async def _publish(self, first: int) -> None:
+        turns = [turn_at(at + nth * self._every) for nth in range(self._periods) for at in self._times(first)]
         async with LeanHTTP(self._server.port) as http:
-            for period, start in itertools.product(range(self._periods), range(0, self._schedules, _PAGE)):
-                due = format_time(first + period * self._every).encode()
-                one = b'{"deliver_at":"%b","body":%b}' % (due, BODY)
-                page = b",".join([one] * min(_PAGE, self._schedules - start))
+            for start in range(0, len(turns), _PAGE):
+                due = [format_time(at).encode() for at in turns[start : start + _PAGE]]
+                page = b",".join([b'{"deliver_at":"%b","body":%b}' % (at, BODY) for at in due])
                 await http.post("/v1/topics/bench/messages", b'{"messages":[%b]}' % page)
 
     def _lateness(self, first: int) -> Figures:

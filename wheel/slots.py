@@ -282,6 +282,7 @@ class Slots:
     def prepare(self, start: int, stop: int, limit: int) -> int:
         """Take entries of the large slots in [start, stop) nearer to their order; how many are still to be taken."""
         for slot in self._slots[start:stop]:
+            # The length is asked again, to save the call: few slots are large.
             if slot is not None and len(slot.ids) > _LARGE and (left := slot.prepare(limit)):
                 return left
         return 0

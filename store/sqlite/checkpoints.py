@@ -18,13 +18,13 @@ from pathlib import Path
 
 from .connection import connect
 from .errors import translate
-from .log import Log
+from .log import NOTHING, Log
 
 _PASS = 4 << 20
 """Bytes of the log after which there is a pass."""
 _LONG = 32 << 20
-"""Bytes from which on the writer copies what passes have left, when nobody waits; from twice as many on it copies all
-that is there, whoever waits. What a file has beyond that is cut off when its log begins anew; no sooner, since that
+"""Bytes from which on the writer copies what passes have left, when nobody waits; from twice as many on, with each pass
+that is due, it copies all that is there, whoever waits. What a file has beyond that is cut off when its log begins anew; no sooner, since that
 takes the COMMIT which does it 12 ms."""
 _LITTLE = 1 << 20
 """Bytes that a pass may leave to the writer."""
@@ -48,7 +48,7 @@ class Checkpoints:
         self._next = _PASS
         self._wanted = threading.Event()
         self._copying = threading.Lock()
-        self._copied = 0  # what is beyond this size has come since the last copy
+        self._copied = NOTHING  # what is beyond it has come since the last copy
         self._help = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="tarry-sqlite-checkpoints", daemon=True)
@@ -56,11 +56,14 @@ class Checkpoints:
 
     def committed(self, *, waited_for: bool) -> None:
         """There was a commit, and somebody waits for the next transaction or not; in the writer's thread."""
-        if self._log.began_anew():  # and none of it is copied
-            self._next, self._help, self._copied = _PASS, False, 0
+        if self._log.began_anew():
+            self._next, self._help = _PASS, False
         if not (self._help or self._log.exceeds(self._next)):
             return
         size = self._log.size()
+        if size <= _PASS:  # the pass that wanted help was of the log before
+            self._help = False
+            return
         if size > self._next:
             self._next = size + _PASS
             self._wanted.set()
@@ -96,8 +99,8 @@ class Checkpoints:
 
     def _copy(self, connection: sqlite3.Connection) -> None:
         with self._copying:
-            if self._log.size() <= self._copied:
+            if self._copied.reaches(self._log.extent()):
                 return
             with suppress(sqlite3.Error):  # a full disk, say: the log keeps all, and the next commit tells
                 connection.execute(_CHECKPOINT).fetchall()
-            self._copied = self._log.size()
+            self._copied = self._log.extent()

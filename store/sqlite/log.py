@@ -10,6 +10,7 @@ import os
 from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from attrs import frozen
 
@@ -17,6 +18,22 @@ _HEADER, _FRAME_HEADER = 32, 24
 _PAGE_SIZE, _SALTS = slice(8, 12), slice(16, 24)
 _SALTS_OF_FRAME = 8
 """Where they are in its header."""
+
+
+class Extent(NamedTuple):
+    """How much of a log is in use."""
+
+    salts: bytes
+    """Others after each time that it has begun anew."""
+    size: int
+    """Bytes."""
+
+    def reaches(self, other: "Extent") -> bool:
+        """Whether it has all that the other has, since it is of the same beginning and as long."""
+        return self.salts == other.salts and self.size >= other.size
+
+
+NOTHING = Extent(b"", 0)
 
 
 class Log:
@@ -29,17 +46,21 @@ class Log:
 
     def size(self) -> int:
         """Bytes in use; 0 when there is no log, or none that can be read."""
+        return self.extent().size
+
+    def extent(self) -> Extent:
+        """What is in use, and since which beginning."""
         with suppress(OSError):
             file = self._opened()
             frames = _Frames.of(file)
             if frames is not None:
                 there = max(0, os.fstat(file).st_size - _HEADER) // frames.length
                 in_use = bisect_left(range(there), True, key=lambda frame: not frames.in_use(frame))
-                return _HEADER + in_use * frames.length if in_use else 0
-        return 0
+                return Extent(frames.salts, _HEADER + in_use * frames.length if in_use else 0)
+        return NOTHING
 
     def exceeds(self, size: int) -> bool:
-        """Whether more bytes than these are in use; asks but two reads of the file, and so may be asked each time."""
+        """Whether more bytes than these are in use; two reads of the file, where `size` takes a dozen."""
         with suppress(OSError):
             frames = _Frames.of(self._opened())
             return frames is not None and frames.in_use((size - _HEADER) // frames.length)

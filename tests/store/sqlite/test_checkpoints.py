@@ -166,5 +166,50 @@ async def test_no_copy_begins_of_a_log_of_which_all_is_copied(path: Path, backen
     assert read(path) == list(range(30))
 
 
+async def test_what_was_copied_before_the_writer_has_heard_of_it_is_not_copied_again(
+    path: Path, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass between the commit that begins the log anew and the writer's look at it."""
+    keeper, copies = backend._writer._checkpoints, list[str]()
+    end_thread(keeper)
+    await write(backend, 0)
+    keeper._copy(keeper._connection)
+    keeper._connection.set_trace_callback(copies.append)
+    real = keeper.committed
+
+    def committed(*, waited_for: bool) -> None:
+        keeper._pass()
+        real(waited_for=waited_for)
+
+    monkeypatch.setattr(keeper, "committed", committed)
+    await backend.write(many)
+    await backend.write(nothing)  # the writer has been told of the one before
+    assert keeper._log.exceeds(PASS)
+    assert keeper._wanted.is_set()
+    keeper._pass()
+    assert len(copies) == 1
+
+
+async def test_a_pass_that_wanted_help_is_forgotten_with_its_log(
+    path: Path, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, copies = backend._writer._checkpoints, list[str]()
+    end_thread(keeper)
+    keeper._copy(keeper._connection)
+    await write(backend, 0)
+    await backend.write(nothing)
+    keeper._help = True  # heard late
+    keeper._writer.set_trace_callback(copies.append)
+    await write(backend, 1)
+    await backend.write(nothing)
+    assert not [one for one in copies if "checkpoint" in one]
+    assert not keeper._help
+
+
+async def many(tx: Transaction) -> None:
+    """More than a pass leaves, in one transaction."""
+    await tx.execute_many("delay.add_bare", [(1, number, number, 0, 1, 1, BODY, 0, 0) for number in range(100, 130)])
+
+
 async def nothing(_: Transaction) -> None:
     """Work that writes nothing."""

@@ -55,6 +55,20 @@ def test_it_is_what_sqlite_counts(db: sqlite3.Connection, log: Log) -> None:
         assert size == HEADER + copied(db)
 
 
+def test_an_extent_is_of_one_beginning(db: sqlite3.Connection, log: Log) -> None:
+    write(db, 5)
+    before = log.extent()
+    copied(db)
+    assert log.extent() == before
+    write(db, 20)  # anew
+    longer = log.extent()
+    assert longer.size > before.size
+    assert not longer.reaches(before)
+    write(db, 1)
+    assert log.extent().reaches(longer)
+    assert not longer.reaches(log.extent())
+
+
 def test_whether_it_is_longer_than_something(path: Path, db: sqlite3.Connection, log: Log) -> None:
     """Also where the file holds more than the log that began anew in it."""
     for rows in (20, 1, 3, 20, 40):
