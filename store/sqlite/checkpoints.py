@@ -24,8 +24,8 @@ _PASS = 4 << 20
 """Bytes of the log after which there is a pass."""
 _LONG = 32 << 20
 """Bytes from which on the writer copies what passes have left, when nobody waits; from twice as many on, with each pass
-that is due, it copies all that is there, whoever waits. What a file has beyond that is cut off when its log begins anew; no sooner, since that
-takes the COMMIT which does it 12 ms."""
+that is due, it copies all that is there, whoever waits. What a file has beyond that is cut off when its log begins
+anew; no sooner, since that takes the COMMIT which does it 12 ms."""
 _LITTLE = 1 << 20
 """Bytes that a pass may leave to the writer."""
 _PASSES = 5
