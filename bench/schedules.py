@@ -33,7 +33,7 @@ from .usage import cpu_of
 
 _CALLERS = 20
 """That make the schedules."""
-_PUTS_A_SECOND = 250
+_PUTS_A_SECOND = 120
 """At the least, on any machine that this is worth running on; they are made when the first falls due."""
 _PAGE = 1000
 _PLAIN = "_plain"
