@@ -6,10 +6,11 @@ from functools import partial
 import msgspec
 import pytest
 
-from support.stores import START, connect_raw
+from support.stores import MINUTE, START, connect_raw
 from tarry.service.schedules.courses import course_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.ids import SHARDS
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.ports import Transaction
 from tarry.store.records import Topic
@@ -19,8 +20,6 @@ from tarry.store.schedules.firing import Firing
 from tarry.store.schedules.schedules import Wish
 from tarry.store.store import Store
 from tarry.store.timers import timers
-
-MINUTE = 60_000
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ async def test_what_somebody_holds(
         promoted = await store.promote(waiting, now)
         assert [one.entry for one in promoted] == [waiting["ab".index(name)] for name in sent]
         other.rollback()
-    left = {id_ for shard in range(16) for id_, _ in await store.read(timers.due_messages, shard, 0, now + 1, 9)}
+    left = {id_ for shard in range(SHARDS) for id_, _ in await store.read(timers.due_messages, shard, 0, now + 1, 9)}
     assert left == set(waiting) - {one.entry for one in promoted}, "nothing of it is lost"
     promoted += await store.promote(waiting, now)
     assert sorted(one.entry for one in promoted) == sorted(waiting)
