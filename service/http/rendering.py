@@ -203,9 +203,11 @@ def topic_detail(
     one: Topic, state: TopicState, groups: Sequence[tuple[Group, counting.GroupCounts]], held_back: int
 ) -> TopicDetail:
     """With its counts and groups, and how many are held back by its release rate."""
+    # A row may be in memory twice for a moment, and no more wait than there are.
+    waiting = state.pending + sum(counts.retrying for _, counts in groups)
     return TopicDetail(
         **msgspec.structs.asdict(topic_counts(one, state)),
-        held_back=held_back,
+        held_back=min(held_back, waiting),
         groups=[group_counts(group, counts) for group, counts in groups],
     )
 

@@ -82,6 +82,18 @@ async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, serve
     ]
 
 
+async def test_what_is_in_memory_twice_is_held_back_once(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await client.put(ORDERS, json={"release_rate": 1})
+    hand, topic = server.node.hand, await server.topic(release_rate=1)
+    for receipt in await server.publish(topic, *[b"1"] * 3, deliver_at=NOW + 1000):
+        hand.add(NOW + 1000, receipt.id)  # as the loader does with what is published while it reads
+    server.ms += 1000
+    while (told := (await client.get(ORDERS)).json())["streamed"] < 1:
+        await hand.turned()
+    assert hand.crowd.held_back_of(topic.id) > 2
+    assert (told["held_back"], told["pending"]) == (2, 2)
+
+
 async def test_the_limits_of_a_topic_are_set_and_taken_back(client: httpx.AsyncClient, server: SpiedServer) -> None:
     made = await client.put(ORDERS, json={"max_pending": 0, "max_rate": 5})
     assert (made.status_code, made.json()["max_pending"], made.json()["max_rate"]) == (201, 0, 5)
