@@ -23,4 +23,6 @@ def test_it_is_still_while_the_server_is_loaded_and_works_after() -> None:
     tame_collector()
     assert gc.isenabled()
     assert gc.get_freeze_count() > 1000
-    assert gc.get_threshold()[0] > 10_000
+    assert 5_000 <= gc.get_threshold()[0] <= 20_000, (
+        "seldom in a crowd of requests, and each time for a few milliseconds"
+    )
