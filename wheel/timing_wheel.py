@@ -56,6 +56,8 @@ from .slots import Slots
 _FORGOTTEN_AT_ONCE = 300
 # Slots from the front on that are put in order ahead of time, where they are large.
 _PREPARED = 60
+# Entries of the next cycle, for one who asks how full a second of it is: less than a millisecond.
+_DEALT_TO_TELL = 1_000
 
 
 @attrs.frozen
@@ -237,17 +239,17 @@ class TimingWheel:
         return left
 
     def load(self, second: int) -> int | None:
-        """How many entries fall due in a second since 1970 that is ahead of the front, the cancelled ones of a large
-        slot with them. None where they lie in no slot: behind the front, or in an hour that is not dealt. O(1)."""
-        if second * SLOT_MS < self._front:
-            return None
+        """How many entries fall due in a second since 1970 of this hour or the next, the cancelled ones of a large slot
+        with them. None behind the front, where the hour is a later one, and where many are still to be dealt. O(1),
+        beside dealing what came since the last time."""
         number, index = divmod(second, SLOTS)
+        if second * SLOT_MS < self._front or number > self._slots.number + 1:
+            return None
         if number == self._slots.number:
             return self._slots.load(index)
-        ahead = self._ahead
-        if ahead is None or number != ahead.number or number in self._far:
+        if number in self._far and len(self._far[number]) and self.deal(_DEALT_TO_TELL):
             return None
-        return ahead.load(index)
+        return 0 if self._ahead is None or self._ahead.number != number else self._ahead.load(index)
 
     @property
     def opened(self) -> int:

@@ -72,7 +72,7 @@ class Shaping:
 
     def load(self, due: int) -> int | None:
         """How many fall due in that second, as far as this server knows; None where it does not, which is the case but
-        for the hour under way, and near its end for the next."""
+        for the hour under way and the next."""
         return self._wheel.load(due // _SECOND)
 
     def late_by(self, due: int) -> int | None:

@@ -68,3 +68,13 @@ def test_lines_lie_evenly_too(tmp_path: Path) -> None:
         )
         seconds = Counter(line.split('"deliver_at":"')[1][:19] for line in answer.text.splitlines())
         assert (len(seconds), set(seconds.values())) == (600, {10})
+
+
+def test_a_receipt_tells_how_full_its_second_is(dsn: str, tmp_path: Path) -> None:
+    """Of a second of the next hour, as of one that comes soon."""
+    now = datetime.now(UTC)
+    next_hour = now.replace(minute=30, second=0, microsecond=0) + timedelta(hours=1)
+    with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+        wait_until(lambda: "recovered" in server.tail(10_000))
+        for at in (next_hour, now + timedelta(minutes=20)):
+            assert [tarry.publish("mail", n, deliver_at=at).load for n in range(40)] == list(range(1, 41))

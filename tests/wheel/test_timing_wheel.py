@@ -48,6 +48,24 @@ def test_overdue_is_ready_at_once_and_comes_first() -> None:
     assert wheel.advance(NOW + 1) == [4]
 
 
+def test_the_load_of_a_second_is_known_in_this_hour_and_the_next() -> None:
+    wheel = TimingWheel(NOW)
+    seconds = [(HOUR_BEGAN + hours * HOUR) // 1_000 + 3_599 for hours in range(3)]
+    next_hour = seconds[1]
+    assert [wheel.load(second) for second in seconds] == [0, 0, None]
+    for entry_id in range(40):
+        for second in seconds:
+            wheel.add(second * 1_000 + entry_id, entry_id)
+    assert [wheel.load(second) for second in seconds] == [40, 40, None]
+    wheel.add(next_hour * 1_000, 40)
+    wheel.cancel(next_hour * 1_000 + 7, 7)
+    assert [wheel.load(next_hour + after) for after in (-1, 0, 1)] == [0, 40, None]
+    wheel.add_many([next_hour * 1_000] * 2_500, range(100, 2_600))
+    assert [wheel.load(next_hour) for _ in range(3)] == [None, None, 2_540], "a thousand are dealt each time"
+    assert wheel.advance(HOUR_BEGAN + HOUR) == list(range(40))
+    assert [wheel.load(second) for second in seconds] == [None, 2_540, 40], "it is this hour, and the next"
+
+
 def test_an_open_second_is_handed_out_by_the_millisecond_whatever_comes_for_it_meanwhile() -> None:
     second = NOW // 1_000 * 1_000 + 5_000
     wheel = TimingWheel(NOW)

@@ -220,6 +220,15 @@ class WheelMachine(RuleBasedStateMachine):
         expected = [pair for pair in pairs if pair not in self.model.pending]
         assert self.wheel.missing([due for due, _ in pairs], [entry_id for _, entry_id in pairs]) == expected
 
+    @rule(moments=st.lists(moments, max_size=3), data=st.data())
+    def load(self, moments: list[Moment], data: st.DataObject) -> None:
+        dues = [self.due(moment) for moment in moments]
+        if self.model.pending:
+            dues.append(self.pick(data)[0])
+        for second in {due // 1_000 for due in dues}:
+            load, there = self.wheel.load(second), sum(due // 1_000 == second for due, _ in self.model.pending)
+            assert load is None or load == there or (load > there and self.wheel.statistics().tombstones)
+
     @invariant()
     def next_due_is_a_bound(self) -> None:
         next_due = self.wheel.next_due()

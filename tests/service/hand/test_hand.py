@@ -328,6 +328,28 @@ async def test_strangers_in_a_known_second_meet_no_batch_of_its_crowd(
     assert max(bench.streamed_at[one] - (40_300 + 100 * nth) for nth, one in enumerate(theirs)) <= 2
 
 
+async def test_a_crowd_of_a_full_hour_is_looked_at_before_the_hour_begins(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench, hour = Bench(), (EPOCH // 3_600_000 + 1) * 3_600_000
+    bench.offset = hour - 10_000 - EPOCH - round(trio.current_time() * 1000)
+    await bench.clock.take()
+    asked: list[int] = []
+
+    async def strangers(second: int) -> None:
+        asked.append(second)
+
+    wheel, horizon = TimingWheel(hour - 10_000), Horizon(hour - 10_000)
+    horizon.page(hour - 10_000)
+    bench.hand = Hand(*(wheel, horizon, bench.clock, bench.promote, bench.streamed.extend), strangers=strangers)
+    crowd = [first_id(hour + one // 60) + one % 60 for one in range(60_000)]
+    bench.hand.add_many([due_of(one) for one in crowd], crowd)
+    nursery.start_soon(bench.hand.run)
+    await trio.sleep(5)
+    await bench.hand.look_ahead()
+    assert asked == [hour // 1_000]
+
+
 async def test_a_batch_that_would_not_fit_is_smaller_and_leaves_no_crumbs(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
