@@ -22,10 +22,16 @@ async def fire(server: SpiedServer, made: httpx.Response) -> None:
     await server.node.store.promote([int(made.json()["id"])], server.ms)
 
 
+def lasting(made: httpx.Response) -> dict[str, Any]:
+    """The answer without how full its second was then, which is told once."""
+    return {field: value for field, value in made.json().items() if field != "load"}
+
+
 async def test_set_look_and_cancel(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.node.loader.recovered.wait()  # it may read once more what comes meanwhile
     made = await put(client)
-    assert made.status_code == 201
-    answer = made.json()
+    assert (made.status_code, made.json()["load"]) == (201, 1)
+    answer = lasting(made)
     assert answer == {
         "id": answer["id"],
         "key": "order-7",
@@ -101,7 +107,7 @@ async def test_the_same_request_again(client: httpx.AsyncClient, server: SpiedSe
     first = await put(client, headers=named)
     await fire(server, first)
     again = await put(client, headers=named)
-    assert again.json() == first.json() | {"replayed": True}
+    assert again.json() == lasting(first) | {"replayed": True}
     assert (await client.get(TIMER)).json()["state"] == "published"
     assert (await put(client, headers=named, delay="2h")).status_code == 422
     assert (await put(client, TIMER + "1", headers=named)).status_code == 422, "of another key"
@@ -154,7 +160,7 @@ async def test_a_request_that_comes_again_past_its_expires_at(client: httpx.Asyn
     made = await put(client, **once)
     await fire(server, made)
     again = await put(client, **once)
-    assert (again.status_code, again.json()) == (201, made.json() | {"replayed": True})
+    assert (again.status_code, again.json()) == (201, lasting(made) | {"replayed": True})
     server.ms += HOUR
     assert (await put(client, **once)).json() == again.json()
     assert (await put(client, **once | {"idempotency_key": "twice"})).status_code == 400
