@@ -247,7 +247,7 @@ class TimingWheel:
             return None
         if number == self._slots.number:
             return self._slots.load(index)
-        if number in self._far and len(self._far[number]) and self.deal(_DEALT_TO_TELL):
+        if self._far.get(number) and self.deal(_DEALT_TO_TELL):
             return None
         return 0 if self._ahead is None or self._ahead.number != number else self._ahead.load(index)
 

@@ -1,6 +1,7 @@
 """The hand fires at the due millisecond, wakes for an earlier one, and gives up on nothing."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import trio
 import trio.testing
@@ -38,9 +39,13 @@ class Bench:
         """So many are promoted at a time, of whatever is asked for."""
         self.offset = 0
         self.clock = Clock(self.sample, monotonic=lambda: round(trio.current_time() * 1e9))
-        horizon = Horizon(EPOCH)
-        horizon.page(EPOCH)
-        self.hand = Hand(TimingWheel(EPOCH), horizon, self.clock, self.promote, self.streamed.extend)
+        self.hand = self.hand_from(EPOCH)
+
+    def hand_from(self, began: int, **asked: Any) -> Hand:
+        """One whose time begins then; `asked` are the parts that it may do without."""
+        horizon = Horizon(began)
+        horizon.page(began)
+        return Hand(TimingWheel(began), horizon, self.clock, self.promote, self.streamed.extend, **asked)
 
     async def sample(self) -> int:
         return EPOCH + round(trio.current_time() * 1000) + self.offset
@@ -225,11 +230,9 @@ class Crowded(Bench):
         self.looks: list[int] = []
         self.unseen_until = 0
         self.rates: dict[int, int] = {}
-        horizon = Horizon(EPOCH)
-        horizon.page(EPOCH)
         self.aside: set[int] = set()
-        self.hand = Hand(
-            *(TimingWheel(EPOCH), horizon, self.clock, self.promote, self.streamed.extend),
+        self.hand = self.hand_from(
+            EPOCH,
             topics_of=self.topics_of,
             aside=self.aside,
             releases=Releases(lambda: self.rates, lambda: 1.0, lambda: self.clock.now()),
@@ -277,10 +280,7 @@ async def known_crowd(nursery: trio.Nursery, crowd: Sequence[int], theirs: Seque
         assert second == KNOWN // 1_000
         return 1, dict.fromkeys(theirs, 2)
 
-    horizon = Horizon(EPOCH)
-    horizon.page(EPOCH)
-    wheel = TimingWheel(EPOCH)
-    bench.hand = Hand(*(wheel, horizon, bench.clock, bench.promote, bench.streamed.extend), strangers=strangers)
+    bench.hand = bench.hand_from(EPOCH, strangers=strangers)
     bench.hand.add_many([due_of(one) for one in crowd], crowd)
     for one in theirs:
         bench.hand.add(due_of(one), one)
@@ -339,9 +339,7 @@ async def test_a_crowd_of_a_full_hour_is_looked_at_before_the_hour_begins(
     async def strangers(second: int) -> None:
         asked.append(second)
 
-    wheel, horizon = TimingWheel(hour - 10_000), Horizon(hour - 10_000)
-    horizon.page(hour - 10_000)
-    bench.hand = Hand(*(wheel, horizon, bench.clock, bench.promote, bench.streamed.extend), strangers=strangers)
+    bench.hand = bench.hand_from(hour - 10_000, strangers=strangers)
     crowd = [first_id(hour + one // 60) + one % 60 for one in range(60_000)]
     bench.hand.add_many([due_of(one) for one in crowd], crowd)
     nursery.start_soon(bench.hand.run)
