@@ -12,14 +12,22 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PIN = re.compile(r'(?P<name>[a-z0-9-]+)==(?P<version>[0-9a-z.+]+)( ; python_version == "(?P<python>3\.[0-9]+)")?')
+ENTRY = re.compile(
+    r'(?P<name>[a-z0-9-]+)==(?P<version>[0-9a-z.+]+)( ; python_version == "(?P<python>3\.[0-9]+)")?'
+    r"( \\\n    --hash=sha256:[0-9a-f]{64})+\n"
+)
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
+LOCKS = ("lock.txt", "lock-server.txt")
 
 
-def pins() -> dict[str, str]:
+def text_of(lock: str) -> str:
+    """Without its first line."""
+    return (ROOT / ".make" / lock).read_text().partition("\n")[2]
+
+
+def pins(lock: str = "lock.txt") -> dict[str, str]:
     """Versions by name, for the Python that runs."""
-    lines = (ROOT / ".make" / "lock.txt").read_text().splitlines()
-    found = [match for line in lines if not line.startswith("#") and (match := PIN.fullmatch(line))]
+    found = ENTRY.finditer(text_of(lock))
     return {match["name"]: match["version"] for match in found if match["python"] in (None, THIS)}
 
 
@@ -29,10 +37,10 @@ def requirements() -> list[Requirement]:
     return [Requirement(line) for lines in lists for line in lines if not line.startswith("tarry[")]
 
 
-def closure() -> set[str]:
-    """What is installed for tarry[dev], by way of whatever."""
+def closure(*extras: str) -> set[str]:
+    """What is installed for tarry with these extras, by way of whatever."""
     seen: set[tuple[str, str]] = set()
-    waiting = [("tarry", "dev")]
+    waiting = [("tarry", extra) for extra in extras]
     while waiting:
         name, extra = waiting.pop()
         if (name, extra) in seen:
@@ -45,10 +53,10 @@ def closure() -> set[str]:
     return {name for name, _ in seen} - {"tarry"}
 
 
-def test_the_lock_holds_pins_and_nothing_else() -> None:
-    """No index, no hash, no path."""
-    lines = (ROOT / ".make" / "lock.txt").read_text().splitlines()
-    assert [line for line in lines[1:] if not PIN.fullmatch(line)] == []
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_holds_pins_with_hashes_and_nothing_else(lock: str) -> None:
+    """No index, no path, and no pin without a hash: pip would take any file for it."""
+    assert ENTRY.sub("", text_of(lock)) == ""
 
 
 def test_the_lock_fits_the_project() -> None:
@@ -58,13 +66,31 @@ def test_the_lock_fits_the_project() -> None:
 
 
 def test_the_lock_is_whole() -> None:
-    assert sorted(closure() - pins().keys()) == [], "renew it with .make/lock"
+    assert sorted(closure("dev") - pins().keys()) == [], "renew it with .make/lock"
+
+
+def test_that_of_servers_is_a_part_of_it() -> None:
+    """What builds the project is in both: pip is to fetch nothing else for it."""
+    assert pins("lock-server.txt").items() <= pins().items()
+    assert pins("lock-server.txt").keys() == closure("server", "redis") | {"setuptools"}, "renew it with .make/lock"
+    needed = map(Requirement, tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"])
+    for one in needed:
+        assert one.specifier.contains(pins("lock-server.txt")[canonicalize_name(one.name)])
+
+
+@pytest.mark.parametrize("file", [".make/venv", "docs/operations/Containerfile"])
+def test_what_installs_by_a_lock_holds_files_against_hashes(file: str) -> None:
+    """The checkout itself has none; it is put in by itself, and without what it needs."""
+    text = (ROOT / file).read_text("utf-8").replace("\\\n", " ")
+    assert "--constraint" not in text
+    assert re.search(r"install [^\n]*--require-hashes --requirement", text)
+    assert re.search(r"install [^\n]*--no-deps --no-build-isolation", text)
 
 
 @pytest.mark.skipif("CI" not in os.environ, reason="at home what is newest is tried")
 def test_what_is_tested_is_what_is_locked() -> None:
-    locked = pins()
-    assert {name: distribution(name).version for name in closure()} == {name: locked[name] for name in closure()}
+    locked, all_ = pins(), closure("dev")
+    assert {name: distribution(name).version for name in all_} == {name: locked[name] for name in all_}
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_the_image() -> None:
     assert "http://127.0.0.1:8277/readyz" in text
     environment = dict(re.findall(r"(TARRY_\w+)=(\S+)", text))
     assert settings_of(environment) == {"TARRY_LISTEN": "0.0.0.0:8277", "TARRY_LOG_FORMAT": "json"}
-    assert (ROOT / ".make" / "lock.txt").exists()
+    assert (ROOT / ".make" / "lock-server.txt").exists()
 
 
 def test_compose() -> None:
