@@ -12,7 +12,9 @@ from attrs import define, field, frozen
 from ..problems import Problem
 
 MAX_HEAD = 16 << 10
-"""Bytes of a request line and its headers."""
+"""Bytes of a request line, its headers and its trailers."""
+_SLICE = 2 << 10
+"""Bytes that are read at once of what is not plainly a body: up to twice as much more may be said of a chunk."""
 
 
 @frozen(eq=False)
@@ -55,10 +57,10 @@ class RequestParser:
     _target: bytes = field(default=b"", init=False)
     _headers: list[tuple[bytes, bytes]] = field(factory=list[tuple[bytes, bytes]], init=False)
     _size: int = field(default=0, init=False)
-    """Of the head so far, without what is not complete."""
+    """Of the head so far and the trailers, without what is not complete."""
     _waiting: int = field(default=0, init=False)
-    """Bytes fed of an unfinished request since the last feed that told of something: they bound what llhttp keeps of
-    its head and its trailers."""
+    """Bytes fed of an unfinished request since the last slice that told of something: they bound what llhttp keeps of
+    its head and its trailers, and what is said of a chunk."""
     _begun: int = field(default=0, init=False)
     """Heads."""
     _ended: int = field(default=0, init=False)
@@ -83,6 +85,18 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes of the connection."""
+        at = 0
+        while len(data) - at > _SLICE and not self._in_plain_body and self.refused is None and not self.last:
+            self._feed_slice(data[at : at + _SLICE])
+            at += _SLICE
+        self._feed_slice(data[at:])
+
+    @property
+    def _in_plain_body(self) -> bool:
+        """Whether what follows is a body whose length is known: nothing else can be in it."""
+        return self._head is not None and self._head.length is not None
+
+    def _feed_slice(self, data: bytes) -> None:
         if self.last or self.refused is not None:
             self.over = True
             return
@@ -138,9 +152,13 @@ class RequestParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer, which nobody reads."""
-        if self._passes_on and self._begun > self._ended:
-            self._size += len(name) + len(value) + 4
+        if not self._passes_on:
+            return
+        self._size += len(name) + len(value) + 4
+        if self.in_head:
             self._headers.append((name.lower(), value.rstrip(b" \t")))
+        elif self._size > MAX_HEAD:
+            self._refuse(_too_long())
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
@@ -211,5 +229,5 @@ def _wrong_version() -> Problem:
 
 
 def _too_long() -> Problem:
-    detail = f"the request line and the headers may have {MAX_HEAD} bytes together, and so may trailers"
+    detail = f"the request line, the headers and the trailers may have {MAX_HEAD} bytes together"
     return Problem("head-too-large", detail, executed=False)

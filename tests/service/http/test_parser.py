@@ -190,6 +190,42 @@ def test_what_is_about_a_body_and_nothing_of_it_has_a_bound(framing: bytes) -> N
     assert parser.refused.status == 431
 
 
+TRAILERS = [b"X-%d: %s\r\n" % (number, b"x" * 1000) for number in range(24)]
+
+
+@pytest.mark.parametrize("feed", [1 << 20, 1000])
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(CHUNKED + b"0\r\n" + b"".join(TRAILERS) + b"\r\n", id="trailers"),
+        pytest.param(CHUNKED + b"1\r\na\r\n0\r\n" + b"".join(TRAILERS) + b"\r\n", id="behind a chunk"),
+        pytest.param(CHUNKED + b"0\r\n" + b"X: y\r\n" * 3000 + b"\r\n", id="many small ones"),
+        pytest.param(CHUNKED + b"0\r\nX: " + b"y" * 24_000 + b"\r\n\r\n", id="a long one"),
+        pytest.param(CHUNKED + b"1;x=" + b"y" * 24_000 + b"\r\na\r\n0\r\n\r\n", id="said of a chunk"),
+        pytest.param(CHUNKED + b"0;x=" + b"y" * 24_000 + b"\r\n\r\n", id="said of the last chunk"),
+        pytest.param(
+            b"".join([CHUNKED[:-2], *TRAILERS[:10], b"\r\n0\r\n", *TRAILERS[:10], b"\r\n"]), id="half and half"
+        ),
+        pytest.param(
+            CHUNKED[:-2] + b"Upgrade: h\r\nConnection: upgrade\r\n\r\n0\r\n" + b"".join(TRAILERS) + b"\r\n",
+            id="after an upgrade",
+        ),
+    ],
+)
+def test_trailers_and_what_is_said_of_a_chunk_are_counted(said: bytes, feed: int) -> None:
+    """However it comes: all at once it was not."""
+    _, parser = parsed(*(said[at : at + feed] for at in range(0, len(said), feed)))
+    assert parser.refused is not None
+    assert parser.refused.status == 431
+
+
+def test_what_fits_is_taken() -> None:
+    said = CHUNKED + b"1;x=" + b"y" * 15_000 + b"\r\na\r\n0\r\n" + b"".join(TRAILERS[:15]) + b"\r\n"
+    whole, parser = parsed(said + GET)
+    assert parser.refused is None
+    assert [one.body for one in whole] == [b"a", b""]
+
+
 def test_a_body_of_many_small_chunks_has_no_such_bound() -> None:
     whole, parser = parsed(CHUNKED, *[b"1;x=y\r\na", b"\r\n"] * MAX_HEAD, b"0\r\nX: y\r\n\r\n")
     assert parser.refused is None
