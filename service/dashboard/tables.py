@@ -3,6 +3,7 @@
 import csv
 import io
 import shlex
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -12,8 +13,8 @@ from attrs import field, frozen
 from .api import path_and_query
 
 Row = Mapping[str, Any]
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet would take for the beginning of a formula."""
+_FORMULA = frozenset("=+-@")
+"""With what a formula of a spreadsheet begins, also in the forms that NFKC takes for the same: full-width, raised."""
 
 
 @frozen
@@ -90,6 +91,18 @@ class Table:
 def _cell(value: object) -> object:
     if isinstance(value, list | tuple):
         value = " ".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    if isinstance(value, str) and value.startswith(_FORMULA):
+    if isinstance(value, str) and _is_formula(value):
         return "'" + value
     return "" if value is None else value
+
+
+def _is_formula(text: str) -> bool:
+    """Whether a spreadsheet may take it for one: some look behind white space, and what is not seen. With a tab or the
+    end of a line no name begins."""
+    seen = next((sign for sign in text if not _unseen(sign)), "")
+    return text[:1] in ("\t", "\r", "\n") or not _FORMULA.isdisjoint(unicodedata.normalize("NFKC", seen))
+
+
+def _unseen(sign: str) -> bool:
+    """White space, marks of formats and of order such as U+FEFF, and control characters; fillers, too."""
+    return sign.isspace() or unicodedata.category(sign)[0] in "CZM" or sign in "\u115f\u1160\u3164\uffa0"

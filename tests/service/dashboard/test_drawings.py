@@ -1,5 +1,7 @@
 """Drawings and words: numbers in, text out."""
 
+import csv
+import io
 import re
 from typing import Any
 from xml.etree import ElementTree
@@ -133,6 +135,44 @@ def test_short_numbers(value: float, said: str) -> None:
 )
 def test_ranges(numbers: list[int], said: str) -> None:
     assert ranges(numbers) == said
+
+
+UNSEEN = (
+    "",
+    " ",
+    "\t",
+    "\n",
+    "\r\n",
+    "\v\f",
+    "\0",
+    "\x1b",
+    "\u00a0",
+    "\u2003",
+    "\u3000",
+    "\ufeff",
+    "\u200b",
+    "\u202e",
+    "\u2028",
+)
+UNSEEN += ("\u00ad", "\u180e", "\ufe0f", "\u3164", "\u0300", " \t\n ", "\ufeff \n")
+
+
+@pytest.mark.parametrize(
+    "sign", ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66", "\u207a", "\ufe63", "\ufe6b"]
+)
+def test_what_a_spreadsheet_takes_for_a_formula_is_quoted(sign: str) -> None:
+    """Behind whatever it passes over."""
+    cells = [f"{unseen}{sign}1+1" for unseen in UNSEEN]
+    table = Table("t", "T", (Column("key", "Key"),), [{"key": cell} for cell in cells], "/v1/t")
+    rows = list(csv.reader(io.StringIO(table.csv().decode(), newline="")))
+    assert rows[1:] == [["'" + cell] for cell in cells]
+
+
+def test_what_is_none_is_left_as_it_is() -> None:
+    cells = ["order-7", " a", "a=1", "\u00e9+", "7", "\u65e5", "(=1)", "a\n=1", " ", ""]
+    table = Table("t", "T", (Column("key", "Key"),), [{"key": cell} for cell in cells], "/v1/t")
+    rows = list(csv.reader(io.StringIO(table.csv().decode(), newline="")))
+    assert rows[1:] == [[cell] for cell in cells]
 
 
 def test_a_table_as_csv_and_commands() -> None:
