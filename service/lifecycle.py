@@ -121,7 +121,7 @@ class Lifecycle:
                 await self._node.nodes.leave()
 
     async def readiness(self) -> list[tuple[str, str | None]]:
-        """(check, what is wrong or None) for /readyz: store, host, clock, writers, hand, durability."""
+        """(check, what is wrong or None) for /readyz: store, writes, host, clock, writers, hand, durability."""
         node = self._node
         if node is None:
             why = "" if self._waits_for is None else f": {why_away(self._waits_for)}; the log tells more"
@@ -132,6 +132,7 @@ class Lifecycle:
             checks.append(("store", None))
         except StoreError as error:
             checks.append(("store", str(error)))
+        checks.append(("writes", node.write_probe.wrong))
         checks.append(("host", node.host_watch.wrong))
         checks.append(("clock", _doubt(node.clock)))
         checks.append(("host_clock", node.clock_watch.wrong))

@@ -42,6 +42,7 @@ from .upkeep.cleaner import Cleaner
 from .upkeep.clock_watch import ClockWatch
 from .upkeep.host_watch import HostWatch
 from .upkeep.measures import Measures
+from .upkeep.write_probe import WriteProbe
 from .upkeep.writer_watch import WriterWatch
 
 
@@ -80,6 +81,7 @@ class Node:
     clock_watch: ClockWatch
     host_watch: HostWatch
     writer_watch: WriterWatch
+    write_probe: WriteProbe
     keyring: Keyring
     sessions: Sessions
     nodes: Nodes

@@ -5,14 +5,26 @@ All that asks the store fails while it is away, over and over. So each transacti
 say it to the debugging log alone (`tell_failure`). A step that fails by itself is a `Trouble`.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
 import structlog
+import trio
 
-from ..store.errors import DuplicateKey, Foreign, Full, OutcomeUnknown, ReadOnly, StoreError, Unavailable
+from ..store.errors import (
+    Contention,
+    Denied,
+    DuplicateKey,
+    Foreign,
+    Full,
+    OutcomeUnknown,
+    ReadOnly,
+    StoreError,
+    Unavailable,
+)
 from ..store.store import Kind
 
 _REMIND = 10.0
@@ -38,6 +50,8 @@ def why_away(error: StoreError) -> str:
             "the store lets in no more sessions: give it more max_connections, or have fewer servers and processes;"
             " `tarry doctor` counts them"
         )
+    if isinstance(error, Denied):
+        return "the store's account may not do this: `tarry doctor` says which rights it lacks"
     return "the store is away or takes no writes"
 
 
@@ -92,7 +106,8 @@ class Trouble:
 
 
 class Outage:
-    """Whether the store is away, and since when; its failures are counted by their names."""
+    """Whether the store is away, and since when; its failures are counted by their names. And whether it takes writes:
+    what is done about that is `WriteProbe`'s."""
 
     def __init__(self, count: Callable[[str], None], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._count = count
@@ -101,6 +116,33 @@ class Outage:
         self._since = 0.0
         self._remind_at = 0.0
         self._failures = 0
+        self._numbers = itertools.count()
+        self._writing: dict[int, float] = {}
+        """Writes that are under way, the oldest first, and since when."""
+        self.written_at = float("-inf")
+        """When a write was last taken."""
+        self.refused: StoreError | None = None
+        """Why one was not. It stays until a rehearsal was taken."""
+        self.doubted = False
+        """A write has failed since that may be its caller's matter, or everybody's."""
+        self.hurry = trio.Event()
+        """One was refused since."""
+
+    @property
+    def standing(self) -> float:
+        """For how many seconds the oldest write that is under way has had no answer."""
+        return max(0.0, self._monotonic() - next(iter(self._writing.values()), float("inf")))
+
+    def refuse(self, error: StoreError) -> None:
+        """A write was not taken, and no other would have been."""
+        self.refused = error
+        self.hurry.set()
+
+    def rehearsed(self, before: StoreError | None) -> None:
+        """All that a publish writes was taken; `before` is why one was refused when that began."""
+        if self.refused is before:
+            self.refused = None
+            self.answered("write")
 
     def failed(self, kind: Kind, error: Unavailable) -> None:
         """A transaction could not be had."""
@@ -117,6 +159,10 @@ class Outage:
 
     def answered(self, kind: Kind) -> None:
         """A transaction was had. A full disk lets all be read: that it can be read says nothing of writing."""
+        if kind == "write":
+            self.written_at = self._monotonic()
+        if self.refused is not None:
+            return  # where some writes are taken others are not: a rehearsal tells
         if kind in self._failing or (self._failing and kind == "write"):
             self._failing.clear()
             seconds = round(self._monotonic() - self._since, 1)
@@ -125,6 +171,9 @@ class Outage:
     @contextmanager
     def watch(self, kind: Kind) -> Generator[None, None, None]:
         """Around a transaction, or another question to the database."""
+        number = next(self._numbers)
+        if kind == "write":
+            self._writing[number] = self._monotonic()
         try:
             yield
         except DuplicateKey:  # nothing is wrong: the same is done under another
@@ -135,5 +184,11 @@ class Outage:
                 log.warning("outcome_unknown", error=str(error), code=error.code)
             if isinstance(error, Unavailable):
                 self.failed(kind, error)
+            if kind == "write" and isinstance(error, Unavailable | Denied):
+                self.refuse(error)
+            elif kind == "write" and isinstance(error, Contention):
+                self.doubted = True
             raise
+        finally:
+            self._writing.pop(number, None)
         self.answered(kind)

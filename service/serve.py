@@ -87,6 +87,7 @@ from .upkeep.forgetting import Forgetting
 from .upkeep.host_watch import HostWatch
 from .upkeep.logs import set_up_logs
 from .upkeep.measures import Measures
+from .upkeep.write_probe import WriteProbe
 from .upkeep.writer_watch import FACT, WriterWatch
 
 if TYPE_CHECKING:
@@ -215,8 +216,7 @@ async def _serve(settings: Settings, manager: Systemd | Process, process: Proces
     backend = await open_backend(settings.dsn, settings.redis or None)
     try:
         metrics = Metrics()
-        watch = Outage(metrics.db_error).watch
-        store = Store(backend, watch=watch, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
+        store = Store(backend, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         notices = Notices(settings.redis, database_of(settings.dsn)) if settings.redis else None
         place = _Place(settings.url)
         lifecycle = begin(store, settings, metrics, notices, place=place)
@@ -269,8 +269,7 @@ async def embed(
     """
     try:
         metrics = Metrics()
-        watch = Outage(metrics.db_error).watch
-        store = Store(backend, watch=watch, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
+        store = Store(backend, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         place = _Place(settings.url)
         clock = Clock(store.exact_now, monotonic=elapsed, server=lambda: backend.server)
         lifecycle = begin(store, settings, metrics, clock=clock, place=place)
@@ -304,13 +303,21 @@ def begin(
     *,
     place: _Place | None = None,
 ) -> Lifecycle:
-    """A server over this store, which is to be `run`."""
-    make = partial(make_node, store, settings, metrics, notices, place or _Place(settings.url))
+    """A server over this store, which is to be `run`, and is watched from now on."""
+    outage = Outage(metrics.db_error)
+    store.watch = outage.watch
+    make = partial(make_node, store, settings, metrics, notices, place or _Place(settings.url), outage)
     return Lifecycle(store, metrics, clock or Clock(store.exact_now, server=lambda: store.backend.server), make)
 
 
 def make_node(
-    store: Store, settings: Settings, metrics: Metrics, notices: Notices | None, place: _Place, clock: Clock
+    store: Store,
+    settings: Settings,
+    metrics: Metrics,
+    notices: Notices | None,
+    place: _Place,
+    outage: Outage,
+    clock: Clock,
 ) -> Node:
     """Puts a node together. What is called later than it is made is named by a function: the hand above all."""
 
@@ -379,6 +386,7 @@ def make_node(
         (loader.reload,),
     )
     writer_watch = WriterWatch(lambda: store.backend.rivals(), lambda: nodes.heard(FACT), alarm, clock)
+    write_probe = WriteProbe(store, outage, clock, alarm, time.monotonic)
     forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
     keyring = Keyring(store, always=settings.always_asks)
     pauses = Pauses(store, directory, groups.look_again, lambda: groups.awaited)
@@ -422,6 +430,7 @@ def make_node(
         clock_watch=clock_watch,
         host_watch=host_watch,
         writer_watch=writer_watch,
+        write_probe=write_probe,
         keyring=keyring,
         sessions=Sessions(keyring, clock),
         nodes=nodes,

@@ -25,6 +25,8 @@ async def run_tasks(node: Node) -> None:
         for run in (node.hand.run, node.promotion.held.run, node.guards.run, node.loader.run):
             nursery.start_soon(run)
         nursery.start_soon(every, 2, node.clock_watch.take)
+        nursery.start_soon(node.write_probe.run)
+        nursery.start_soon(every, 1, node.write_probe.look)
         nursery.start_soon(every, 0.2, node.host_watch.look)
         nursery.start_soon(every, 0.2, node.directory.refresh_in_time)
         if node.store.backend.shared:

@@ -63,6 +63,10 @@ class StoreInUse(StoreError):
     """Another server holds the embedded store's file."""
 
 
+class Denied(Refused):
+    """The account that Tarry logs in with lacks a right: nothing is wrong with what was asked."""
+
+
 class TopicGone(Refused):
     """The topic, or one of its queues, has been removed meanwhile."""
 

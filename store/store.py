@@ -68,7 +68,7 @@ hundred take a tenth longer."""
 _Function = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 _OverSchedules = Callable[[Transaction, Firing], Awaitable[T]]
 _Answers = list[list[Receipt] | Conflict | None]
-Kind = Literal["read", "write"]
+Kind = Literal["read", "write", "note"]
 
 
 @define
@@ -112,7 +112,7 @@ class Store:
 
     async def note(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function over a transaction returns whose statements are committed one by one; see `Backend.note`."""
-        with self.watch("write"):
+        with self.watch("note"):
             return await self.backend.note(lambda tx: function(tx, *args, **kwargs))
 
     async def now(self) -> int:

@@ -8,6 +8,7 @@ import structlog
 
 from ...store.errors import (
     Contention,
+    Denied,
     GroupGone,
     OutcomeUnknown,
     Refused,
@@ -225,7 +226,7 @@ def _problem_of_store(error: StoreError) -> Problem | None:
     if isinstance(error, OutcomeUnknown):
         detail = "the connection to the store was lost at the commit: what was asked may have been done, or not"
         return Problem("outcome-unknown", detail, headers=again)
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable | Denied):
         tell_failure("store_unavailable", error, code=error.code)
         return Problem("store-unavailable", f"{why_away(error)}; try again", executed=False, headers=again)
     if isinstance(error, Contention):

@@ -2,7 +2,7 @@
 
 import re
 
-from ..errors import Contention, DuplicateKey, Full, Locked, ReadOnly, Refused, StoreError, Unavailable
+from ..errors import Contention, Denied, DuplicateKey, Full, Locked, ReadOnly, Refused, StoreError, Unavailable
 
 # The session is gone, or the server ends it, so that what it was doing may or may not be done. 1317 is a KILL.
 CUT_OFF = frozenset({1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1180, 1184, 1317, 1927, 3169, 4031})
@@ -16,6 +16,8 @@ ROLLED_BACK = frozenset({1290, 1792, 1836})
 # Nor does it write when Galera (1047) or group replication (3100) has cut it off; of a COMMIT that they stop nobody
 # knows.
 _READ_ONLY = ROLLED_BACK | {1047, 3100}
+# A right that the account has not: to the database, a table, a column, a routine, or of the server's.
+_DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
 # Lock wait, NOWAIT.
 _LOCKED = frozenset({1205, 3572})
 # Deadlock; 1020 is MariaDB's "record has changed", 1412 a table altered since the transaction began, 3101 a group
@@ -40,6 +42,8 @@ def to_store_error(code: int, message: str) -> StoreError:
         return Contention(text, code)
     if code in _READ_ONLY:
         return ReadOnly(text, code)
+    if code in _DENIED:
+        return Denied(text, code)
     if code in _FULL:
         return Full(text, code)
     if code in CUT_OFF or code in _UNABLE or 2000 <= code < 3000:
