@@ -434,7 +434,7 @@ def make_node(
         keyring=keyring,
         sessions=Sessions(keyring, clock),
         nodes=nodes,
-        client_owners=ClientOwners(store, clock, keyring),
+        client_owners=ClientOwners(store, clock, keyring, directory.look_up_group),
         pushers=Pushers(desk, directory, nodes, settings.node, read_networks(settings.push_allow), _left(settings) / 2),
     )
 

@@ -13,6 +13,7 @@ from attrs import define
 from ...store.ids import MAX_MS
 from ...store.looking import tracing
 from ...store.records import Group, Topic
+from ..access.clients import is_own
 from ..access.keyring import Holder
 from ..activity import Activity
 from ..durations import format_duration, format_time, parse_duration, parse_time
@@ -153,9 +154,9 @@ class Call:
 
     async def own_client(self, client: str) -> str:
         """The client; it is this key's from now on. Raises a `Problem`, 403, where it is another's."""
-        owner = await self.node.client_owners.take(client, self.holder)
-        if owner != self.holder.name:
-            detail = f"the client {client[:100]!r} belongs to another key: choose a name of your own"
+        if not await self.node.client_owners.may_use(client, self.holder):
+            why = "is one of a server's own" if is_own(client) else "belongs to another key"
+            detail = f"the client {client[:100]!r} {why}: choose a name of your own"
             raise Problem("forbidden", detail, executed=False)
         return client
 

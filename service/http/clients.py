@@ -34,8 +34,13 @@ async def renew(call: Call) -> Response:
 
 
 async def deregister(call: Call) -> Response:
-    """The client goes, and its claims end at once."""
-    name = await call.own_client(call.part("client"))
-    registered, claims = await call.node.membership.deregister(name)
-    await call.node.client_owners.leave(name, call.holder)
+    """The client goes, and its claims end at once.
+
+    Of one that is another key's, or a server's own, it is said what is said of one that is not there.
+    """
+    name = call.part("client")
+    registered, claims = False, 0
+    if await call.node.client_owners.may_end(name, call.holder):
+        registered, claims = await call.node.membership.deregister(name)
+        await call.node.client_owners.leave(name, call.holder)
     return answer(answers.DeregisterAnswer(client=name, registered=registered, claims=claims))

@@ -42,8 +42,8 @@ async def put_schedule(call: Call) -> Response:
     spec, message = _checked(call, request)
     revision, absent = condition(call)
     known = await call.node.store.read(schedules.find_schedule, name)
-    if known is not None:
-        call.demand("operate", _topic_of(known))
+    if known is not None and not call.holder.scopes.reach("operate", _topic_of(known)):
+        raise _unmatched(None) if revision is not None else _out_of_reach(name)
     planned = _planned(name, spec, now if known is None else known.made_at)
     _check_steps(spec, known)
     _check_end(planned.rule, known, now)
@@ -272,6 +272,12 @@ def _told(name: str, spec: Spec, times: list[int], *, paused: bool, revision: in
 
 def _unknown(call: Call) -> Problem:
     return Problem("unknown-schedule", f"there is no schedule {call.part('name')!r}")
+
+
+def _out_of_reach(name: str) -> Problem:
+    """There is such a schedule, as who cannot make it finds out; what it is about is not told."""
+    detail = f"the schedule {name!r} is out of the key's reach: choose another name"
+    return Problem("forbidden", detail, executed=False)
 
 
 def _unmatched(row: ScheduleRow | None) -> Problem:

@@ -13,6 +13,7 @@ from attrs import define, field
 from ...store.groups import push
 from ...store.groups.push import PushRow
 from ...store.records import Group, Topic
+from ..access.clients import own_name
 from ..errors import TopicConflict, UnknownPush
 from ..nodes import Nodes
 from ..topics.directory import Directory
@@ -110,7 +111,7 @@ class Pushers:
             pusher.see(row, share)
         elif self._nursery is not None and not self._stopping:
             self._end(group.id)
-            client = f"push-{self._name}-{self._nodes.boot[:8]}-{next(self._numbers)}"
+            client = own_name(self._name, self._nodes.boot, next(self._numbers))
             pusher = self._running[group.id] = Pusher(self._desk, group, row, client, share)
             self._nursery.start_soon(pusher.run)
 

@@ -6,9 +6,17 @@ INSERT IGNORE INTO client_owner (client, access_key, used_at) VALUES ?;
 -- Whose a client is, for update.
 SELECT access_key, used_at FROM client_owner WHERE client = ? /*! FOR UPDATE */;
 
+-- name: find
+-- Whose a client is.
+SELECT access_key, used_at FROM client_owner WHERE client = ?;
+
 -- name: take
 -- A client is this key's, and was used just now.
 UPDATE client_owner SET access_key = ?, used_at = ? WHERE client = ?;
+
+-- name: use
+-- A client is in use.
+UPDATE client_owner SET used_at = ? WHERE client = ?;
 
 -- name: leave
 -- A client is nobody's any more.

@@ -51,3 +51,7 @@ WHERE group_id = ? AND asked_at <= ? ORDER BY asked_at LIMIT ?;
 -- name: expunge
 -- The offsets of these clients that have not asked since. (NOT, so that SQLite looks them up by their names.)
 DELETE /*+ INDEX(reader PRIMARY) */ FROM reader WHERE group_id = ? AND client IN (?*) AND NOT asked_at > ?;
+
+-- name: groups_of
+-- The groups in which a client has an offset: a scan, once for each client that goes or comes.
+SELECT DISTINCT group_id FROM reader WHERE client = ?;

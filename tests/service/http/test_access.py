@@ -10,7 +10,7 @@ import pytest
 import structlog
 import trio
 
-from support.spied import SpiedServer
+from support.spied import SpiedServer, name_of
 from tarry.service.access.tokens import digest, make_token
 from tarry.service.hand.guards import Guards
 from tarry.service.http.access import KNOW, Of
@@ -142,13 +142,15 @@ async def test_none_is_done_without_its_scope(
         await server.store.write(keys.add, Key("owner", bytes(32), ("admin",), 0))
         await server.node.keyring.refresh()
         owner = server.node.keyring._holders[bytes(32)]
-        await server.node.client_owners.take("c1", owner)
+        assert await server.node.client_owners.may_use("c1", owner)
     response = await client.request(
         operation.method, path_of(operation), params=asked(operation), headers=key, content=body
     )
     if operation.name == "settle":
         assert response.json()["settled"][0]["error"]["status"] == 404, response.text
-    elif later and not operation.name.startswith(("nudge", "renew", "deregister", "put_schedule")):
+    elif operation.name == "deregister":
+        assert response.json() == {"client": "c1", "registered": False, "claims": 0}
+    elif later and not operation.name.startswith(("nudge", "renew", "put_schedule")):
         assert response.status_code == 404, response.text
     else:
         assert (response.status_code, kind(response)) == (403, "forbidden"), response.text
@@ -336,11 +338,135 @@ async def test_a_client_belongs_to_a_key(client: httpx.AsyncClient, server: Spie
     for response in (
         await client.post(claim, json={"client": "c"}, headers=two),
         await client.post("/v1/clients/c/renew", headers=two),
-        await client.delete("/v1/clients/c", headers=two),
     ):
         assert (response.status_code, kind(response)) == (403, "forbidden")
+    assert (await client.delete("/v1/clients/c", headers=two)).json()["registered"] is False
     assert (await client.delete("/v1/clients/c", headers=one)).json()["registered"] is True
     assert (await client.post(claim, json={"client": "c"}, headers=two)).status_code == 200
+
+
+OWN = ("push-host-0123abcd-0", "push-a.b-c-deadbeef-17", "push--00000000-9", "push-h\u00f6st-0123abcd-0")
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("scope", ["", "admin", "consume:orders/billing"])
+async def test_the_names_of_a_servers_own_clients_belong_to_nobody(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring, name: str, scope: str
+) -> None:
+    """Whether there is one or not, with whatever key, and without one where none is asked for."""
+    key = await ring.make("somebody", scope) if scope else {}
+    topic = await server.topic()
+    await server.publish(topic, b"1")
+    group = await server.group(topic)
+    for there in (False, True):
+        if there:
+            claim = await server.claim(group, name)
+            await server.node.membership.renew(name)
+        for response in (
+            await client.post("/v1/topics/orders/groups/billing/claim", json={"client": name}, headers=key),
+            await client.post(f"/v1/clients/{name}/renew", headers=key),
+        ):
+            assert (response.status_code, kind(response)) == (403, "forbidden")
+        gone = await client.delete(f"/v1/clients/{name}", headers=key)
+        assert gone.json() == {"client": name, "registered": False, "claims": 0}
+    assert not (await server.settle(claim, "ack")).lost, "it goes on, and nothing of it has ended"
+
+
+@pytest.mark.parametrize("name", ["push-worker-1", "push-HOST-0123ABCD-0", "push-host-0123abcd", "xpush-h-0123abcd-0"])
+async def test_others_are_free(client: httpx.AsyncClient, name: str) -> None:
+    assert (await client.post(f"/v1/clients/{name}/renew")).status_code == 200
+
+
+async def test_by_a_free_name_nobody_ends_what_he_does_not_reach(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring
+) -> None:
+    """As those of clients that were there before there were keys."""
+    topic = await server.topic()
+    await server.publish(topic, b"1")
+    claim = await server.claim(await server.group(topic), "worker-7", lease=3_600_000)
+    news = await server.topic("news", kind="broadcast")
+    await server.publish(news, b"1")
+    assert (
+        await client.post("/v1/topics/news/groups/walls/claim", json={"client": "hall", "from": "earliest"})
+    ).status_code == 200
+    await server.group(await server.topic("other"), "g")
+    narrow = await ring.make("narrow", "consume:other/*", "consume:orders/mail", "consume:news/g")
+    for name in ("worker-7", "hall"):
+        claimed = await client.post("/v1/topics/other/groups/g/claim", json={"client": name}, headers=narrow)
+        assert claimed.status_code == 403
+        assert (await client.post(f"/v1/clients/{name}/renew", headers=narrow)).status_code == 403
+        assert (await client.delete(f"/v1/clients/{name}", headers=narrow)).json()["claims"] == 0
+    assert not (await server.settle(claim, "ack")).lost
+    broad = await ring.make("broad", "consume:*/*")
+    await ring.revoke("narrow")
+    assert (await client.delete("/v1/clients/hall", headers=broad)).json()["claims"] == 0
+
+
+async def test_who_works_on_a_long_claim_keeps_his_name(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring
+) -> None:
+    topic = await server.topic()
+    await server.publish(topic, b"1")
+    await server.group(topic)
+    one, two = await ring.make("one", "consume:*/*"), await ring.make("two", "consume:*/*")
+    wish = {"client": "c", "lease": "6h"}
+    claimed = (await client.post("/v1/topics/orders/groups/billing/claim", json=wish, headers=one)).json()
+    server.ms += 2 * 3_600_000
+    assert await server.node.client_owners.forget_unused() == 0
+    assert (await client.delete("/v1/clients/c", headers=two)).json()["claims"] == 0
+    assert (await client.post("/v1/clients/c/renew", headers=two)).status_code == 403
+    assert (await client.post(f"/v1/claims/{claimed['claim']}/ack", headers=one)).json() == {"acked": 1}
+    server.ms += 2 * 3_600_000
+    assert (await client.post("/v1/clients/c/renew", headers=two)).status_code == 200
+
+
+THERE = {"topic": "orders", "group": "billing", "client": "c1", "name": "daily", "key": "k1"}
+"""What is there. What is not has names as long."""
+MISSING = {"topic": "ordure", "group": "banking", "client": "c2", "name": "delay", "key": "k2"}
+NAMING = [one for one in CLOSED if "{" in one.path]
+SCHEDULE = {"every": "1h", "body": 1}
+
+
+@each(NAMING)
+@pytest.mark.parametrize("headers", [{}, {"If-Match": '"7"'}, {"If-None-Match": "*"}])
+async def test_what_is_out_of_reach_is_as_what_is_not_there(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring, operation: Operation, headers: dict[str, str]
+) -> None:
+    """To a key that may do everything elsewhere. But who makes something by a name that is taken finds that out."""
+    topic = await server.topic()
+    (sent,) = await server.publish(topic, b"1")
+    claim = await server.claim(await server.group(topic), "c1")
+    await client.put("/v1/schedules/daily", json={**SCHEDULE, "topic": "orders"})
+    await client.put("/v1/topics/orders/timers/k1", json={"body": 1, "delay": "1h"})
+    await client.post("/v1/clients/c1/renew")
+    await server.topic("other")
+    elsewhere = await ring.make(
+        "elsewhere", *(f"{verb}:other" for verb in ("publish", "operate", "read")), "consume:other/*"
+    )
+    there = THERE | {"id": str(sent.id), "claim": name_of(claim)}
+    none = MISSING | {"id": str(sent.id + 16), "claim": name_of(claim)[:-2] + "zz"}
+    body = {"put_schedule": json.dumps({**SCHEDULE, "topic": "other"}).encode()}.get(operation.name, b"{}")
+    told: list[tuple[int, str, set[str]]] = []
+    for names in (none, there):
+        path = re.sub("{(.+?)}", lambda part, names=names: names.get(part[1], "0"), operation.path)
+        response = await client.request(
+            operation.method,
+            path,
+            params=asked(operation) | ({"topic": names["topic"]} if "topic" in asked(operation) else {}),
+            headers=elsewhere | headers,
+            content=body if operation.requests else None,
+        )
+        text = response.text
+        for what, name in names.items():
+            text = text.replace(name, what)
+        told.append((response.status_code, text, set(response.headers) - {"date"}))
+    if operation.name == "renew" or (operation.name == "put_schedule" and "If-Match" not in headers):
+        assert told[0][0] in (200, 201)
+        assert told[1][0] == 403
+        assert "orders" not in response.text
+    else:
+        assert told[0] == told[1]
+        assert told[0][0] in ((200,) if operation.name == "deregister" else (400, 403, 404, 412))
 
 
 async def test_operators_are_told_of_in_the_log(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
