@@ -133,6 +133,10 @@ class Outage:
         """For how many seconds the oldest write that is under way has had no answer."""
         return max(0.0, self._monotonic() - next(iter(self._writing.values()), float("inf")))
 
+    def stands(self) -> None:
+        """One more second in which a write has stood too long."""
+        self._count("Standing")
+
     def refuse(self, error: StoreError) -> None:
         """A write was not taken, and no other would have been."""
         self.refused = error

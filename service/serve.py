@@ -432,7 +432,7 @@ def make_node(
         writer_watch=writer_watch,
         write_probe=write_probe,
         keyring=keyring,
-        sessions=Sessions(keyring, clock),
+        sessions=Sessions(keyring, clock, store),
         nodes=nodes,
         client_owners=ClientOwners(store, clock, keyring, directory.look_up_group),
         pushers=Pushers(desk, directory, nodes, settings.node, read_networks(settings.push_allow), _left(settings) / 2),

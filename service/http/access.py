@@ -94,7 +94,7 @@ def is_of_a_page(request: Request) -> bool:
     return request.header(b"origin") is not None or session_of(request) is not None
 
 
-def holder_of(request: Request, node: Node) -> Holder:
+async def holder_of(request: Request, node: Node) -> Holder:
     """Who asks. Raises a `Problem`, 401, or 403 for a session's write without its header; and `Unavailable` where
     nobody can tell."""
     keyring = node.keyring
@@ -104,7 +104,7 @@ def holder_of(request: Request, node: Node) -> Holder:
     try:
         if text is None:
             return keyring.find(token_of(request))
-        session = node.sessions.find(text)
+        session = await node.sessions.find(text)
     except NoKey as error:
         raise unauthorized(str(error)) from None
     sent = (request.header(CSRF) or "").encode("latin-1")

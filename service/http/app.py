@@ -90,7 +90,7 @@ class App:
         _refuse_other_sites(request)
         holder, need = NOBODY, operation.need
         if need.of is not Of.NOTHING:
-            holder = holder_of(request, self._lifecycle.node)  # before the store has answered, `node` raises
+            holder = await holder_of(request, self._lifecycle.node)  # before the store has answered, `node` raises
             request.key = holder.name
         exposition = self._exposition or self._own_metrics
         call = Call(request, self._lifecycle, self._settings, exposition, holder, self._metrics.activity)

@@ -25,7 +25,7 @@ async def live(call: Call) -> Response:
 
 async def ready(call: Call) -> Response:
     """The server can accept and deliver."""
-    verbose = "verbose" in call.query and _may_know(call)
+    verbose = "verbose" in call.query and await _may_know(call)
     checks = [Check(name, ok=wrong is None, detail=wrong) for name, wrong in await call.lifecycle.readiness()]
     failed = [check for check in checks if not check.ok and check.check not in _WARNINGS]
     if failed:
@@ -34,10 +34,10 @@ async def ready(call: Call) -> Response:
     return answer(answers.Ready(ready=True, checks=checks) if verbose else answers.Ready(ready=True))
 
 
-def _may_know(call: Call) -> bool:
+async def _may_know(call: Call) -> bool:
     """What is wrong with a store is nobody's business who has no key, where one is asked for."""
     try:
-        holder_of(call.request, call.lifecycle.node)
+        await holder_of(call.request, call.lifecycle.node)
     except Stopping:
         return True  # there is nothing to tell yet
     except (Problem, StoreError):

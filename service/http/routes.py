@@ -389,7 +389,9 @@ OPERATIONS: tuple[Operation, ...] = (
         *("GET", "/v1/session", sessions.who, answers.SessionAnswer, NOTHING),
         problems=("bad-request", "unauthorized", *_READS),
     ),
-    Operation(*("DELETE", "/v1/session", sessions.sign_out, answers.SignedOut, NOTHING), problems=_NO_BODY),
+    Operation(
+        *("DELETE", "/v1/session", sessions.sign_out, answers.SignedOut, NOTHING), problems=(*_NO_BODY, *_WRITES)
+    ),
     Operation(
         "GET", "/v1/reports", reports.list_reports, answers.ReportList, READ_ALL, problems=("bad-request", *_READS)
     ),

@@ -37,15 +37,21 @@ async def who(call: Call) -> Response:
 
     With a key in place of a session, whose that is.
     """
-    holder, text = holder_of(call.request, call.node), session_of(call.request)
+    holder, text = await holder_of(call.request, call.node), session_of(call.request)
     if holder.name and text is not None:
-        return answer(_told(call, call.node.sessions.find(text)))
+        return answer(_told(call, await call.node.sessions.find(text)))
     told = answers.SessionAnswer(key=holder.name or None, scopes=list(holder.scopes.texts), expires_at=None, csrf=None)
     return answer(told)
 
 
 async def sign_out(call: Call) -> Response:
-    """Take the session's cookie back."""
+    """End the session, at every server, and take its cookie back.
+
+    Without one, or with one that is over, nothing is done.
+    """
+    text = session_of(call.request)
+    if text is not None:
+        await call.node.sessions.end(text)
     response = answer(answers.SignedOut())
     response.add_header("Set-Cookie", _cookie(call, "", 0))
     return response

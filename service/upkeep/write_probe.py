@@ -97,6 +97,8 @@ class WriteProbe:
     async def look(self) -> None:
         """A word about what lasts."""
         wrong, now = self.wrong, self._monotonic()
+        if self._outage.standing >= STANDS:
+            self._outage.stands()
         if wrong is None:
             if self._is_told and self._since is not None:
                 seconds = round(now - self._since, 1)

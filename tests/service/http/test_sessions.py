@@ -94,6 +94,24 @@ async def test_it_ends_with_its_key_and_by_signing_out(
     assert not client.cookies
 
 
+async def test_signing_out_ends_it_and_not_the_cookie_alone(client: httpx.AsyncClient, token: str) -> None:
+    proof = await signed_in(client, token)
+    kept = {"Cookie": f"tarry_session={client.cookies['tarry_session']}"}
+    assert (await client.delete(PATH)).json() == {"result": "signed out"}
+    for response in (
+        await client.get(PATH, headers=kept),
+        await client.get("/v1/topics", headers=kept),
+        await client.put("/v1/topics/orders", json={}, headers=kept | proof),
+        await client.get("/ui/topics", headers=kept),
+    ):
+        assert response.status_code in (401, 404), response.text
+    for cookies in ({}, kept, {"Cookie": "tarry_session=x"}, {"Cookie": "tarry_session="}):
+        again = await client.delete(PATH, headers=cookies)
+        assert (again.status_code, again.json()) == (200, {"result": "signed out"})
+    await signed_in(client, token)
+    assert (await client.get("/v1/topics")).status_code == 200
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, 7, None])
 async def test_what_is_no_key(client: httpx.AsyncClient, token: str, key: object) -> None:
     response = await client.post(PATH, json={"key": key})
