@@ -5,6 +5,7 @@ been by a connection that waited; the name goes into TLS and into Host. Nothing 
 takes to know the answer's status.
 """
 
+import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +30,12 @@ _TRIED = 3
 
 
 class Unreached(Exception):
-    """The endpoint gave no answer; the text says why, without its path."""
+    """The endpoint gave no answer; the text says why, without its path, and without an address that its URL does not
+    have: it is kept with the message, for all who may read that. `found` is what only the log is told."""
+
+    def __init__(self, why: str, found: str = "") -> None:
+        super().__init__(why)
+        self.found = found or why
 
 
 @frozen
@@ -64,7 +70,9 @@ class Poster:
                 raise Unreached(f"TLS: {error.reason or type(error).__name__}") from error
             except trio.BrokenResourceError as error:
                 raise Unreached(_why_broken(error)) from error
-            except (OSError, RemoteProtocolError) as error:
+            except OSError as error:
+                raise Unreached(_told(error), str(error)) from error
+            except RemoteProtocolError as error:
                 raise Unreached(str(error)) from error
         if reader.head is None:
             raise Unreached(f"the endpoint did not answer within {timeout:g} s")
@@ -92,7 +100,8 @@ class Poster:
                 break
             except (OSError, trio.TooSlowError) as error:
                 if is_last:
-                    raise Unreached(f"{endpoint.shown} cannot be reached at {address}: {_told(error)}") from error
+                    why = f"{endpoint.shown} cannot be reached: {_told(error)}"
+                    raise Unreached(why, f"{why}, at {address}") from error
         else:
             raise Unreached(f"{endpoint.host} has no address")
         place, now = place_of(endpoint), trio.current_time()
@@ -115,17 +124,19 @@ class Poster:
                 found = await self.resolve(endpoint.host)
             except OSError as error:
                 raise Unreached(f"{endpoint.host} cannot be resolved: {error.strerror or error}") from error
-        why = f"{endpoint.host} has no address"
+        why, told = f"{endpoint.host} has no address", ""
         may: list[Address] = []
         for address in found:
             if (wrong := refused(address, self.allowed)) is not None:
-                why = wrong
+                why = f"{endpoint.host} leads to an address that is not of the public internet: push_allow names it not"
+                told = wrong
             elif not endpoint.tls and not is_allowed(address, self.allowed):
-                why = f"{address} is posted to over TLS only: push_allow does not name it"
+                why = f"{endpoint.host} leads to an address that is posted to over TLS only: push_allow names it not"
+                told = f"{address} is posted to over TLS only: push_allow does not name it"
             else:
                 may.append(address)
         if not may:
-            raise Unreached(why)
+            raise Unreached(why, told)
         return may
 
 
@@ -164,10 +175,15 @@ async def _read(connection: Connection, reader: ResponseReader) -> None:
         raise RemoteProtocolError(f"the answer has more than {_MOST >> 10} KiB before its content")
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
+    """Without the address, which what trio says of several tries has."""
     if isinstance(error, trio.TooSlowError):
         return "no answer"
-    return getattr(error, "strerror", None) or str(error.__cause__ or error)
+    if isinstance(error, BaseExceptionGroup):
+        return _told(error.exceptions[0])
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)  # trio puts the address into an error's own text
+    return type(error).__name__ if error.__cause__ is None else _told(error.__cause__)
 
 
 def _why_broken(error: trio.BrokenResourceError) -> str:

@@ -284,7 +284,10 @@ class Pusher:
                 post = Post(endpoint, headers, message.body, content_type or "application/json")
                 head = await poster.post(post, self.row.timeout / 1000, self._connections)
                 verdict = verdict_of(head.status, head.headers, self._desk.clock.now())
-            except (Unreached, ValueError) as error:
+            except Unreached as error:
+                verdict = Verdict("away", str(error), found=error.found)
+                log.debug("push_unreached", because=error.found, **self._names)
+            except ValueError as error:
                 verdict = Verdict("away", str(error))
             finally:
                 self._posting.discard(scope)
@@ -328,7 +331,7 @@ class Pusher:
         elif verdict.kind == "away":
             self._breaker.failed(message.id, now)
             if self._breaker.open:
-                await self._tell_broken(row, verdict.reason, now, at)
+                await self._tell_broken(row, verdict, now, at)
         elif not self._off:
             self._off = True
             log.warning("push_switched_off", because=verdict.reason, **self._names)
@@ -343,10 +346,10 @@ class Pusher:
             self._desk.alarm.ring("push_mended", at=format_time(at), **self._names)
         await self._write(lambda: self._desk.store.write(push.mended, row))
 
-    async def _tell_broken(self, row: PushRow, reason: str, now: float, at: int) -> None:
-        opened_at = self._breaker.opened_at
+    async def _tell_broken(self, row: PushRow, verdict: Verdict, now: float, at: int) -> None:
+        opened_at, reason = self._breaker.opened_at, verdict.reason
         if opened_at == now:
-            log.warning("push_broken", because=reason, **self._names)
+            log.warning("push_broken", because=verdict.found or reason, **self._names)
         elif opened_at is not None and now - opened_at >= _LONG and not self._rung:
             self._rung = True
             self._desk.alarm.ring("push_broken", at=format_time(at), because=reason, **self._names)

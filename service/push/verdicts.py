@@ -26,6 +26,8 @@ class Verdict:
     kind: Kind
     reason: str = ""
     rest: int = 0
+    found: str = ""
+    """What only the log is told of it."""
 
 
 def verdict_of(status: int, headers: Mapping[str, str], now: int) -> Verdict:

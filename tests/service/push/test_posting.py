@@ -79,15 +79,19 @@ async def test_it_goes_to_the_address_under_the_name(there: Receiver) -> None:
 @pytest.mark.parametrize("address", ["127.0.0.2", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.2", "8.8.8.8"])
 async def test_a_name_that_leads_elsewhere(there: Receiver, address: str) -> None:
     """Without TLS not even to what is public."""
-    with pytest.raises(Unreached, match="push_allow"):
+    with pytest.raises(Unreached, match="push_allow") as caught:
         await post(f"http://{NAME}:{there.port}/", resolver(address))
     assert there.received == []
+    assert str(ip_address(address)) not in str(caught.value), "who may read the message is not told what a name leads to"
+    assert str(ip_address(address)) in caught.value.found
 
 
 @pytest.mark.parametrize("address", ["127.0.0.2", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.2"])
 async def test_nor_with_tls(address: str) -> None:
-    with pytest.raises(Unreached, match="not of the public internet"):
+    with pytest.raises(Unreached, match="not of the public internet") as caught:
         await post(f"https://{NAME}/", resolver(address), timeout=2)
+    meant = str(ip_address(address))
+    assert (meant in str(caught.value), meant in caught.value.found) == (False, True)
 
 
 async def test_of_several_addresses_only_those_that_may_be(there: Receiver) -> None:
@@ -116,8 +120,14 @@ async def test_the_machines_own_resolver() -> None:
 async def test_nobody_listens() -> None:
     with socket.socket() as held:  # so that nobody else comes to listen there
         held.bind(("127.0.0.1", 0))
-        with pytest.raises(Unreached, match=r"cannot be reached at 127.0.0.1"):
-            await post(f"http://127.0.0.1:{held.getsockname()[1]}/")
+        port = held.getsockname()[1]
+        with pytest.raises(Unreached, match=r"cannot be reached: Connection refused"):
+            await post(f"http://127.0.0.1:{port}/")
+        for tried in (["127.0.0.1"], ["127.0.0.1", "127.0.0.1"]):
+            with pytest.raises(Unreached) as caught:
+                await post(f"http://{NAME}:{port}/", resolver(*tried))
+            assert str(caught.value) == f"http://{NAME}:{port} cannot be reached: Connection refused"
+            assert caught.value.found.endswith(", at 127.0.0.1")
 
 
 class TestConnections:
@@ -158,8 +168,9 @@ class TestConnections:
         with pytest.raises(Unreached, match="push_allow"):
             await post(f"http://{NAME}:{there.port}/", to, connections=connections)
         to.addresses = [ip_address("127.0.0.2")]
-        with pytest.raises(Unreached, match=r"cannot be reached at 127\.0\.0\.2"):
+        with pytest.raises(Unreached, match="cannot be reached") as caught:
             await post(f"http://{NAME}:{there.port}/", to, connections=connections, allowed=["127.0.0.0/8"])
+        assert caught.value.found.endswith("at 127.0.0.2")
         assert len(there.received) == 1
         to.addresses = [ip_address("10.0.0.1"), ip_address("127.0.0.1")]
         await post(f"http://{NAME}:{there.port}/", to, connections=connections)
