@@ -82,7 +82,9 @@ async def test_a_name_that_leads_elsewhere(there: Receiver, address: str) -> Non
     with pytest.raises(Unreached, match="push_allow") as caught:
         await post(f"http://{NAME}:{there.port}/", resolver(address))
     assert there.received == []
-    assert str(ip_address(address)) not in str(caught.value), "who may read the message is not told what a name leads to"
+    assert str(ip_address(address)) not in str(caught.value), (
+        "who may read the message is not told what a name leads to"
+    )
     assert str(ip_address(address)) in caught.value.found
 
 
