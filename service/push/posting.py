@@ -9,6 +9,7 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import cast
 
 import trio
 from attrs import frozen
@@ -176,14 +177,15 @@ async def _read(connection: Connection, reader: ResponseReader) -> None:
 
 
 def _told(error: BaseException) -> str:
-    """Without the address, which what trio says of several tries has."""
+    """Without the address, which is in the texts that trio makes of several tries, and of each."""
     if isinstance(error, trio.TooSlowError):
         return "no answer"
-    if isinstance(error, BaseExceptionGroup):
-        return _told(error.exceptions[0])
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)  # trio puts the address into an error's own text
-    return type(error).__name__ if error.__cause__ is None else _told(error.__cause__)
+        return os.strerror(error.errno)
+    cause = error.__cause__
+    if isinstance(cause, BaseExceptionGroup):
+        cause = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
+    return type(error).__name__ if cause is None else _told(cause)
 
 
 def _why_broken(error: trio.BrokenResourceError) -> str:

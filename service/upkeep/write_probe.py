@@ -16,7 +16,6 @@ import trio
 from attrs import define, field
 
 from ...store.errors import DuplicateKey, StoreError
-from ...store.ports import Transaction
 from ...store.store import Store
 from ...store.stream import rehearsal
 from ..alarm import Alarm
@@ -78,7 +77,7 @@ class WriteProbe:
             if doubted or outage.refused is not None or not self._rehearsed:
                 await self._rehearse(os.urandom(_LARGE if outage.refused is not None else 1))
             elif self._store.backend.shared and self._monotonic() - outage.written_at > _IDLE:
-                await self._store.write(_note)
+                await self._store.write(rehearsal.clear_away, 0, self._clock.now())  # nothing, and its commit
         except DuplicateKey:
             return  # it got as far as the table
         except StoreError as error:
@@ -112,7 +111,3 @@ class WriteProbe:
             self._is_told = True
             log.warning("store_takes_no_writes", because=wrong, seconds=round(now - self._since, 1))
             self._alarm.ring("store_takes_no_writes", at=format_time(self._clock.now()), because=wrong)
-
-
-async def _note(tx: Transaction) -> None:
-    await tx.note()

@@ -138,23 +138,9 @@ def test_ranges(numbers: list[int], said: str) -> None:
 
 
 UNSEEN = (
-    "",
-    " ",
-    "\t",
-    "\n",
-    "\r\n",
-    "\v\f",
-    "\0",
-    "\x1b",
-    "\u00a0",
-    "\u2003",
-    "\u3000",
-    "\ufeff",
-    "\u200b",
-    "\u202e",
-    "\u2028",
+    *("", " ", "\t", "\n", "\r\n", "\v\f", "\0", "\x1b", "\u00a0", "\u2003", "\u3000", "\ufeff", "\u200b", "\u202e"),
+    *("\u2028", "\u00ad", "\u180e", "\ufe0f", "\u3164", "\u0300", " \t\n ", "\ufeff \n"),
 )
-UNSEEN += ("\u00ad", "\u180e", "\ufe0f", "\u3164", "\u0300", " \t\n ", "\ufeff \n")
 
 
 @pytest.mark.parametrize(
