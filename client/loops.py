@@ -146,6 +146,10 @@ class Loops(ABC, Generic[D, E]):
             self._settled(hold)
             return taken
 
+    def lost(self, hold: Hold) -> bool:
+        """Whether its lease is over, by what the server has said or by our own clock."""
+        return hold.lost or self._clock() >= hold.expires_at
+
     def _settled(self, hold: Hold) -> None:
         if hold.claim.ordered:
             self._arrived.ring()  # the next of its key may be handed out
