@@ -121,8 +121,9 @@ class Delivery(Message):
 class AsyncDelivery(Delivery):
     """A message of `consume` or `run`. Leaving `async with message:` acks it; an exception fails it, the loop goes on.
 
-    The cancellation of its task, or of a scope around it, passes through, and the message goes back uncounted. `ack`, `fail` and `retry` only note what the
-    client's tasks send, so there is nothing to await; call them in the event loop.
+    The cancellation of its task, or of a scope around it, passes through, and the message goes back uncounted. `ack`,
+    `fail` and `retry` only note what the client's tasks send, so there is nothing to await; call them in the event
+    loop.
     """
 
     async def __aenter__(self) -> Self:

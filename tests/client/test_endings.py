@@ -105,7 +105,7 @@ ENDS: list[Callable[[], BaseException]] = [
 
 
 def play(script: ScriptedServer, runner: str, form: str, end: Callable[[], Awaitable[None]]) -> list[str]:
-    """What was handled to its end, of a run whose handler ends so for the bad one, and that stops after the good one."""
+    """What was handled to its end, of work that ends so for the bad one, and stops after the good one."""
     done: list[str] = []
     if runner == "threads":
         _play_in_threads(script, form, end, done)
@@ -156,7 +156,7 @@ async def _play_in_tasks(
 
 
 @pytest.mark.parametrize("form", ["run", "consume"])
-@pytest.mark.parametrize(("runner", "name", "end", "reason"), FAILS, ids=lambda one: one if isinstance(one, str) else "")
+@pytest.mark.parametrize(("runner", "name", "end", "reason"), FAILS, ids=[f"{one[0]}-{one[1]}" for one in FAILS])
 def test_its_own_error_fails_its_message_and_the_work_goes_on(
     script: ScriptedServer,
     broker: SmallBroker,
@@ -243,14 +243,14 @@ def test_the_cancel_of_the_run_gives_back_uncounted_though_the_handler_has_cance
 def test_a_timeout_around_a_loop_passes_through(script: ScriptedServer, broker: SmallBroker) -> None:
     async def main() -> None:
         async with AsyncTarry(script.url) as tarry, tarry.consume("t", "g") as messages:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(None) as timeout:
-                    async for message in messages:
-                        async with message:
-                            timeout.reschedule(0)
-                            await asyncio.sleep(60)
+            async with asyncio.timeout(None) as timeout:
+                async for message in messages:
+                    async with message:
+                        timeout.reschedule(0)
+                        await asyncio.sleep(60)
 
-    asyncio.run(main())
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
     assert len(broker.all("fail")) > 0
     assert not any(request["count"] for request in broker.all("fail"))
 
