@@ -143,9 +143,10 @@ def test_the_result_of_a_lost_lease_is_dropped(
         with message:
             seen.append(message.body)
             if message.body == "lost":
+                assert not message.lost
                 broker.lost = True
                 broker.wait_for("extend")
-                while not message.hold.lost:
+                while not message.lost:
                     time.sleep(0.001)
                 broker.lost = False
     assert seen == ["lost", "next"]

@@ -12,7 +12,7 @@ import trio
 
 from support.scripted_server import ScriptedServer
 from support.small_broker import SmallBroker
-from tarry.client import AsyncTarry, Tarry
+from tarry.client import AsyncTarry, Delivery, Tarry
 
 RUNNERS = ["threads", "asyncio", "trio"]
 
@@ -268,3 +268,47 @@ def test_a_scope_around_a_loop_on_trio_passes_through(script: ScriptedServer, br
     trio.run(main)
     assert len(broker.all("fail")) > 0
     assert not any(request["count"] for request in broker.all("fail"))
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_handler_of_run_may_learn_that_its_lease_is_over(
+    script: ScriptedServer, broker: SmallBroker, runner: str
+) -> None:
+    """It looks itself: nothing is raised into its work, which a thread could not hear."""
+    seen: list[bool] = []
+
+    def lose(message: Delivery) -> None:
+        seen.append(message.lost)
+        broker.lost = True
+
+    def in_threads() -> None:
+        stop = threading.Event()
+
+        def handle(message: Delivery) -> None:
+            lose(message)
+            while not message.lost:
+                stop.wait(0.001)
+            stop.set()
+
+        with Tarry(script.url) as tarry:
+            tarry.run("t", "g", handle, workers=1, pass_message=True, lease="300ms", stop=stop)
+
+    async def in_tasks() -> None:
+        stop = anyio.Event()
+
+        async def handle(message: Delivery) -> None:
+            lose(message)
+            with anyio.fail_after(20):
+                while not message.lost:
+                    await anyio.sleep(0.001)
+            stop.set()
+
+        async with AsyncTarry(script.url) as tarry:
+            await tarry.run("t", "g", handle, workers=1, pass_message=True, lease="300ms", stop=stop)
+
+    if runner == "threads":
+        in_threads()
+    else:
+        anyio.run(in_tasks, backend=runner)
+    assert seen == [False]
+    assert broker.all("ack") == []
