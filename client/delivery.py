@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
 from anyio import get_cancelled_exc_class
 from attrs import field, frozen
@@ -102,7 +102,7 @@ class Delivery(Message):
     def _is_own(self, error: BaseException) -> bool:
         """Whether it is the work's, and fails its message alone; of a group, whether all in it are."""
         if isinstance(error, BaseExceptionGroup):
-            return all(map(self._is_own, error.exceptions))
+            return all(map(self._is_own, cast("BaseExceptionGroup[BaseException]", error).exceptions))
         return isinstance(error, Exception) or (self._is_cancel(error) and not self._cancelled())
 
     def _is_cancel(self, error: BaseException) -> bool:

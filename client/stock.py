@@ -6,7 +6,7 @@ Around it `consumption` puts threads and `async_consumption` tasks; both bring t
 import logging
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -90,6 +90,8 @@ class Stock:
         """Of a broadcast topic: up to where this client has seen everything, which its next claim confirms."""
         self._unseen: Hold | None = None
         """Of a broadcast topic: the last answer. The next is asked for when all of it was seen, and confirmed so."""
+        self._suspects = 0
+        """Of those that wait, how many were lost before."""
         self.tells = True
         """The server is told which messages are begun: an older one would refuse the claims."""
         self.alone: set[str] = set()
@@ -151,6 +153,7 @@ class Stock:
             if asked_at < self._doubted_at:
                 hold.doubtful, hold.renew_at = True, now
         self.waiting.extend((hold, message) for message in claim.messages)
+        self._suspects += sum(message.losses > 0 for message in claim.messages)
 
     def note_alive(self, asked_at: float, seconds: float | None = None) -> None:
         """The server has answered: it takes the client to live for `seconds` from then on, or as long as before.
@@ -182,8 +185,10 @@ class Stock:
                 self.lose(hold)
                 continue
             del self.waiting[index]
-            if message.losses > 1:
-                self.alone.add(message.id)
+            if message.losses:
+                self._suspects -= 1
+                if message.losses > 1:
+                    self.alone.add(message.id)
             if (lane := _lane(hold, message)) is not None:
                 self._lanes[message.id] = lane
             self.handed += 1
@@ -211,14 +216,14 @@ class Stock:
     @property
     def suspicious(self) -> bool:
         """Whether something waits that was lost before."""
-        return self.tells and any(message.losses for _, message in self.waiting)
+        return self.tells and self._suspects > 0
 
     def suspect(self, wanted: int, now: float) -> None:
         """So many workers have nothing to do: as many that wait, and were lost before, are told of with the renewal of
         their lease, which is now."""
         busy: set[_Lane | None] = set(self._lanes.values())
         alone = bool(self.alone)
-        for hold, message in self.waiting if self.tells else ():
+        for hold, message in self.waiting if self.suspicious else ():
             if wanted <= 0:
                 return
             if not message.losses or hold.doubtful or (lane := _lane(hold, message)) in busy:
@@ -261,7 +266,7 @@ class Stock:
             # The server takes back what lies behind it; it comes again after it.
             behind = [message.id for other, message in self.waiting if other is hold and _lane(other, message) == lane]
             self.holds.drop(hold, behind)
-            self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold or pair[1].id not in behind)
+            self._keep_waiting(pair for pair in self.waiting if pair[0] is not hold or pair[1].id not in behind)
         return taken
 
     def watch(self, delivery: Message, hold: Hold) -> None:
@@ -329,7 +334,7 @@ class Stock:
     def give_back(self, *, but_in_hands: bool = False) -> None:
         """All that is not handled, uncounted; or without what a handler still works on, which is left to its lease."""
         waiting = {message.id for _, message in self.waiting}
-        self.waiting.clear()
+        self._keep_waiting(())
         self.holds.give_back(waiting if but_in_hands else None)
 
     def lose(self, hold: Hold) -> None:
@@ -338,7 +343,11 @@ class Stock:
         self.alone.difference_update(message.id for message in hold.claim.messages)
         if (lost := self.holds.lose(hold)) and not self.absence.lost(lost):
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
-        self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold)
+        self._keep_waiting(pair for pair in self.waiting if pair[0] is not hold)
+
+    def _keep_waiting(self, pairs: Iterable[tuple[Hold, Message]]) -> None:
+        self.waiting = deque(pairs)
+        self._suspects = sum(message.losses > 0 for _, message in self.waiting)
 
     def renewed(self, hold: Hold, error: TarryError | None, now: float, begun: Sequence[str] = ()) -> None:
         """How the renewal of a lease has ended, and of telling what was begun. When the server was away: again soon,

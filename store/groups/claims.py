@@ -306,7 +306,9 @@ def _claim_row(claim: Claim, parked: Iterable[int], *, tells: bool) -> Sequence[
     for place in claim.skipped:
         outcome[place] = Outcome.SKIPPED
     settled_at = bytearray(8 * claim.size)
-    if tells:
+    if tells and len(claim.places) == claim.size:
+        settled_at = bytearray(UNBEGUN * claim.size)
+    elif tells:
         for place in claim.places.values():
             settled_at[8 * place : 8 * place + 8] = UNBEGUN
     key = claim.key

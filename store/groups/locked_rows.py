@@ -99,7 +99,7 @@ class ClaimRow:
 
     def unbegun(self, place: int) -> bool:
         """Whether its client, which would have told, has not begun this one."""
-        return self.settled_at[8 * place : 8 * place + 8] == UNBEGUN
+        return bytes(self.settled_at[8 * place : 8 * place + 8]) == UNBEGUN
 
     def begin(self, place: int, now: int) -> None:
         """A handler has begun it."""

@@ -260,6 +260,24 @@ def test_the_next_of_those_lost_twice_waits_for_the_one_before(end: str) -> None
     assert not stock.alone
 
 
+def test_whether_any_wait_is_known_however_they_leave() -> None:
+    for leave in ("take", "lose", "give back"):
+        stock, hold = stock_of(0, 1)
+        assert stock.suspicious
+        if leave == "take":
+            hold.told.add("2")
+            assert taken(stock) == ["1", "2"]
+        elif leave == "lose":
+            stock.lose(hold)
+        else:
+            stock.give_back()
+        assert not stock.suspicious, leave
+    stock, hold = stock_of(0, 1, ordered=True, keys="aa")
+    assert stock.take(1.0) is not None
+    stock.fail(Settlement(hold, "fail", ("1",)))
+    assert not stock.suspicious, "it leaves the claim with the one before it"
+
+
 def test_of_an_ordered_topic_what_is_behind_it_waits_too() -> None:
     stock, hold = stock_of(1, 0, 0, ordered=True, keys="aab")
     assert taken(stock) == ["3"]

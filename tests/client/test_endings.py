@@ -3,7 +3,7 @@ trio: what is the handler's own fails its message, and the work goes on; what en
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -15,6 +15,10 @@ from support.small_broker import SmallBroker
 from tarry.client import AsyncTarry, Delivery, Tarry
 
 RUNNERS = ["threads", "asyncio", "trio"]
+
+
+End = Callable[[], Coroutine[Any, Any, None]]
+"""How a handler ends."""
 
 
 class OwnBase(BaseException):
@@ -29,7 +33,7 @@ def broker(script: ScriptedServer) -> SmallBroker:
     return broker
 
 
-def raising(error: Callable[[], BaseException]) -> Callable[[], Awaitable[None]]:
+def raising(error: Callable[[], BaseException]) -> End:
     async def end() -> None:
         raise error()
 
@@ -71,7 +75,7 @@ async def task_group() -> None:
         await anyio.sleep(60)
 
 
-EVERYWHERE: dict[str, tuple[Callable[[], Awaitable[None]], str]] = {
+EVERYWHERE: dict[str, tuple[End, str]] = {
     "exception": (raising(lambda: ValueError("no")), "ValueError"),
     "timeout": (raising(TimeoutError), "TimeoutError"),
     "cancelled": (raising(asyncio.CancelledError), "CancelledError"),
@@ -104,7 +108,7 @@ ENDS: list[Callable[[], BaseException]] = [
 ]
 
 
-def play(script: ScriptedServer, runner: str, form: str, end: Callable[[], Awaitable[None]]) -> list[str]:
+def play(script: ScriptedServer, runner: str, form: str, end: End) -> list[str]:
     """What was handled to its end, of work that ends so for the bad one, and stops after the good one."""
     done: list[str] = []
     if runner == "threads":
@@ -114,13 +118,13 @@ def play(script: ScriptedServer, runner: str, form: str, end: Callable[[], Await
     return done
 
 
-def _play_in_threads(script: ScriptedServer, form: str, end: Callable[[], Awaitable[None]], done: list[str]) -> None:
+def _play_in_threads(script: ScriptedServer, form: str, end: End, done: list[str]) -> None:
     stop = threading.Event()
 
     def handle(body: str) -> None:
         if body == "bad":
             with pytest.raises(StopIteration):  # it never suspends
-                end().__await__().send(None)  # type: ignore[attr-defined]
+                end().send(None)
         done.append(body)
         stop.set()
 
@@ -133,9 +137,7 @@ def _play_in_threads(script: ScriptedServer, form: str, end: Callable[[], Awaita
                 handle(message.body)
 
 
-async def _play_in_tasks(
-    script: ScriptedServer, form: str, end: Callable[[], Awaitable[None]], done: list[str]
-) -> None:
+async def _play_in_tasks(script: ScriptedServer, form: str, end: End, done: list[str]) -> None:
     stop = anyio.Event()
 
     async def handle(body: str) -> None:
@@ -162,7 +164,7 @@ def test_its_own_error_fails_its_message_and_the_work_goes_on(
     broker: SmallBroker,
     runner: str,
     name: str,
-    end: Callable[[], Awaitable[None]],
+    end: End,
     reason: str,
     form: str,
 ) -> None:
