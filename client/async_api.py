@@ -328,12 +328,15 @@ class AsyncApi:
         tags: Sequence[str] | None = None,
         start: datetime | str | None = None,
         after: str | None = None,
+        tells_begun: bool = False,
     ) -> Claim | None:
         """Up to `max` messages for `lease`, waiting up to `wait` for the first; None when there are none.
 
         `start` is where a new group begins, or a new client of a broadcast topic: `"earliest"` or `"latest"`. Messages
         with other `tags` than these are skipped for the group. Of a broadcast topic, `after` is `next` of the claim
-        before, and confirms it (`""` at first); without it the client's offset moves with the answer.
+        before, and confirms it (`""` at first); without it the client's offset moves with the answer. With
+        `tells_begun` you say in `extend` which messages you have begun: the others go back uncounted when the lease
+        runs out.
         """
         since = spans.now()
         claim = await self._transport.send(
@@ -347,6 +350,7 @@ class AsyncApi:
                 tags=arguments.tags(tags),
                 start=start,
                 after=after,
+                tells=tells_begun,
             )
         )
         spans.received(claim, since)
@@ -386,9 +390,11 @@ class AsyncApi:
                 )
             )
 
-    async def extend(self, claim: Claim | str, lease: Duration) -> datetime:
-        """A lease that runs from now; returns its end. Raises `LeaseLost`."""
-        return await self._transport.send(claims.extend(arguments.claim_id(claim), milliseconds(lease, "lease")))
+    async def extend(self, claim: Claim | str, lease: Duration, *, begun: Sequence[str] = ()) -> datetime:
+        """A lease that runs from now; returns its end. `begun` are ids of messages that you have begun to handle.
+        Raises `LeaseLost`."""
+        call = claims.extend(arguments.claim_id(claim), milliseconds(lease, "lease"), begun)
+        return await self._transport.send(call)
 
     async def renew(self, client: str | None = None) -> datetime:
         """A sign of life of a consumer; from the first on it is dead 15 s after the last, and its claims end.

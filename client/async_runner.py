@@ -1,5 +1,6 @@
 """Workers over an asynchronous consumption, until a signal or an event says stop."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +11,8 @@ from anyio import CancelScope, Event, create_task_group, current_time, get_cance
 from attrs import define, field
 
 from .async_consumption import AsyncConsumption
-from .async_tasks import from_outside, start
+from .async_tasks import from_outside, is_cancelled, own_task, start, uncancel
+from .delivery import AsyncDelivery
 from .runner import refuse_idle
 from .signals import ends
 
@@ -39,12 +41,17 @@ class AsyncRunner:
     signals: bool | None
     _over: Event = field(factory=Event, init=False)
     _error: BaseException | None = field(default=None, init=False)
+    _task: asyncio.Task[Any] | None = field(default=None, init=False)
+    """Of whoever awaits `run`: its cancel is the run's."""
+    _cancelled_before: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         refuse_idle(self.handler, awaits=True)
 
     async def run(self) -> None:
         """Returns when what was in flight is finished, or cancelled after `drain` seconds, and the rest given back."""
+        self._task = own_task()
+        self._cancelled_before = 0 if self._task is None else self._task.cancelling()
         with ends.heard(partial(from_outside(), self._over.set), self.signals):
             async with create_task_group() as tasks:
                 start(tasks, self.consumption.live)
@@ -77,14 +84,34 @@ class AsyncRunner:
 
     async def _work(self) -> None:
         try:
-            while (delivery := await self.consumption.next()) is not None:
+            while (delivery := await self._next()) is not None:
                 with delivery:
-                    result = self.handler(delivery if self.whole else delivery.body)
-                    if isawaitable(result):
-                        await result
+                    await self._handle(delivery)
         except get_cancelled_exc_class():
             raise
         except BaseException as error:
             # From `next`, or a handler's own SystemExit: the run is over, and `run` raises it.
             self._error = self._error or error
             self._over.set()
+
+    async def _next(self) -> AsyncDelivery | None:
+        while True:
+            try:
+                return await self.consumption.next()
+            except get_cancelled_exc_class():
+                if self._cancelled():
+                    raise
+                uncancel(own_task())  # a handler has cancelled its own task, and returned
+
+    async def _handle(self, delivery: AsyncDelivery) -> None:
+        try:
+            result = self.handler(delivery if self.whole else delivery.body)
+            if isawaitable(result):
+                await result
+        except BaseException:
+            if not self._cancelled():
+                uncancel(own_task())  # its worker goes on, if the message has failed by that alone
+            raise
+
+    def _cancelled(self) -> bool:
+        return is_cancelled(self._task, self._cancelled_before)

@@ -1,8 +1,11 @@
-"""Tasks of the client's own, beside those of its user."""
+"""Tasks of the client's own, beside those of its user; and whether one of them was cancelled."""
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVarTuple
 
+from anyio import current_effective_deadline
 from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
 
@@ -18,6 +21,25 @@ def loop() -> Any:
 def on_trio() -> bool:
     """Whether the running event loop is trio's."""
     return hasattr(loop(), "run_sync_soon")
+
+
+def own_task() -> asyncio.Task[Any] | None:
+    """The running task of asyncio, whose `cancel` anybody may call; trio has scopes alone."""
+    return None if on_trio() else asyncio.current_task()
+
+
+def is_cancelled(task: asyncio.Task[Any] | None, before: int = 0) -> bool:
+    """Whether a scope around the caller was cancelled, or `task`, oftener than `before`.
+
+    A CancelledError that comes while neither was is somebody else's: of a task, or a future, that was waited for.
+    """
+    return current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > before)
+
+
+def uncancel(task: asyncio.Task[Any] | None) -> None:
+    """It is to go on, though it was cancelled."""
+    while task is not None and task.cancelling():
+        task.uncancel()
 
 
 def from_outside() -> Callable[[Callable[[], object]], object]:

@@ -26,9 +26,13 @@ def claim(
     tags: Sequence[str] | None = None,
     start: datetime | str | None = None,
     after: str | None = None,
+    tells: bool = False,
 ) -> Call[Claim | None]:
-    """Up to `size` messages; None when there are none. `wait` and `lease` are milliseconds."""
+    """Up to `size` messages; None when there are none. `wait` and `lease` are milliseconds. `tells`: the client says
+    which messages it begins."""
     request: dict[str, Any] = {"client": client, "max": size, "wait": wait, "lease": lease}
+    if tells:
+        request["tells_begun"] = True
     if tags is not None:
         request["tags"] = list(tags)
     if start is not None:
@@ -52,9 +56,10 @@ def claim(
     return Call("POST", path, read, encode(request), wait=wait / 1000)
 
 
-def renew(client: str) -> Call[Alive]:
-    """How long the client is taken to live, without another sign of life."""
-    return Call("POST", f"/v1/clients/{part(client)}/renew", lambda reply: Alive.read(reply.document))
+def renew(client: str, begun: Sequence[tuple[str, Sequence[str]]] = ()) -> Call[Alive]:
+    """How long the client is taken to live, without another sign of life. `begun`: of claims, which messages."""
+    said = encode({"begun": [{"claim": claim, "ids": ids} for claim, ids in begun]}) if begun else None
+    return Call("POST", f"/v1/clients/{part(client)}/renew", lambda reply: Alive.read(reply.document), said)
 
 
 def deregister(client: str) -> Call[int]:
@@ -129,13 +134,16 @@ def settle(calls: Sequence[Call[Any]]) -> Call[list[TarryError | None]]:
     return Call("POST", shares.SETTLE, read, shares.SETTLEMENTS.content(parts))
 
 
-def extend(claim: str, lease: int) -> Call[datetime]:
-    """The new end of the lease of so many milliseconds."""
+def extend(claim: str, lease: int, begun: Sequence[str] = ()) -> Call[datetime]:
+    """The new end of the lease of so many milliseconds; the server notes which messages were begun."""
+    request: dict[str, Any] = {"lease": lease}
+    if begun:
+        request["begun"] = list(begun)
     return Call(
         "POST",
         _path(claim, "extend"),
         lambda reply: instant_in(reply.document["lease_until"]),
-        encode({"lease": lease}),
+        encode(request),
     )
 
 

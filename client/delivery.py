@@ -1,12 +1,15 @@
 """A message in a handler's hands: `with message:`, or `async with message:`, around the work settles it."""
 
+import asyncio
 import logging
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
+from anyio import get_cancelled_exc_class
 from attrs import field, frozen
 
 from . import spans
+from .async_tasks import is_cancelled, own_task
 from .durations import Duration
 from .holds import Hold
 from .records import Message
@@ -27,13 +30,17 @@ class Acknowledger(Protocol):
         """False when the message is not in our hands any more."""
         ...
 
+    def lost(self, hold: Hold) -> bool:
+        """Whether the lease of what it holds is over, as far as is known."""
+        ...
+
 
 @frozen(kw_only=True, eq=False)
 class Delivery(Message):
     """A message of `consume` or `run`. Leaving `with message:` acks it; an exception fails it, and the loop goes on.
 
-    KeyboardInterrupt and SystemExit pass through, and the message goes back uncounted. A message that is settled inside
-    the block by `ack`, `fail` or `retry` stays as it was settled.
+    What ends the program passes through (KeyboardInterrupt, SystemExit, GeneratorExit), and the message goes back
+    uncounted. A message that is settled inside the block by `ack`, `fail` or `retry` stays as it was settled.
     """
 
     hold: Hold = field(repr=False)
@@ -45,6 +52,13 @@ class Delivery(Message):
     def of(cls, message: Message, hold: Hold, acknowledger: Acknowledger) -> Self:
         """A message of a claim, as it is handed out."""
         return cls(**{name: getattr(message, name) for name in _FIELDS}, hold=hold, acknowledger=acknowledger)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is over, as far as the client knows: the message comes to somebody again, or has, and the
+        server takes no result from here. Look at it before what must not be done twice, and now and then in long work.
+        """
+        return self.acknowledger.lost(self.hold)
 
     def ack(self) -> None:
         """Done. Sent to the server with the other acks of its claim, 100 ms later at most."""
@@ -76,7 +90,7 @@ class Delivery(Message):
         if error is None:
             self.ack()
             return False
-        if isinstance(error, Exception):
+        if self._is_own(error):
             _log.warning("message %s of %s failed", self.id, self.topic, exc_info=error)
             # What is half a character in the text of an error cannot be sent.
             reason = f"{type(error).__name__}: {error}"[:500].encode("utf-8", "replace")
@@ -85,13 +99,31 @@ class Delivery(Message):
         self.fail("given back", retry_after=0, count=False)
         return False
 
+    def _is_own(self, error: BaseException) -> bool:
+        """Whether it is the work's, and fails its message alone; of a group, whether all in it are."""
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self._is_own, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+        return isinstance(error, Exception) or (self._is_cancel(error) and not self._cancelled())
+
+    def _is_cancel(self, error: BaseException) -> bool:
+        return isinstance(error, asyncio.CancelledError)
+
+    def _cancelled(self) -> bool:
+        """Whether this thread's work was cancelled, which threads are not: only where an event loop runs in it."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        return True
+
 
 @frozen(kw_only=True, eq=False)
 class AsyncDelivery(Delivery):
     """A message of `consume` or `run`. Leaving `async with message:` acks it; an exception fails it, the loop goes on.
 
-    Cancellation passes through, and the message goes back uncounted. `ack`, `fail` and `retry` only note what the
-    client's tasks send, so there is nothing to await; call them in the event loop.
+    The cancellation of its task, or of a scope around it, passes through, and the message goes back uncounted. `ack`,
+    `fail` and `retry` only note what the client's tasks send, so there is nothing to await; call them in the event
+    loop.
     """
 
     async def __aenter__(self) -> Self:
@@ -101,3 +133,9 @@ class AsyncDelivery(Delivery):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         return self.__exit__(kind, error, trace)
+
+    def _is_cancel(self, error: BaseException) -> bool:
+        return isinstance(error, asyncio.CancelledError | get_cancelled_exc_class())
+
+    def _cancelled(self) -> bool:
+        return is_cancelled(own_task())

@@ -90,7 +90,7 @@ def instant_out(instant: datetime | str, field: str = "deliver_at") -> str:
         raise ValueError(f"{field} wants a datetime with a zone: {wanted}")
     utc = given.astimezone(UTC)
     utc += timedelta(microseconds=-utc.microsecond % 1000)
-    return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1000:03}Z"
+    return utc.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"  # strftime leaves out zeros of a year
 
 
 def instant_in(text: str) -> datetime:

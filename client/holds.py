@@ -33,6 +33,10 @@ class Hold:
     """The client was silent for long: it may not be ours any more, until it is renewed."""
     begun: set[str] = field(factory=set[str])
     """Ids whose `with message:` was entered: somebody works on them."""
+    telling: set[str] = field(factory=set[str])
+    """Ids that are to be handed out as soon as the server knows that they are begun."""
+    told: set[str] = field(factory=set[str])
+    """Ids of which it knows."""
     given_back: set[str] = field(factory=set[str])
     """Of a broadcast topic: ids that were handed out and not seen to the end."""
 
@@ -192,6 +196,11 @@ class Holds:
         self.let_go(hold)
         hold.lost = True
         return lost
+
+    def untold(self, waiting: set[str]) -> list[tuple[Hold, list[str]]]:
+        """Ids that are in handlers' hands, as they do not wait, and of which the server does not know it."""
+        found = [(hold, sorted(hold.open - hold.told - waiting)) for hold in self._holds if hold.claim.next is None]
+        return [(hold, ids) for hold, ids in found if ids]
 
     def drop(self, hold: Hold, ids: list[str]) -> None:
         """The server has taken these back itself."""

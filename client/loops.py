@@ -11,8 +11,8 @@ import logging
 import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,8 +22,9 @@ from . import claims, spans
 from .calls import Call
 from .delivery import Delivery
 from .durations import Duration
-from .errors import TarryError, Unavailable
+from .errors import BadRequest, TarryError, Unavailable
 from .holds import Hold, Settlement
+from .records import Alive
 from .stock import PATIENCE, Stock, Terms
 
 _log = logging.getLogger("tarry.client")
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 _ALL = 1 << 30
 """More than ever wait."""
+_TELLS = "/tells_begun"
+"""The field of a claim that an older server refuses."""
 
 
 class Bell(Protocol):
@@ -115,6 +118,8 @@ class Loops(ABC, Generic[D, E]):
         """Under the lock: waits until there may be another answer."""
         self._hungry += 1
         self._owed.ring()
+        if self._stock.suspicious:
+            self._leases.ring()
         try:
             await self._arrived.rung(None if until is None else until - self._clock())
         finally:
@@ -146,9 +151,15 @@ class Loops(ABC, Generic[D, E]):
             self._settled(hold)
             return taken
 
+    def lost(self, hold: Hold) -> bool:
+        """Whether its lease is over, by what the server has said or by our own clock."""
+        return hold.lost or self._clock() >= hold.expires_at
+
     def _settled(self, hold: Hold) -> None:
         if hold.claim.ordered:
             self._arrived.ring()  # the next of its key may be handed out
+        if self._hungry and self._stock.suspicious:
+            self._leases.ring()
         self._owed.ring()
         self._room.ring()
 
@@ -225,6 +236,11 @@ class Loops(ABC, Generic[D, E]):
                         self._stock.absence.failed("claiming from", error, self._clock())
                 await self._rest(asked)
                 continue
+            except BadRequest as error:
+                if not self._stock.tells or _TELLS not in (one.get("pointer") for one in error.errors):
+                    raise
+                self._stock.tells = False  # the server is an older one
+                continue
             spans.received(claim, since)
             with self._lock:
                 self._stock.claimed(claim, self._clock(), asked)
@@ -262,7 +278,7 @@ class Loops(ABC, Generic[D, E]):
                     for settlement, error in zip(islice(settlements, len(calls)), errors, strict=True):
                         spans.settled(settlement.verb, settlement.hold.claim, len(settlement.ids), since, error)
                         self._stock.settled(settlement, error, self._clock())
-                        if error is not None:
+                        if error is not None or (self._hungry and self._stock.suspicious):
                             self._leases.ring()
 
     async def _failures(self, calls: list[Call[Any]]) -> list[TarryError | None]:
@@ -287,7 +303,8 @@ class Loops(ABC, Generic[D, E]):
         with self._lock:
             while True:
                 now = self._clock()
-                hurry = self._draining or (self._hungry > 0 and not self._stock.waiting)
+                idle = self._hungry > 0 and not self._stock.waiting
+                hurry = self._draining or idle or bool(self._stock.alone)
                 due = self._holds.take_settlements(now, hurry=hurry)
                 if due or self._draining:
                     return due
@@ -301,9 +318,13 @@ class Loops(ABC, Generic[D, E]):
             if self._clock() >= self._sign_at:
                 await self._give_sign()
             for hold in due:
-                error = await self._failure(self._stock.extend(hold), self._terms.lease / 3)
                 with self._lock:
-                    self._stock.renewed(hold, error, self._clock())
+                    begun = [id_ for _, ids in self._stock.begun(hold) for id_ in ids]
+                error = await self._failure(self._stock.extend(hold, begun), self._terms.lease / 3)
+                if begun and isinstance(error, BadRequest):  # an older server beside the one that has given it
+                    error = await self._failure(self._stock.extend(hold), self._terms.lease / 3)
+                with self._lock:
+                    self._stock.renewed(hold, error, self._clock(), begun)
                     self._room.ring()
                     self._arrived.ring(_ALL)  # it may have been in doubt
 
@@ -312,6 +333,7 @@ class Loops(ABC, Generic[D, E]):
         with self._lock:
             while not self._draining:
                 now = self._clock()
+                self._stock.suspect(self._hungry, now)
                 due = self._holds.due_for_renewal(now)
                 if due or now >= self._sign_at:
                     return due
@@ -324,16 +346,27 @@ class Loops(ABC, Generic[D, E]):
             self._sign_at = self._clock() + self._stock.sign_every / 5
             return
         asked = self._clock()
+        with self._lock:
+            begun = self._stock.begun()
         try:
-            alive = await self._send(claims.renew(self._terms.client), deadline=0.0)
+            alive = await self._sign([(hold.claim.id, ids) for hold, ids in begun])
             self._registered = True
             with self._lock:
+                for hold, ids in begun:
+                    if hold.claim.id not in alive.untold:
+                        hold.told.update(ids)
                 self._stock.note_alive(asked, alive.seconds)
                 self._arrived.ring(_ALL)  # they may have waited for this
         except TarryError as error:
             # Without one, claims last as long as their leases, or end with the client; calls for them show which.
             _log.debug("a sign of life to %s: %s", self._terms.topic, error)
         self._sign_at = self._clock() + self._stock.sign_every
+
+    async def _sign(self, begun: Sequence[tuple[str, Sequence[str]]]) -> Alive:
+        if begun:
+            with suppress(BadRequest):  # of an older server beside the one that has given the claims
+                return await self._send(claims.renew(self._terms.client, begun), deadline=0.0)
+        return await self._send(claims.renew(self._terms.client), deadline=0.0)
 
     async def _failure(self, call: Call[Any], deadline: float) -> TarryError | None:
         try:

@@ -1,7 +1,7 @@
 """What goes in and comes out, frozen. Times are datetimes in UTC; a body comes back the way it went in."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self, cast
 
@@ -169,11 +169,14 @@ class Alive:
     until: datetime
     seconds: float
     """From the sign on, without another."""
+    untold: Sequence[str] = ()
+    """Claims of which the server could not note what was begun."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> "Alive":
         """From the server's JSON."""
-        return cls(instant_in(record["alive_until"]), record.get("alive_for", 15_000) / 1000)
+        seconds = record.get("alive_for", 15_000) / 1000
+        return cls(instant_in(record["alive_until"]), seconds, record.get("untold", ()))
 
 
 @frozen(kw_only=True)
@@ -193,6 +196,8 @@ class Message:
     headers: Mapping[str, str] = field(factory=dict[str, str])
     attempt: int = 0
     """1 at the first delivery to the group; 0 where there is no group."""
+    losses: int = 0
+    """How often in a row before this its client died, or let its lease run out."""
     published_at: datetime
     deliver_at: datetime
     expires_at: datetime | None = None
@@ -221,6 +226,7 @@ class Message:
             "tag": record.get("tag"),
             "headers": record.get("headers") or {},
             "attempt": record.get("attempt") or 0,
+            "losses": record.get("losses", 0),
             "published_at": instant_in(record["published_at"]),
             "deliver_at": instant_in(record["deliver_at"]),
             "erased_at": instant_in(record["erased_at"]) if "erased_at" in record else None,

@@ -6,6 +6,7 @@ Around it `consumption` puts threads and `async_consumption` tasks; both bring t
 import logging
 import math
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -30,6 +31,8 @@ SIGN = 5.0
 """Seconds from one sign of life to the next, until the server has said how long one counts."""
 SIGNS = 3
 """Signs in the time that one counts: one or two may be lost."""
+_CLAIMS = 100
+"""Of which a sign tells what was begun, at most."""
 
 
 @frozen(kw_only=True)
@@ -87,6 +90,13 @@ class Stock:
         """Of a broadcast topic: up to where this client has seen everything, which its next claim confirms."""
         self._unseen: Hold | None = None
         """Of a broadcast topic: the last answer. The next is asked for when all of it was seen, and confirmed so."""
+        self._suspects = 0
+        """Of those that wait, how many were lost before."""
+        self.tells = True
+        """The server is told which messages are begun: an older one would refuse the claims."""
+        self.alone: set[str] = set()
+        """Of those that were lost more than once, one at a time: in a handler's hands, and until the server knows what
+        became of it, for what it does not know of would count with the next."""
         self.handed = 0
         self.sign_every = SIGN
         """Seconds from one sign of life to the next."""
@@ -117,11 +127,12 @@ class Stock:
             tags=terms.tags,
             start=terms.start,
             after=self.after,
+            tells=self.tells,
         )
 
-    def extend(self, hold: Hold) -> Call[Any]:
+    def extend(self, hold: Hold, begun: Sequence[str] = ()) -> Call[Any]:
         """The call that renews a lease."""
-        return claims.extend(hold.claim.id, round(self._terms.lease * 1000))
+        return claims.extend(hold.claim.id, round(self._terms.lease * 1000), begun)
 
     def claimed(self, claim: Claim | None, now: float, asked_at: float) -> None:
         """A call for more was answered."""
@@ -142,6 +153,7 @@ class Stock:
             if asked_at < self._doubted_at:
                 hold.doubtful, hold.renew_at = True, now
         self.waiting.extend((hold, message) for message in claim.messages)
+        self._suspects += sum(message.losses > 0 for message in claim.messages)
 
     def note_alive(self, asked_at: float, seconds: float | None = None) -> None:
         """The server has answered: it takes the client to live for `seconds` from then on, or as long as before.
@@ -173,6 +185,10 @@ class Stock:
                 self.lose(hold)
                 continue
             del self.waiting[index]
+            if message.losses:
+                self._suspects -= 1
+                if message.losses > 1:
+                    self.alone.add(message.id)
             if (lane := _lane(hold, message)) is not None:
                 self._lanes[message.id] = lane
             self.handed += 1
@@ -180,12 +196,56 @@ class Stock:
         return None
 
     def _first_free(self) -> int | None:
-        """The first that is surely ours, with no other of its key in a handler's hands."""
+        """The first that is surely ours, with no other of its key in a handler's hands, or to come before it."""
         busy = set(self._lanes.values())
         for index, (hold, message) in enumerate(self.waiting):
-            if not hold.doubtful and not (busy and _lane(hold, message) in busy):
+            if hold.doubtful or (busy and _lane(hold, message) in busy):
+                continue
+            if not message.losses or not self.tells or (message.id in hold.told and not self._is_held_up(message)):
                 return index
+            if (lane := _lane(hold, message)) is not None:
+                busy.add(lane)
         return None
+
+    # What was lost before may be what kills its client. The server is told before it is begun, so that it alone counts
+    # when that happens again; and what was lost more than once is begun when no other such is.
+
+    def _is_held_up(self, message: Message) -> bool:
+        return message.losses > 1 and bool(self.alone)
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether something waits that was lost before."""
+        return self.tells and self._suspects > 0
+
+    def suspect(self, wanted: int, now: float) -> None:
+        """So many workers have nothing to do: as many that wait, and were lost before, are told of with the renewal of
+        their lease, which is now."""
+        busy: set[_Lane | None] = set(self._lanes.values())
+        alone = bool(self.alone)
+        for hold, message in self.waiting if self.suspicious else ():
+            if wanted <= 0:
+                return
+            if not message.losses or hold.doubtful or (lane := _lane(hold, message)) in busy:
+                continue
+            if lane is not None:
+                busy.add(lane)
+            if message.losses > 1 and alone:
+                continue
+            alone |= message.losses > 1
+            wanted -= 1
+            if message.id not in hold.told:
+                hold.telling.add(message.id)
+                hold.renew_at = now
+
+    def begun(self, hold: Hold | None = None) -> list[tuple[Hold, list[str]]]:
+        """What is to be told of as begun: of all claims what is in handlers' hands; of one that is renewed also what
+        is to be handed out then."""
+        if not self.tells:
+            return []
+        soon = set[str]() if hold is None else hold.telling
+        waiting = {message.id for _, message in self.waiting} - soon
+        return [(one, ids) for one, ids in self.holds.untold(waiting) if hold is None or one is hold][:_CLAIMS]
 
     def ack(self, hold: Hold, id_: str, now: float) -> bool:
         """Notes that a message was handled; False when it is not in our hands."""
@@ -206,7 +266,7 @@ class Stock:
             # The server takes back what lies behind it; it comes again after it.
             behind = [message.id for other, message in self.waiting if other is hold and _lane(other, message) == lane]
             self.holds.drop(hold, behind)
-            self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold or pair[1].id not in behind)
+            self._keep_waiting(pair for pair in self.waiting if pair[0] is not hold or pair[1].id not in behind)
         return taken
 
     def watch(self, delivery: Message, hold: Hold) -> None:
@@ -274,19 +334,27 @@ class Stock:
     def give_back(self, *, but_in_hands: bool = False) -> None:
         """All that is not handled, uncounted; or without what a handler still works on, which is left to its lease."""
         waiting = {message.id for _, message in self.waiting}
-        self.waiting.clear()
+        self._keep_waiting(())
         self.holds.give_back(waiting if but_in_hands else None)
 
     def lose(self, hold: Hold) -> None:
         """The lease is over: what waits of it is dropped."""
         # A claim whose last ack is on its way is not lost, even if it is over. Acks that wait are: they are not sent.
+        self.alone.difference_update(message.id for message in hold.claim.messages)
         if (lost := self.holds.lose(hold)) and not self.absence.lost(lost):
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
-        self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold)
+        self._keep_waiting(pair for pair in self.waiting if pair[0] is not hold)
 
-    def renewed(self, hold: Hold, error: TarryError | None, now: float) -> None:
-        """How the renewal of a lease has ended. When the server was away: again soon, while the lease lasts."""
+    def _keep_waiting(self, pairs: Iterable[tuple[Hold, Message]]) -> None:
+        self.waiting = deque(pairs)
+        self._suspects = sum(message.losses > 0 for _, message in self.waiting)
+
+    def renewed(self, hold: Hold, error: TarryError | None, now: float, begun: Sequence[str] = ()) -> None:
+        """How the renewal of a lease has ended, and of telling what was begun. When the server was away: again soon,
+        while the lease lasts."""
+        hold.telling.difference_update(begun)
         if error is None:
+            hold.told.update(begun)
             self.absence.answered(now)
             self.holds.renewed(hold, now)
         elif isinstance(error, LeaseLost | NotFound):
@@ -308,6 +376,7 @@ class Stock:
         The server may know the claim no more; or a fail was done by a try whose answer was lost.
         """
         count = len(settlement.ids)
+        self.alone.difference_update(settlement.ids)
         if error is None:
             self.absence.answered(now)
         elif isinstance(error, LeaseLost | NotFound):

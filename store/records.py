@@ -203,6 +203,11 @@ class Outcome(IntEnum):
     """Its tag was not among those that were asked for."""
 
 
+UNBEGUN = (1).to_bytes(8, "big")
+"""What stands in place of the time in `settled_at`, of an open message whose client tells what it begins, until it
+says so; then it is since when, and 0 where the client tells nothing."""
+
+
 @frozen
 class ClaimKey:
     """The key of a claim row, and the token that fences it."""
@@ -231,6 +236,8 @@ class Delivered(NamedTuple):
     deliver_at: int
     expires_at: int | None
     streamed_at: int
+    losses: int = 0
+    """How often in a row its client died, or let its lease run out."""
 
 
 @frozen
@@ -243,6 +250,8 @@ class ClaimRequest:
     """Milliseconds."""
     tags: frozenset[str] | None = None
     """Messages of other tags, or of none, are skipped for the group; None takes all."""
+    tells: bool = False
+    """The client tells which messages it begins."""
 
 
 @frozen
@@ -302,10 +311,11 @@ class Claim:
 
 @frozen
 class Settlement:
-    """An ack, a fail, an extension or the end of a lease, for positions of a range; None means all that are open."""
+    """An ack, a fail, an extension or the end of a lease, for positions of a range; None means all that are open. Or
+    only, as with any of these, that some were begun."""
 
     key: ClaimKey
-    verb: Literal["ack", "fail", "extend", "end"]
+    verb: Literal["ack", "fail", "extend", "begin", "end"]
     places: tuple[int, ...] | None = None
     reason: str | None = None
     retry_after: int | None = None
@@ -313,6 +323,8 @@ class Settlement:
     lease: int = 0
     at_once: bool = False
     """Of an end: the client is gone, so its lease is over now."""
+    begun: tuple[int, ...] = ()
+    """Positions of those that a handler has begun."""
     others: "tuple[Settlement, ...]" = ()
     """The same for further ranges of the claim: all of them are done, or none."""
 

@@ -247,6 +247,8 @@ class Resting(NamedTuple):
     message_id: int
     attempt: int
     history: bytes
+    losses: int
+    """How often in a row its client died, or let its lease run out."""
 
 
 class Source(NamedTuple):
@@ -259,6 +261,8 @@ class Source(NamedTuple):
     attempt: int
     history: bytes
     expires_at: int | None
+    losses: int = 0
+    """As of `Resting`."""
 
 
 class Aged(NamedTuple):

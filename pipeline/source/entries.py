@@ -41,7 +41,8 @@ def exploded(fetch: Fetch, span: Span, page: Table) -> Table:
         "offset": offsets.cast(pa.int64()),
         "outcome": pa.array(words).take(codes),
         "claimed_at": page["claimed_at"].take(parents),
-        "settled_at": pc.if_else(pc.equal(times, 0), None, times),
+        # Of an open message it says whether it is begun.
+        "settled_at": pc.if_else(pc.or_(pc.equal(times, 0), pc.equal(codes, 0)), None, times),
         "ended_at": page["ended_at"].take(parents) if "ended_at" in page.column_names else pa.nulls(len(offsets)),
     }
     if span.place["back"]:

@@ -146,7 +146,7 @@ class StoreRows:
                 **{name: claim[name] for name in ("number", "claim", "client", "claimed_at")},
                 **{name: origin[name] for name in ("message_queue_id", "message_offset", "attempt", "history")},
                 "outcome": OUTCOMES.get(code, f"outcome {code}"),
-                "settled_at": settled_at or None,
+                "settled_at": (settled_at or None) if code else None,  # of an open one it says whether it is begun
                 "ended_at": claim.get("ended_at"),
             }
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
 import structlog
@@ -115,15 +115,17 @@ class Groups:
     async def settle(
         self,
         claim_id: str,
-        verb: Literal["ack", "fail", "extend"],
+        verb: Literal["ack", "fail", "extend", "begin"],
         *,
         ids: Sequence[int] | None = None,
+        begun: Sequence[int] = (),
         reason: str | None = None,
         retry_after: int | None = None,
         count: bool = True,
         lease: int = 0,
     ) -> Settled:
-        """Acks, fails or extends; `Settled.lost` says that nothing was done. Raises `UnknownClaim`."""
+        """Acks, fails or extends, and notes what was `begun`; to begin is to do no more than that. `Settled.lost` says
+        that nothing was done. Raises `UnknownClaim`."""
         keys = parse_claim(claim_id)
         group = await self._group_of_claim(keys)
         if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):
@@ -136,15 +138,18 @@ class Groups:
         self._see(group.id)
         coordinator = self._coordinator(group)
         wish = Settlement(keys[0], verb, None, reason, retry_after, count, lease)
-        parts = [evolve(wish, key=key) for key in keys]
-        if ids is not None:
-            places = await self._find(coordinator, keys, ids)
-            if places is None:
-                raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
-            if sum(map(len, places.values())) < len(set(ids)):
-                self._metrics.fenced_write()
-                return Settled(lost=True)
-            parts = [evolve(part, places=places[part.key]) for part in parts if part.key in places]
+        places = None if ids is None else await self._find(coordinator, keys, ids)
+        started = await self._find(coordinator, keys, begun) if begun else dict[ClaimKey, tuple[int, ...]]()
+        if (ids is not None and places is None) or started is None:
+            raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
+        if _count(places) < len(set(ids or ())) or _count(started) < len(set(begun)):
+            self._metrics.fenced_write()
+            return Settled(lost=True)
+        parts = [
+            evolve(wish, key=key, places=None if places is None else places.get(key, ()), begun=started.get(key, ()))
+            for key in keys
+            if key in started or (verb != "begin" and (places is None or key in places))
+        ] or [evolve(wish, places=())]
         settlement = evolve(parts[0], others=tuple(parts[1:]))
         try:
             settled = await until_free(
@@ -358,3 +363,7 @@ class Groups:
         group = await self._group_of_claim([key])
         if group is not None:
             self._coordinator(group).watch(key, lease_until)
+
+
+def _count(places: Mapping[ClaimKey, Sequence[int]] | None) -> int:
+    return 0 if places is None else sum(map(len, places.values()))

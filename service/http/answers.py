@@ -71,6 +71,8 @@ class MessageAnswer(Content, kw_only=True):
     queue: int
     offset: int
     attempt: int
+    losses: int | UnsetType = UNSET
+    """How often in a row before this its client died, or let its lease run out; there when it did."""
 
 
 class ClaimAnswer(Answer, kw_only=True):
@@ -402,6 +404,8 @@ class RenewAnswer(Answer, kw_only=True):
     client: str
     alive_until: str
     alive_for: int
+    untold: list[str] | UnsetType = UNSET
+    """Claims of which what was begun could not be noted, because the store or a row was not to be had: say it again."""
 
 
 class DeregisterAnswer(Answer, kw_only=True):

@@ -188,7 +188,7 @@ class Call:
             at, field = self.node.clock.now() + ms if ms else None, "delay"
         elif deliver_at is not None:
             try:
-                at, field = max(parse_time(deliver_at), 0), "deliver_at"
+                at, field = parse_time(deliver_at), "deliver_at"
             except ValueError as error:
                 raise bad_field(f"{pointer}/deliver_at", str(error)) from None
         else:
@@ -230,7 +230,7 @@ class Call:
         return False, self.time(value, pointer, or_else='"earliest", "latest" or ')
 
     def time(self, value: str, pointer: str, *, or_else: str = "") -> int:
-        """Unix milliseconds, not before 1970."""
+        """Unix milliseconds, not before 1970: of a search, or of what is to end. Times that are told are as given."""
         try:
             return max(parse_time(value), 0)
         except ValueError as error:

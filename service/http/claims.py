@@ -49,7 +49,7 @@ async def claim(call: Call) -> Response:
     group = await call.node.directory.group(topic, call.part("group"), latest=latest, since=since)
     if topic.kind == "broadcast":
         return await _read_on(call, group, request, size, wait, tags, since)
-    wish = ClaimRequest(request.client, size, lease, tags)
+    wish = ClaimRequest(request.client, size, lease, tags, request.tells_begun is True)
 
     async def claim() -> records.Claim | None:
         async with call.node.membership.polling(wish.client):
@@ -142,6 +142,11 @@ def acking(call: Call, claim: str, ids: Sequence[str] | None, pointer: str = "/i
     return partial(call.node.groups.settle, claim, "ack", ids=parse_ids(ids, pointer))
 
 
+def beginning(call: Call, claim: str, ids: Sequence[str], pointer: str = "/begun") -> Settling:
+    """That some were begun, yet to be noted. Raises a `Problem` when it cannot be."""
+    return partial(call.node.groups.settle, claim, "begin", begun=parse_ids(ids, pointer) or ())
+
+
 def failing(call: Call, claim: str, request: Fail, pointer: str = "") -> Settling:
     """A fail, yet to be done. Raises a `Problem` when it cannot be."""
     rest = None
@@ -167,10 +172,14 @@ def _cut(reason: str) -> str:
 
 
 async def extend(call: Call) -> Response:
-    """The lease begins anew."""
+    """The lease begins anew.
+
+    The answer says that the claim is held yet, and that what was begun is noted.
+    """
     claim = await call.own_claim()
     request = await call.read(Extend)
-    settled = unless_lost(await call.node.groups.settle(claim, "extend", lease=_lease(call, request.lease)))
+    lease, begun = _lease(call, request.lease), parse_ids(request.begun, "/begun") or ()
+    settled = unless_lost(await call.node.groups.settle(claim, "extend", lease=lease, begun=begun))
     return answer(answers.ExtendAnswer(lease_until=format_time(settled.lease_until)))
 
 

@@ -1,12 +1,21 @@
 """Clients: signs of life, and going."""
 
+import trio
+from msgspec import UNSET
+
+from ...store.errors import StoreError
 from ..durations import format_time
+from ..errors import NothingToSettle, ServiceError, UnknownClaim
+from ..outages import tell_failure
 from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer
+from .claims import Settling, beginning
 from .messages import PAGE
 from .names import wrong_client
-from .problems import bad_cursor
+from .problems import Problem, bad_cursor
+from .reading import has_body
+from .requests import Renew
 
 
 async def list_clients(call: Call) -> Response:
@@ -25,12 +34,37 @@ async def list_clients(call: Call) -> Response:
 async def renew(call: Call) -> Response:
     """The client lives, and is watched from now on.
 
-    It is dead when nothing is heard of it any more.
+    It is dead when nothing is heard of it any more. What it has begun of its claims counts then.
     """
     name = await call.own_client(call.part("client"))
+    request = await call.read(Renew) if has_body(call.request) else Renew()
+    begun = [
+        (one.claim, beginning(call, one.claim, one.ids, f"/begun/{index}/ids"))
+        for index, one in enumerate(request.begun or ())
+    ]
     alive_until = await call.node.membership.renew(name)
+    untold: list[str] = []
+    async with trio.open_nursery() as nursery:
+        for claim, begin in begun:
+            nursery.start_soon(_note, call, claim, begin, untold)
     alive_for = call.settings.client_timeout
-    return answer(answers.RenewAnswer(client=name, alive_until=format_time(alive_until), alive_for=alive_for))
+    return answer(
+        answers.RenewAnswer(
+            client=name, alive_until=format_time(alive_until), alive_for=alive_for, untold=untold or UNSET
+        )
+    )
+
+
+async def _note(call: Call, claim: str, begin: Settling, untold: list[str]) -> None:
+    """What was begun of a claim; that it cannot be noted is no reason to take the client for dead."""
+    try:
+        await call.check_claim(claim)
+        await begin()
+    except (Problem, UnknownClaim, NothingToSettle):
+        return  # it is settled, or over
+    except (StoreError, ServiceError) as error:  # as Busy: a user's transaction is acking of it
+        tell_failure("begun_not_noted", error, client=call.part("client"))
+        untold.append(claim)
 
 
 async def deregister(call: Call) -> Response:

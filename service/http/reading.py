@@ -60,10 +60,15 @@ async def read_body(request: Request, limit: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+def has_body(request: Request) -> bool:
+    """Whether anything came, of whatever type."""
+    return request.header(b"transfer-encoding") is not None or (request.header(b"content-length") or "0") != "0"
+
+
 async def refuse_body(request: Request) -> None:
     """Raises a `Problem`, 400, where a body came to a call that takes none: what it says would go unheard. An empty
     object says nothing."""
-    if request.header(b"transfer-encoding") is None and (request.header(b"content-length") or "0") == "0":
+    if not has_body(request):
         return
     came = b""
     more = True

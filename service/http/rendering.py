@@ -96,7 +96,10 @@ def outlook(shaping: Shaping, due: int) -> tuple[int | UnsetType, int | UnsetTyp
 
 def message(topic: Topic, one: Delivered) -> MessageAnswer:
     """As claimed or pulled."""
-    return MessageAnswer(topic=topic.name, queue=one.queue, offset=one.offset, attempt=one.attempt, **_content(one))
+    losses = one.losses or UNSET
+    return MessageAnswer(
+        topic=topic.name, queue=one.queue, offset=one.offset, attempt=one.attempt, losses=losses, **_content(one)
+    )
 
 
 def _content(one: Delivered | Found) -> dict[str, Any]:

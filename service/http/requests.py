@@ -254,6 +254,13 @@ class Claim(Body):
         ),
     ] = msgspec.field(name="from", default=None)
     tags: Tags | None = None
+    tells_begun: Annotated[
+        bool | None,
+        Meta(
+            description="true: the client tells in `begun` which messages a handler has begun; those it has not begun"
+            " go back uncounted when it dies or its lease runs out"
+        ),
+    ] = None
     after: Annotated[
         Annotated[str, Meta(extra_json_schema=schemas.AFTER)] | None,
         Meta(
@@ -281,15 +288,16 @@ class Fail(Body):
 
 
 class Settlement(Body):
-    """What became of messages of a claim: those that are done, and then those that failed."""
+    """What became of messages of a claim: those that were begun, those that are done, and then those that failed."""
 
     together: ClassVar[Mapping[str, Any]] = {
-        "anyOf": [schemas.given("ack"), schemas.given("fail")],
+        "anyOf": [schemas.given("ack"), schemas.given("fail"), schemas.given("begun")],
         "not": {"allOf": [schemas.given("fail"), {"required": ["ack"], "properties": {"ack": {"enum": ["all"]}}}]},
     }
     claim: str
     ack: Annotated[Ids | Literal["all"] | None, Meta(description="ids, or all")] = None
     fail: Fail | None = None
+    begun: Annotated[Ids | None, Meta(description="what a handler has begun")] = None
 
 
 class Settle(Body):
@@ -300,9 +308,25 @@ class Settle(Body):
 
 
 class Extend(Body):
-    """The lease, from now."""
+    """The lease, from now; and what was begun."""
 
+    limit: ClassVar[int] = _ROOM_FOR_IDS
     lease: Lease
+    begun: Annotated[Ids | None, Meta(description="what a handler has begun")] = None
+
+
+class Begun(Body):
+    """Messages of a claim that a handler has begun."""
+
+    claim: str
+    ids: Ids
+
+
+class Renew(Body):
+    """What was begun since the last sign of life. What is not held any more is passed over."""
+
+    limit: ClassVar[int] = _ROOM_FOR_IDS
+    begun: Annotated[list[Begun], Meta(max_length=100)] | None = None
 
 
 Jitter = Annotated[float, Meta(ge=0, le=1, description="by which part of itself a rest may be longer at most")]

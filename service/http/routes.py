@@ -364,7 +364,9 @@ OPERATIONS: tuple[Operation, ...] = (
         clients.renew,
         answers.RenewAnswer,
         CONSUME_LATER,
-        problems=(*_REFUSED_BODY, *_WRITES),
+        (requests.Renew,),
+        problems=(*_BODY, *_WRITES),
+        body_required=False,
     ),
     Operation(
         "DELETE", _CLIENT, clients.deregister, answers.DeregisterAnswer, CONSUME_LATER, problems=(*_NO_BODY, *_WRITES)

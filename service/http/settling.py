@@ -1,4 +1,5 @@
-"""POST /v1/claims/settle: acks and fails of many claims in one request, each with an answer of its own."""
+"""POST /v1/claims/settle: acks and fails of many claims, and what was begun, in one request, each with an answer of its
+own."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ class _Entry:
     """A settlement that is in order, and what is yet to be done of it."""
 
     claim: str
+    begin: claims.Settling | None
     ack: claims.Settling | None
     fail: claims.Settling | None
 
@@ -54,19 +56,21 @@ def _check_ids(settlements: Sequence[Settlement]) -> None:
     ids = 0
     for one in settlements:
         ids += len(one.ack) if isinstance(one.ack, list) else 0
+        ids += len(one.begun or ())
         ids += 0 if one.fail is None else len(one.fail.ids or ())
     if ids > MAX_IDS:
         raise bad_field("/settle", f"it names {ids} ids, and may name {MAX_IDS}: send them in several requests")
 
 
 def _entry(call: Call, one: Settlement, pointer: str) -> _Entry:
-    if one.ack is None and one.fail is None:
-        raise bad_field(pointer, "say what is done in ack, or what failed in fail")
+    if one.ack is None and one.fail is None and one.begun is None:
+        raise bad_field(pointer, "say what is done in ack, what failed in fail, or what was begun in begun")
     if one.ack == "all" and one.fail is not None:
         raise bad_field(f"{pointer}/fail", "nothing is left to fail when all is acked")
     ids = one.ack if isinstance(one.ack, list) else None
     return _Entry(
         claim=one.claim,
+        begin=None if one.begun is None else claims.beginning(call, one.claim, one.begun, f"{pointer}/begun"),
         ack=None if one.ack is None else claims.acking(call, one.claim, ids, f"{pointer}/ack"),
         fail=None if one.fail is None else claims.failing(call, one.claim, one.fail, f"{pointer}/fail"),
     )
@@ -77,6 +81,8 @@ async def _settle(call: Call, entry: _Entry) -> SettledAnswer:
     retried = dead = 0
     try:
         await call.check_claim(entry.claim)
+        if entry.begin is not None:
+            claims.unless_lost(await entry.begin())
         if entry.ack is not None:
             acked = claims.unless_lost(await entry.ack()).acked
         if entry.fail is not None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 import structlog
 import trio
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from ...store.erased import erased_at_of
 from ...store.errors import StoreError
@@ -82,6 +82,8 @@ class _Held:
 
     name: str
     lost: bool = False
+    posting: set[int] = field(factory=set[int])
+    """Ids of those that are on their way: the others were not begun."""
 
 
 class Pusher:
@@ -192,7 +194,7 @@ class Pusher:
         claim: Claim | None = None
         with trio.CancelScope() as self._asking:
             try:
-                request = ClaimRequest(self._client, room, self._desk.lease)
+                request = ClaimRequest(self._client, room, self._desk.lease, tells=True)
                 await self._desk.asked()
                 claim = await self._desk.groups.claim(self._group, request, _WAIT)
             except (StoreError, ServiceError) as error:
@@ -225,14 +227,15 @@ class Pusher:
         """The lease goes on for as long as something is on its way."""
         while not held.lost:
             await trio.sleep(self._desk.lease / 3000)
-            settle = partial(self._desk.groups.settle, held.name, "extend", lease=self._desk.lease)
+            begun = sorted(held.posting)
+            settle = partial(self._desk.groups.settle, held.name, "extend", lease=self._desk.lease, begun=begun)
             held.lost = await self._settle(settle)
 
     async def _post_lane(self, held: _Held, lane: Sequence[Delivered]) -> None:
         left = len(lane)
         try:
             for message in lane:
-                went_on = not held.lost and await self._post_one(held, message)
+                went_on = not held.lost and await self._begin(held, message) and await self._post_one(held, message)
                 if not went_on:
                     return  # what is behind it leaves the claim with it
                 left -= 1
@@ -241,6 +244,12 @@ class Pusher:
         finally:
             self._in_flight -= left
             self._stir()
+
+    async def _begin(self, held: _Held, message: Delivered) -> bool:
+        """Whether it may be posted. One that was lost before is told of first, so that it counts the next time."""
+        held.posting.add(message.id)
+        begin = partial(self._desk.groups.settle, held.name, "begin", begun=[message.id])
+        return not message.losses or not await self._settle(begin)
 
     async def _post_one(self, held: _Held, message: Delivered) -> bool:
         """Whether it was sent, and acked."""

@@ -163,5 +163,5 @@ class Chains:
         returned: list[Sequence[Value]] = []
         for queue_id, rows in released.items():
             for number, message in enumerate(sorted(rows), begins[backs[queue_id]]):
-                returned.append((backs[queue_id], number, 0, queue_id, *message, self.now))
+                returned.append((backs[queue_id], number, 0, queue_id, *message, self.now, 0))
         await tx.execute_many("redelivery.add", returned)

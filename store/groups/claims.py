@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ..expiry import is_past
 from ..ports import Transaction, Value
-from ..records import Claim, ClaimKey, ClaimRequest, Delivered, Outcome, Queue
+from ..records import UNBEGUN, Claim, ClaimKey, ClaimRequest, Delivered, Outcome, Queue
 from ..rows import encode
 from ..stream.stretches import CLAIM_BYTES, PAGE, Page, Stretch
 from .claim_ids import RANGES
@@ -225,7 +225,8 @@ class Claiming:
         skipped = tuple(offset - first for offset in picked.skipped)
         lease_until = self.now + request.lease
         claim = Claim(key, request.client, self.now, lease_until, size, tuple(messages), places, skipped)
-        self._rows.append(_claim_row(claim, [offset - first for offset in picked.parked]))
+        parked = [offset - first for offset in picked.parked]
+        self._rows.append(_claim_row(claim, parked, tells=request.tells))
         return claim
 
     def _note_expired(
@@ -294,8 +295,9 @@ async def _pick(
         found = await reader.take(min(reader.position + size - len(given), end))
 
 
-def _claim_row(claim: Claim, parked: Iterable[int]) -> Sequence[Value]:
-    """Its row; what is neither in its places nor `parked` is past its time, or gone from the stream."""
+def _claim_row(claim: Claim, parked: Iterable[int], *, tells: bool) -> Sequence[Value]:
+    """Its row; what is neither in its places nor `parked` is past its time, or gone from the stream. `tells`: its
+    client says which messages it begins."""
     outcome = bytearray([Outcome.EXPIRED]) * claim.size
     for place in parked:
         outcome[place] = Outcome.PARKED
@@ -303,10 +305,16 @@ def _claim_row(claim: Claim, parked: Iterable[int]) -> Sequence[Value]:
         outcome[place] = Outcome.OPEN
     for place in claim.skipped:
         outcome[place] = Outcome.SKIPPED
+    settled_at = bytearray(8 * claim.size)
+    if tells and len(claim.places) == claim.size:
+        settled_at = bytearray(UNBEGUN * claim.size)
+    elif tells:
+        for place in claim.places.values():
+            settled_at[8 * place : 8 * place + 8] = UNBEGUN
     key = claim.key
     return (
         *(key.group_id, key.queue_id, key.number, key.token, encode(claim.client), key.first, claim.size),
-        *(claim.claimed_at, claim.lease_until, bytes(outcome), bytes(8 * claim.size)),
+        *(claim.claimed_at, claim.lease_until, bytes(outcome), bytes(settled_at)),
     )
 
 

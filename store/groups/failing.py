@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ..expiry import is_past
 from ..ids import due_of, shard_of
@@ -20,6 +20,9 @@ from .settling import Failure
 
 _REMEMBERED = 99
 """Failures that a message keeps at least which blocks its key: the first of them; and the last."""
+FREE_LOSSES = 16
+"""How often in a row a message that was not begun comes back uncounted when its client dies: more often, and the client
+says nothing of what it begins."""
 _LAST_REST = 1000
 """Milliseconds between the tries of a message that blocks its key, when the ladder has no rung."""
 
@@ -74,7 +77,9 @@ class Failing:
     async def _send_back(self, tx: Transaction, failure: Failure, source: Source) -> Outcome:
         """Onto its next rung, or to the dead letters; neither, where it would come back past its time only."""
         wish, lost = failure.answer.wish, failure.answer.wish.verb == "end"
-        at = min(failure.claim.lease_until, self.now) if lost else self.now  # when its rung begins
+        if lost and failure.unbegun and source.losses < FREE_LOSSES:
+            wish = evolve(wish, retry_after=0, count=False)
+        at = min(failure.claim.lease_until, self.now) if lost and wish.count else self.now  # when its rung begins
         history = source.history
         if wish.count:
             entry = {"at": at, "client": failure.claim.client, "reason": "lease lost" if lost else wish.reason}
@@ -93,7 +98,7 @@ class Failing:
             (
                 *(shard_of(id_), id_, self.group.id, retry_queue.id),
                 *(source.message_queue_id, source.message_offset, source.message_id),
-                *(source.attempt + wish.count, history, at),
+                *(source.attempt + wish.count, history, at, source.losses + 1 if lost else 0),
             )
         )
         failure.answer.timers.append((due_of(id_), ~id_))

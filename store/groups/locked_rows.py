@@ -13,7 +13,7 @@ from attrs import define, field
 
 from ..errors import GroupGone, Locked
 from ..ports import Asked, Transaction, Value
-from ..records import ClaimKey, ClaimRequest, Group, Outcome, Queue, Settlement
+from ..records import UNBEGUN, ClaimKey, ClaimRequest, Group, Outcome, Queue, Settlement
 from ..rows import encode
 from ..states import AFTER
 from ..stream.stretches import PAGE, Page
@@ -96,6 +96,15 @@ class ClaimRow:
     def places(self, *outcomes: Outcome) -> list[int]:
         """Where the messages are of which this has become."""
         return [place for place, outcome in enumerate(self.outcome) if outcome in outcomes]
+
+    def unbegun(self, place: int) -> bool:
+        """Whether its client, which would have told, has not begun this one."""
+        return bytes(self.settled_at[8 * place : 8 * place + 8]) == UNBEGUN
+
+    def begin(self, place: int, now: int) -> None:
+        """A handler has begun it."""
+        if self.outcome[place] == Outcome.OPEN:
+            self.settle(place, Outcome.OPEN, now)
 
     def settle(self, place: int, outcome: Outcome, now: int) -> None:
         self.outcome[place] = outcome

@@ -34,6 +34,8 @@ class Failure:
     answer: Answer
     behind: bool = False
     """Ordered topics: one before it of its key has failed, so it is parked."""
+    unbegun: bool = False
+    """Its client would have told, and had not begun it."""
 
     @property
     def offset(self) -> int:
@@ -85,6 +87,10 @@ class Settling:
             return self._end(answer, claim)
         if self._is_lost(wish):
             return Settled(lost=True)
+        for place in wish.begun:
+            claim.begin(place, self.now)
+        if wish.verb == "begin":
+            return Settled()
         if wish.verb == "extend":
             claim.lease_until, claim.changed = self.now + wish.lease, True
             return Settled(lease_until=claim.lease_until)
@@ -127,7 +133,7 @@ class Settling:
         """Open messages leave their claim for the ladder: in an ordered topic the first of each key, and all that are
         behind it to be parked. Returns how many of those had been named."""
         first, behind = (places, ()) if self.order is None else self.order.split(claim, places)
-        self.failures += [Failure(claim, place, answer) for place in first]
+        self.failures += [Failure(claim, place, answer, unbegun=claim.unbegun(place)) for place in first]
         self.failures += [Failure(claim, place, answer, behind=True) for place in behind]
         for place in (*first, *behind):
             claim.settle(place, Outcome.RETRIED, self.now)  # `failing` says what becomes of it

@@ -84,7 +84,7 @@ async def set_retries(
     A place is a retry queue, and of the message that comes back there its queue, offset, id, attempt and history.
     """
     ids = [make_id(now) for _ in places]
-    rows = [(shard_of(id_), id_, group.id, *place, now) for id_, place in zip(ids, places, strict=True)]
+    rows = [(shard_of(id_), id_, group.id, *place, now, 0) for id_, place in zip(ids, places, strict=True)]
     if rows:
         await tx.execute_many("retry.add", rows)
     return tuple((due_of(id_), ~id_) for id_ in ids)

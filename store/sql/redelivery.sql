@@ -1,12 +1,12 @@
 -- name: add
 -- Due retries into their group's retry queue.
 INSERT INTO redelivery (queue_id, `offset`, retry_id, message_queue_id, message_offset, message_id, attempt, history,
-  streamed_at) VALUES ?;
+  streamed_at, losses) VALUES ?;
 
 -- name: range
 -- A stretch of a retry queue with its messages, in order.
 SELECT r.`offset`, r.message_id AS id, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at,
-  m.deliver_at, m.expires_at, r.streamed_at, r.attempt, r.message_offset AS source
+  m.deliver_at, m.expires_at, r.streamed_at, r.attempt, r.message_offset AS source, r.losses
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
 
@@ -32,7 +32,8 @@ SELECT queue_id, `offset`, message_id FROM redelivery /*! FORCE INDEX (PRIMARY) 
 
 -- name: sources
 -- Where the messages at these offsets of a retry queue lie, and what they have behind them; without those that are gone.
-SELECT r.`offset`, r.message_queue_id, r.message_offset, r.message_id, r.attempt, r.history, m.expires_at
+SELECT r.`offset`, r.message_queue_id, r.message_offset, r.message_id, r.attempt, r.history, m.expires_at,
+  r.losses
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` IN (?*);
 

@@ -113,7 +113,7 @@ async def named_topic(tx: Queries, name: str) -> Topic:
 
 def deliver_at(entry: Entry, now: int, max_delay: int) -> int:
     """When it is to be delivered, Unix milliseconds. Raises `TooFar` and `Expired`."""
-    at = now + entry.delay if entry.deliver_at is None else max(entry.deliver_at, 0)
+    at = now + entry.delay if entry.deliver_at is None else entry.deliver_at
     if at > min(now + max_delay, _LATEST):
         raise TooFar("it is further ahead than a message may wait")
     if is_past(entry.expires_at, max(at, now)):

@@ -48,6 +48,7 @@ class Returned(NamedTuple):
     streamed_at: int
     attempt: int
     source: int
+    losses: int
 
 
 @define
@@ -71,7 +72,7 @@ class Page:
         """Those that may be handed out now, each with its offset here."""
         number = self.queue.number
         return [
-            (row.offset, Delivered(row.id, number, row.source, row.attempt, *row.content, row.streamed_at))
+            (row.offset, Delivered(row.id, number, row.source, row.attempt, *row.content, row.streamed_at, row.losses))
             if isinstance(row, Returned)
             else (row.offset, Delivered(row.id, number, row.offset, 1, *row.content, row.streamed_at))
             for row in self.asked.rows

@@ -216,7 +216,7 @@ async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[
     rows: list[Sequence[Value]] = []
     for row in back:
         source = (row.message_queue_id, row.message_offset, row.message_id, row.attempt, row.history)
-        rows.append((row.return_queue_id, ends[row.return_queue_id], row.id, *source, now))
+        rows.append((row.return_queue_id, ends[row.return_queue_id], row.id, *source, now, row.losses))
         ends[row.return_queue_id] += 1
     await tx.later_many("redelivery.add", rows)
     ids = [row.id for row in back]

@@ -1,13 +1,13 @@
 """Durations that the client itself has to time."""
 
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tarry.client import Tarry
-from tarry.client.durations import Duration, duration_out, instant_out, milliseconds, seconds
+from tarry.client.durations import Duration, duration_out, instant_in, instant_out, milliseconds, seconds
 from tarry.service.durations import parse_duration
 
 
@@ -94,3 +94,10 @@ def test_a_day_is_no_moment() -> None:
     number: Any = 1_900_000_000
     with pytest.raises(TypeError, match=r"^start: an object of type int does not say which moment"):
         instant_out(number, "start")
+
+
+@pytest.mark.parametrize("year", [1, 999, 1969, 1970, 9999])
+def test_a_moment_of_any_year_is_written_as_rfc_3339_wants_it(year: int) -> None:
+    at = datetime(year, 2, 3, 4, 5, 6, 7000, tzinfo=UTC)
+    assert instant_out(at) == f"{year:04}-02-03T04:05:06.007Z"
+    assert instant_in(instant_out(at)) == at

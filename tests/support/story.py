@@ -56,7 +56,9 @@ async def live(stage: Stage) -> Story:
     assert back.key.queue_id != claim.key.queue_id
     await stage.fail(billing, back, (0,), reason="dead now")
     await stage.ack(billing, back)
-    await stage.claim(billing, 5, lease=HOUR)  # open
+    (open_,) = (await stage.turn(billing, requests=[ClaimRequest("client-1", 5, HOUR, tells=True)])).claims
+    assert open_ is not None
+    await stage.settle(billing, Settlement(open_.key, "begin", begun=(1,)))
     await stage.turn(mails, requests=[ClaimRequest("client-3", 3, MINUTE, frozenset({"blue"}))])
     accounts = await stage.topic("accounts", ordered=True)
     ledger = await stage.group(accounts, "ledger")

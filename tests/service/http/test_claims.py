@@ -170,7 +170,7 @@ LAST_RUNG: dict[str, Any] = {"ladder": Ladder(())}
             {"ids": None, "reason": None, "retry_after": 0, "count": True},
             {"retried": 0, "dead": 3},
         ),
-        ({}, "extend", {"lease": "5m"}, {"lease": 300_000}, {"lease_until": "2026-11-21T10:05:00.000Z"}),
+        ({}, "extend", {"lease": "5m"}, {"lease": 300_000, "begun": ()}, {"lease_until": "2026-11-21T10:05:00.000Z"}),
     ],
 )
 async def test_settle(

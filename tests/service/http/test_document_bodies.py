@@ -69,7 +69,12 @@ class House:
                 path = path.replace("{id}", str(receipt.id))
             if "{claim}" in path:
                 path = path.replace("{claim}", name_of(await server.claim(group)))
-        return path.replace("{topic}", name).replace("{name}", name).replace("{group}", "billing")
+        return (
+            path.replace("{client}", name)
+            .replace("{topic}", name)
+            .replace("{name}", name)
+            .replace("{group}", "billing")
+        )
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +86,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 def is_as_the_document_says(response: httpx.Response, body: Any, allowed: bool) -> bool:
     """The ids of settlements are allowed, and no messages of the claim."""
-    if allowed and re.search("/claims/.*/(ack|fail)", response.request.url.path) and body.get("ids"):
+    named = body.get("ids") or body.get("begun") if isinstance(body, dict) else None
+    if allowed and re.search("/claims/.*/(ack|fail|extend)", response.request.url.path) and named:
         return response.status_code == 409 and response.json()["result"] == "lease_lost"
     return response.is_success if allowed else response.status_code == 400
 
@@ -140,8 +146,14 @@ VALUES: dict[str, list[Any]] = {
     "tags": [["a"], [], [""], ["a" * 256], ["a"] * 101, "a"],
     "after": ["", "x"],
     "ids": IDS,
+    "begun": [
+        *IDS,
+        *([{"claim": "c", "ids": ids}] for ids in IDS),
+        *([{"claim": "c", "ids": []}] * number for number in (100, 101)),
+        *([{}], [{"claim": "c"}], [{"claim": 1, "ids": []}], {}),
+    ],
     "reason": ["", "no ink", 1],
-    **dict.fromkeys(("count", "dry_run", "ordered"), FLAGS),
+    **dict.fromkeys(("count", "dry_run", "ordered", "tells_begun"), FLAGS),
     "topic": [*["orders"] * 5, "", ".", "..", "a/b", "x" * 250],
     "kind": ["cluster", "broadcast", "other"],
     "queues": [1, 1024, 0, 1025, "1"],
@@ -178,7 +190,9 @@ VALUES: dict[str, list[Any]] = {
             [{"ack": "all"}],
             [{"claim": 1, "ack": "all"}],
             [{"claim": "c", "ack": "none"}],
+            [{"claim": "c", "ack": "all", "begun": ["7"]}],
         ),
+        *([{"claim": "c", "begun": ids}] for ids in IDS),
         *([{"claim": "c", "ack": ids}] for ids in ["all", *IDS]),
         *([{"claim": "c", "ack": ack, "fail": {}}] for ack in ("all", ["7"], None)),
         *([{"claim": "c", "fail": {"retry_after": one}}] for one in DURATIONS),

@@ -26,7 +26,6 @@ def test_there_are_such_calls() -> None:
         "resume",
         "pause_schedule",
         "run_schedule",
-        "renew",
     }
 
 
@@ -57,7 +56,15 @@ async def test_of_an_endless_body_no_more_is_read_than_it_takes_to_refuse_it() -
 
 @pytest.mark.parametrize("body", [b"", b"{}", b" {} \n"])
 async def test_nothing_may_be_said_in_words(client: httpx.AsyncClient, server: SpiedServer, body: bytes) -> None:
-    assert (await client.post("/v1/clients/ann/renew", content=body)).status_code == 200
+    topic = await server.topic()
+    await server.group(topic)
+    response = await client.post("/v1/topics/orders/groups/billing/pause", content=body)
+    assert response.status_code == 200, response.text
+
+
+async def test_a_sign_of_life_says_nothing_whatever_its_type(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    response = await client.post("/v1/clients/ann/renew", headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert response.status_code == 200, response.text
     assert server.all("membership.renew") == [("ann",)]
 
 
@@ -66,6 +73,6 @@ async def test_a_body_in_pieces_is_refused_too(client: httpx.AsyncClient, server
         yield b"{"
         yield b'"a": 1}'
 
-    response = await client.post("/v1/clients/ann/renew", content=pieces())
+    response = await client.post("/v1/topics/orders/groups/billing/pause", content=pieces())
     assert response.status_code == 400
     assert not server.asked

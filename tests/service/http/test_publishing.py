@@ -407,6 +407,32 @@ async def test_the_last_time_that_can_be_said(client: httpx.AsyncClient, server:
     assert (await client.put("/v1/schedules/far?dry_run=true", json=every)).status_code == 200
 
 
+@pytest.mark.parametrize("at", ["1969-12-31T23:59:59.999Z", "1960-02-29T12:00:00.000Z", "0001-01-01T00:00:00.000Z"])
+async def test_a_time_before_1970_is_told_as_it_was_given(
+    client: httpx.AsyncClient, server: SpiedServer, at: str
+) -> None:
+    """It means now, and so does any time that is past."""
+    topic = await server.topic()
+    await server.group(topic, "shop")
+    many = {"messages": [{"body": 1, "deliver_at": at}]}
+    told = [
+        (await client.post(ORDERS, json={"body": 1, "deliver_at": at, "idempotency_key": "k"})).json(),
+        (await client.post(ORDERS, json={"body": 1, "deliver_at": at, "idempotency_key": "k"})).json(),
+        (await client.post(ORDERS, json=many)).json()["messages"][0],
+        (await client.put("/v1/topics/orders/timers/k", json={"body": 1, "deliver_at": at})).json(),
+    ]
+    waits = (await client.post(ORDERS, json={"body": 1, "delay": "1h"})).json()
+    told.append((await client.patch(f"/v1/messages/{waits['id']}", json={"deliver_at": at})).json())
+    assert [one["deliver_at"] for one in told] == [at] * 5
+    given: list[dict[str, Any]] = []
+    while len(given) < 4:
+        claim = await client.post("/v1/topics/orders/groups/shop/claim", json={"client": "c", "wait": "5s"})
+        given += claim.json()["messages"]
+    assert {one["deliver_at"] for one in given} == {at}
+    found = [(await client.get(f"/v1/messages/{one['id']}")).json() for one in given]
+    assert {one["deliver_at"] for one in found} == {at}
+
+
 @pytest.mark.parametrize(
     ("more", "pointer", "text"),
     [

@@ -16,7 +16,10 @@ from support.receiver import OK, Received, Receiver, head, receiver
 from tarry.service.metrics import Metrics
 from tarry.service.push.signing import read_secret, signatures
 from tarry.store.groups import push
+from tarry.store.groups.locked_rows import ClaimRow
 from tarry.store.looking import dead_letters, tracing
+from tarry.store.ports import Transaction
+from tarry.store.records import ClaimRequest
 from tarry.wheel.ladder import Ladder
 
 HOUR = 3_600_000
@@ -323,3 +326,38 @@ async def test_at_the_end_what_is_answered_soon_is_acked(office: Office) -> None
         while not office.node.idle:
             await trio.sleep(0.01)
     assert (await office.state()).acked == 1
+
+
+async def test_what_was_lost_before_is_told_of_before_it_is_posted(office: Office) -> None:
+    """So that it counts if the server dies of it; any other is told of while it is on its way."""
+    gate, seen = threading.Event(), list[bool]()
+
+    def answer(_: Received) -> bytes:
+        gate.wait(10)
+        return OK
+
+    async def unbegun() -> set[bool]:
+        rows = await office.node.store.read(claims_of, office.group.id)
+        return {row.unbegun(place) for row in rows for place in range(row.size)}
+
+    office.there.answer = answer
+    await office.publish(b"1")
+    await office.node.groups.claim(office.group, ClaimRequest("gone", 1, HOUR, tells=True), 0)
+    await office.node.membership.deregister("gone")
+    await office.push()
+    await office.came(1)
+    seen.append(await unbegun() == {False})
+    await office.publish(b"2")
+    await office.came(2)
+    seen.append(await unbegun() == {False, True})
+    with trio.fail_after(10):
+        while await unbegun() != {False}:  # told with the renewal of the lease
+            await trio.sleep(0.01)
+    gate.set()
+    state = await office.until(lambda state: state.acked == 2)
+    assert (seen, state.dead) == ([True, True], 0)
+    assert [one.headers["tarry-attempt"] for one in office.there.received] == ["1", "1"]
+
+
+async def claims_of(tx: Transaction, group_id: int) -> list[ClaimRow]:
+    return await tx.fetch("claim.of_group", ClaimRow, group_id)

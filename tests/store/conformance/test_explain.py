@@ -50,9 +50,9 @@ def _rows(count: int) -> Rows:
         "moved.add": [(i & 15, START + i * 100, _id(i)) for i in numbers],
         "cancelled.add": [(i & 15, _id(i + count), i, 1, b"k", START, START, START) for i in numbers],
         "outbox_cancel.add": [(i & 15, _id(i), 1, 1) for i in numbers],
-        "retry.add": [(i & 15, _id(i), i % 7, 2, 1, i, _id(i), 2, b"[]", START) for i in numbers],
+        "retry.add": [(i & 15, _id(i), i % 7, 2, 1, i, _id(i), 2, b"[]", START, 0) for i in numbers],
         "message.add": [(1 + i % 3, i // 3, _id(i) | 1 << 20, i, *content, START, START, None, START) for i in numbers],
-        "redelivery.add": [(2, i, _id(i), 1 + i % 3, i // 3, _id(i), 2, b"[]", START) for i in numbers],
+        "redelivery.add": [(2, i, _id(i), 1 + i % 3, i // 3, _id(i), 2, b"[]", START, 0) for i in numbers],
         "claim.add": [
             (i % 50, i % 3, i // 150, i, b"c", i, 1, START, START + i * 100, b"\0", bytes(8)) for i in numbers
         ],

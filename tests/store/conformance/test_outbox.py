@@ -433,6 +433,25 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
     assert outbox.publish(cursor, "orders", 1, deliver_at="2001-01-01T00:00:00Z").deliver_at.year == 2001
 
 
+@pytest.mark.parametrize("at", ["2001-01-01T00:00:00Z", "1960-02-29T12:00:00Z", "0001-01-01T00:00:00Z"])
+async def test_a_time_long_past_is_told_as_it_was_given(
+    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any], at: str
+) -> None:
+    connection = connect()
+    cursor = connection.cursor()
+    told = [
+        outbox.publish(cursor, "orders", 1, deliver_at=at).deliver_at,
+        outbox.set_timer(cursor, "orders", "k", 1, deliver_at=at).deliver_at,
+    ]
+    connection.commit()
+    await tick(stage)
+    await stage.fall_due()
+    claim = await stage.claim(group)
+    assert told == [instant_in(at)] * 2
+    assert len({m.deliver_at for m in claim.messages}) == 1
+    assert instant_in("1970-01-01T00:00:00Z") + timedelta(milliseconds=claim.messages[0].deliver_at) == instant_in(at)
+
+
 # Whom it holds up
 
 

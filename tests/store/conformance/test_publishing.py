@@ -43,7 +43,7 @@ async def test_later_waits_in_delay(stage: Stage) -> None:
     assert await stage.waiting() == {receipt.id: due}
 
 
-@pytest.mark.parametrize("delay", [-HOUR, -1, 0])
+@pytest.mark.parametrize("delay", [-HOUR, -1, 0, -START - 1, -60_000_000_000_000])
 async def test_a_time_that_has_come_is_now(stage: Stage, delay: int) -> None:
     topic = await stage.topic()
     (receipt,) = await stage.publish(stage.draft(topic, delay=delay))
