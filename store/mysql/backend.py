@@ -52,7 +52,7 @@ _PAUSE = 0.01
 _LOCK_WAIT = 60
 _DOUBT = 10.0
 """Seconds after which a transaction whose COMMIT got no answer stays in doubt: five times what the server gives a
-writer that is cut off (`WRITE_WAIT_TIMEOUT`) before it rolls back."""
+writer that is cut off (`session.WAITS`) before it rolls back."""
 _FORGET_EVERY = 300.0
 """Seconds; less while there is more of it than is taken at a time."""
 _FORGET_MORE = 1.0

@@ -19,8 +19,9 @@ import attrs
 import trio
 
 from ..errors import Full, ReadOnly, StoreError, Unavailable
-from .connection import READ_WAIT_TIMEOUT, WRITE_WAIT_TIMEOUT, Connection
+from .connection import Connection
 from .hosts import Hosts
+from .session import WAITS
 
 _ROOM = 0.05
 """Seconds until another try, for a pool that has no session where the server lets in no more."""
@@ -55,7 +56,7 @@ class Pool:
         # At rest, with the time it was given back; the longest at rest is leftmost, the last given back is taken first.
         self._idle: deque[tuple[Connection, float]] = deque()
         # Given up before the server does it, which it would note in its log as an aborted connection.
-        self._rest = (WRITE_WAIT_TIMEOUT if write else READ_WAIT_TIMEOUT) * 0.8
+        self._rest = WAITS["write" if write else "read"].idle * 0.8
         # An old session is handed to them, whoever comes meanwhile.
         self._waiting: deque[_Waiter] = deque()
         self._full_until = 0.0

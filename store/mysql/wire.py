@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         _next_seq_id: int
         _auth_plugin_name: str
         server_capabilities: int
+        server_version: str
         client_flag: int
         password: bytes
 

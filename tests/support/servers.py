@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import attrs
 import pymysql
+import pymysql.cursors
 import pytest
 import trio
 
@@ -153,8 +154,9 @@ async def until(happened: Callable[[], bool | Awaitable[object]]) -> None:
             await trio.sleep(0.001)
 
 
-def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
-    """Runs the statements with a client that is not the one under test; returns the last one's rows."""
+@contextmanager
+def session_with(dsn: str) -> Iterator[pymysql.cursors.Cursor]:
+    """A session with a client that is not the one under test, in autocommit mode."""
     parts = urlsplit(dsn)
     connection = pymysql.connect(
         host=parts.hostname,
@@ -165,6 +167,12 @@ def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
         autocommit=True,
     )
     with connection, connection.cursor() as cursor:
+        yield cursor
+
+
+def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
+    """Runs the statements in a session of their own; returns the last one's rows."""
+    with session_with(dsn) as cursor:
         for statement in statements:
             cursor.execute(statement)
         return list(cursor.fetchall())
