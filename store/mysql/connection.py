@@ -14,10 +14,10 @@ from typing import Literal, NoReturn
 import attrs
 import trio
 
-from ..errors import Contention, OutcomeUnknown, Refused, StoreError, Unavailable
+from ..errors import Contention, OutcomeUnknown, Refused, StoreError, Unavailable, Unfit
 from . import read_only
 from .dsn import Dsn
-from .errors import CUT_OFF, ROLLED_BACK, to_store_error
+from .errors import CUT_OFF, ROLLED_BACK, to_store_error, too_long
 from .rows import Answer, ProtocolError, Row, ServerError
 from .session import Kind, set_up
 from .wire import COM_PING, COM_QUERY, MysqlError, Wire
@@ -194,7 +194,7 @@ class Connection:
         flavour: Literal["mysql", "mariadb"] = "mariadb" if "mariadb" in text.lower() else "mysql"
         version = tuple(int(number) for number in re.findall(r"\d+", text)[:3])
         if version < _OLDEST[flavour]:
-            raise Refused(f"the server is {flavour} {text}: Tarry needs MySQL 8.0 or MariaDB 10.6 at the least")
+            raise Unfit(f"the server is {flavour} {text}: Tarry needs MySQL 8.0 or MariaDB 10.6 at the least")
         self.server = Server(flavour, version, text)
 
     async def ping(self) -> None:
@@ -245,7 +245,7 @@ class Connection:
         for sql in statements:
             if len(sql) > self.max_statement:
                 # The server would cut the connection, which looks like an outage that a retry may mend.
-                raise Refused(f"a statement of {len(sql)} bytes; the server takes {self.max_statement}", 1153)
+                raise too_long("a statement", len(sql), self.max_statement)
         self._asked = self._begun
         return [_BEGIN] if self._begun and self._autocommit else []
 

@@ -1,15 +1,15 @@
 """What a session says of itself before anything else, and why: of what a server gives its sessions nothing is trusted.
 
 Each variable stands here that changes what our statements mean, what they are given, or for how long they wait, of all
-that `SHOW VARIABLES` tells of MySQL 8.0 to 9.7 and of MariaDB 10.6 to 11.8. None of them wants a right of its own.
+that `SHOW VARIABLES` tells of MySQL 9.7 and MariaDB 10.11. None of them wants a right of its own.
 
 Left as the server has them are: what wants rights (`sql_log_bin`, `binlog_*`, `enforce_storage_engine`,
 `innodb_strict_mode`, `sql_require_primary_key`; `fitness` looks at those that matter); what is of the cluster's numbers
-(`auto_increment_*`, `gtid_*`, `server_id`, `group_replication_consistency`, `wsrep_sync_wait`), since no statement counts
-on the next number; guards of the machine's memory (`max_session_mem_used`, `connection_memory_limit`, `tmp_*`,
-`parser_max_mem_size`), whose errors name them; what chooses among plans (`optimizer_switch` and its kin), since what must
-not be left to them has a hint in its statement; what is logged, traced or profiled; and what no statement of ours uses
-(views, foreign keys but as below, `/`, GROUP_CONCAT, recursion, JSON, system versions, temporary and MyISAM tables).
+(`auto_increment_*`, `gtid_*`, `group_replication_consistency`, `wsrep_sync_wait`), since no statement counts on the
+next number; guards of the machine's memory (`max_session_mem_used`, `connection_memory_limit`, `tmp_*`), whose errors
+name them; what chooses among plans (`optimizer_switch` and its kin), since what must not be left to them has a hint in
+its statement; what is logged, traced or profiled; and what no statement of ours uses (views, `/`, GROUP_CONCAT,
+recursion, JSON, system versions, temporary and MyISAM tables).
 """
 
 from typing import Literal, NamedTuple

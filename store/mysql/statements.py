@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import Any, TypeAlias, cast
 
-from ..errors import Refused
 from ..ids import by_shard
 from ..ports import Bound, Value
 from ..queries import load_queries
+from .errors import too_long
 from .literals import Sql, Statement
 
 _LIST = re.compile(r"\((?P<columns>[^()?]+)\) (?:(?<=\(shard, id\) )(?:IN|AT)|(?P<within>WITHIN)) \(\?\*\)")
@@ -88,7 +88,7 @@ def bind_each(query: str, rows: Sequence[Sequence[Value]], *, max_bytes: int) ->
         if not pieces:
             left = max_bytes - len(opening) - len(closing)
             if len(piece) > left:
-                raise Refused(f"a row of {len(piece)} bytes: a statement has room for {left}", 1153)
+                raise too_long("a row", len(piece), left)
         pieces.append(piece)
         left -= len(piece)
     if pieces:
