@@ -14,6 +14,7 @@ from ...store.errors import (
     StoreError,
     TopicGone,
     Unavailable,
+    Unfit,
 )
 from .. import errors
 from ..outages import tell_failure, why_away
@@ -232,6 +233,11 @@ def _problem_of_store(error: StoreError) -> Problem | None:
         return Problem("busy", "other transactions were in the way; try again", executed=False, headers=again)
     if isinstance(error, TopicGone | GroupGone):
         return Problem("unknown-topic" if isinstance(error, TopicGone) else "unknown-group", str(error))
+    if isinstance(error, Unfit):
+        tell_failure("store_refused", error, code=error.code)
+        why = error.setting or "the database refuses this by a setting, a right or a table of its own"
+        detail = f"{why}: nothing is wrong with the request; the log and `tarry doctor` tell more"
+        return Problem("store-unavailable", detail, executed=False, headers={"Retry-After": "10"})
     if isinstance(error, Refused):
         log.warning("store_refused", error=str(error), code=error.code)
         return Problem("bad-request", "the store refuses this data: too long, out of range or malformed")

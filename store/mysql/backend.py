@@ -462,6 +462,11 @@ class MySQLBackend:
         """Settings of the server with which it goes on, and would do so better with others."""
         return server_settings.slow(await self._settings())
 
+    async def longest_statement(self) -> int:
+        """By `max_allowed_packet`."""
+        async with self._readers.connection() as connection:
+            return connection.max_statement
+
     async def _settings(self) -> dict[str, str]:
         async with self._readers.connection() as connection:
             return server_settings.read(await connection.fetch(server_settings.QUERY))

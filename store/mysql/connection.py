@@ -36,6 +36,11 @@ _LACKING: dict[str, frozenset[str]] = {}
 """By the version that a server greets with: which of the variables of `session` it does not know."""
 _DENIED = 1045
 _TWICE = "; the password was read with an '@' in it: user and password stand once in a DSN, before the first host"
+_SAY_TLS = "say ssl_mode=VERIFY_IDENTITY in the DSN, or REQUIRED for a certificate that nobody here trusts"
+_HINTS = {
+    3159: f"; {_SAY_TLS}",
+    1040: "; raise max_connections: one `tarry serve` may want 25 sessions",
+}
 _OLDEST = {"mysql": (8, 0), "mariadb": (10, 6)}
 
 
@@ -295,7 +300,11 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
     except MysqlError as error:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
         fault = to_store_error(code, str(error.args[-1]) if error.args else repr(error))
-        hint = _TWICE if code == _DENIED and "@" in dsn.password else ""
+        hint = _HINTS.get(code, "")
+        if code == _DENIED:
+            hint = _TWICE if "@" in dsn.password else ""
+            # To a user who must come under TLS, MariaDB says no more than to one with a wrong password.
+            hint += "" if dsn.ssl_mode != "DISABLED" or dsn.socket else f"; if it lets in under TLS alone, {_SAY_TLS}"
         fault.args = (f"{dsn}: {fault}{hint}",)
         raise fault from error
     except Exception as error:

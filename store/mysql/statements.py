@@ -23,11 +23,12 @@ Writer: TypeAlias = Callable[[Any], Sql]
 def statement(query: str, database: str | None = None) -> tuple[Statement, Mapping[int, Writer]]:
     """The query, and which of its placeholders take lists that are written in a way of their own.
 
-    Its tables are those of `database`, a checked identifier, or of the session's own.
+    Its tables are those of `database`, or of the session's own.
     """
     text = load_queries()[query]
     if database is not None:
-        text = _TABLE.sub(rf"\1 `{database}`.", text)
+        quoted = database.replace("`", "``")
+        text = _TABLE.sub(lambda match: f"{match[1]} `{quoted}`.", text)
     writers: dict[int, Writer] = {}
     for match in _LIST.finditer(text):
         columns = [column.strip() for column in match["columns"].split(",")]

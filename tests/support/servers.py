@@ -198,6 +198,8 @@ class Line:
         self.lose: bytes | None = None
         """The server does not hear this, and the line stays up: nobody is told."""
         self.lost = trio.Event()
+        self.blank: tuple[bytes, ...] = ()
+        """What clients say is blanked where it says this, so that the server hears less."""
 
     def stop(self) -> None:
         """What clients say from now on goes no further, and soon is not even read."""
@@ -223,6 +225,8 @@ class Line:
                 if self.cut_after is not None and self.cut_after in data:
                     answer_lost.set()
                 await self._open.wait()
+                for said in self.blank:
+                    data = data.replace(said, b" " * len(said))
                 await server.send_all(data)
             nursery.cancel_scope.cancel()
 
