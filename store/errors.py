@@ -56,8 +56,8 @@ class Refused(StoreError):
 
 
 class Unfit(Refused):
-    """What was asked is in order, and the database is not such as Tarry needs: by what it does, by a setting, a right or
-    a table. The text says by which."""
+    """What was asked is in order, and the database is not such as Tarry needs: by what it does, a setting, a right or a
+    table. The text says by which."""
 
     def __init__(self, message: str, code: int | None = None, *, setting: str | None = None) -> None:
         super().__init__(message, code)

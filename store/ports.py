@@ -211,8 +211,8 @@ class Backend(Guest, Protocol):
         ...
 
     async def faults(self) -> list[tuple[str, str]]:
-        """What a start would stop at, or the work behind it, or migrations that are to come: of each what was looked at,
-        `server`, `tables` or `rights`, and a sentence with what to do. Changes nothing."""
+        """What a start would stop at, or the work behind it, or migrations that are to come: of each what was looked
+        at, `server`, `tables` or `rights`, and a sentence with what to do. Changes nothing."""
         ...
 
     async def longest_statement(self) -> int | None:

@@ -267,6 +267,7 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
 
 
 async def _cluster_of(connection: Connection) -> str:
+    """Empty for a server alone, and for a node that has left its cluster."""
     told = {row[0]: row[1] for query in _CLUSTER for row in await connection.fetch(query)}
     if told.get("wsrep_ready") == "ON":
         return str(told.get("wsrep_cluster_state_uuid", ""))
