@@ -125,10 +125,9 @@ def _check(found: Found, name: str, needed: frozenset[str], *, made: bool = Fals
         )
 
 
-def _check_records(found: Found, rows: Sequence[Sequence[Any]]) -> None:
+def _check_records(found: Found, rows: Sequence[tuple[Any, ...]]) -> None:
     """The four columns are such as others may have, too."""
-    names = dict(rows)
-    if names and names.get(1) != _FIRST:
+    if rows and not any(version == 1 and name == _FIRST for version, name in rows):
         raise SchemaError(
             f"the database {found.database} has a table `migration` that is not Tarry's, whose first is"
             f" {_FIRST.decode()}: {_ADVICE}"

@@ -84,6 +84,7 @@ def test_odd_settings_change_nothing(mysql_dsn: str, tmp_path: Path) -> None:
         taken: Counter[str] = Counter()
         while len(taken) < len(ids):
             claim = client.claim("orders", "billing", max=500, wait="20s")
+            assert claim is not None
             taken.update(message.id for message in claim.messages)
             client.ack(claim)
         assert taken == Counter(ids)
@@ -116,6 +117,7 @@ def test_the_rights_that_it_takes(mysql_dsn: str, user: Callable[[str], str], tm
     with start_server(tmp_path, runs) as server, client_of(server) as client:
         client.publish("orders", 1)
         claim = client.claim("orders", "billing", wait="10s")
+        assert claim is not None
         assert [message.body for message in claim.messages] == [1]
         client.ack(claim)
     run_sql(mysql_dsn, f"REVOKE INSERT ON {urlsplit(runs).path[1:]}.* FROM {urlsplit(runs).username}")
@@ -235,6 +237,8 @@ def test_a_name_that_must_be_quoted(mysql_dsn: str, tmp_path: Path) -> None:
                 cursor.execute("START TRANSACTION")
                 Outbox(database=name).publish(cursor, "orders", 7)
                 cursor.execute("COMMIT")
-            assert [m.body for m in client.claim("orders", "g", wait="10s").messages] == [7]
+            claim = client.claim("orders", "g", wait="10s")
+            assert claim is not None
+            assert [message.body for message in claim.messages] == [7]
     finally:
         run_sql(mysql_dsn, f"DROP DATABASE `{quoted}`")

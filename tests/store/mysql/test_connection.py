@@ -802,7 +802,8 @@ async def test_closed_by_another_task(connection: Connection) -> None:
         *((code, Contention) for code in (1020, 1213)),
         *((code, Locked) for code in (1205, 3572)),
         *((code, DuplicateKey) for code in (1022, 1062, 1586)),
-        *((code, Refused) for code in (1045, 1048, 1064, 1146, 1153, 1264, 1366, 1406)),
+        *((code, Unfit) for code in (1045, 1064, 1146, 1153)),
+        *((code, Refused) for code in (1048, 1264, 1366, 1406)),
     ],
 )
 def test_error_codes(code: int, kind: type[Any]) -> None:
