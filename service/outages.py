@@ -24,6 +24,7 @@ from ..store.errors import (
     ReadOnly,
     StoreError,
     Unavailable,
+    Unfit,
 )
 from ..store.store import Kind
 
@@ -43,6 +44,8 @@ def why_away(error: StoreError) -> str:
     """For whoever asks: the texts of drivers name hosts, tables and statements, and are for the log."""
     if isinstance(error, ReadOnly):
         return "the store is read-only: another server of it takes the writes soon, or this one does again"
+    if isinstance(error, Unfit):
+        return f"{error.setting or 'the database refuses this by a setting, a right or a table of its own'}: the log and `tarry doctor` tell more"
     if isinstance(error, Foreign):
         return "the server of the database that takes writes has another one: the log and `tarry doctor` name it"
     if isinstance(error, Full):
@@ -50,8 +53,6 @@ def why_away(error: StoreError) -> str:
             "the store lets in no more sessions: give it more max_connections, or have fewer servers and processes;"
             " `tarry doctor` counts them"
         )
-    if isinstance(error, Denied):
-        return "the store's account may not do this: `tarry doctor` says which rights it lacks"
     return "the store is away or takes no writes"
 
 

@@ -7,7 +7,7 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterable, Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -479,6 +479,9 @@ async def _begin_to_serve(lifecycle: Lifecycle, settings: Settings, process: Pro
     await lifecycle.ready.wait()
     if settings.is_beyond:
         _look_for_keys(lifecycle, settings)
+    with suppress(StoreError):  # another time: `tarry doctor` tells it, too
+        if problem := settings.wrong_packet(await lifecycle.node.store.backend.longest_statement()):
+            log.warning("database_setting", problem=problem)
     if process is not None and not ending.stopped.is_set():
         process.begin()
         await ending.stopped.wait()

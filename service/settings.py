@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 import attrs
 
 from ..store.environment import FILE, secret
+from ..store.records import MAX_HEADERS
 from ..store.stream.sealing import WIDEST
 from ..wheel.ladder import DEFAULT_RUNGS, Ladder
 from . import places
@@ -336,6 +337,18 @@ class Settings:
     def always_asks(self) -> bool:
         """Whether keys are asked for even where there never was one."""
         return self.is_beyond and not self.insecure_listen
+
+    def wrong_packet(self, longest: int | None) -> str | None:
+        """What to do where the database takes no more bytes than these at once, and messages may be longer; None where
+        they fit."""
+        # A byte is written as two; the rest of the statement, and those of ids and keys, fit into what is added.
+        wanted = max(_MIB, 2 * (self.max_body + MAX_HEADERS) + 64 * _KIB)
+        if longest is None or longest + _KIB >= wanted:
+            return None
+        return (
+            f"max_allowed_packet of the database lets no more than {longest} bytes through at once: messages near"
+            f" max_body ({format_size(self.max_body)}) are refused; raise it to {wanted} or more, or lower max_body"
+        )
 
     def origin(self, name: str) -> str:
         """Where the value came from: "default", the file, the variable or the flag."""

@@ -10,6 +10,7 @@ from .access import keyring
 from .node import Node
 from .notices import Heard
 from .rounds import every, until_done
+from .upkeep.cleaner import EVERY, EVERY_SHORT
 
 
 async def run_tasks(node: Node) -> None:
@@ -64,8 +65,9 @@ async def run_tasks(node: Node) -> None:
         sweeps.loaded()
         nursery.start_soon(until_done, node.guards.look_for_undeclared, (StoreError,))
         nursery.start_soon(every, 60, duty(node, sweeps.far))
-        nursery.start_soon(every, 60, cleaner.write_seen)
-        nursery.start_soon(every, 60, duty(node, cleaner.clean))
+        nursery.start_soon(every, EVERY, cleaner.write_seen)
+        nursery.start_soon(every, EVERY, duty(node, cleaner.clean))
+        nursery.start_soon(every, EVERY_SHORT, duty(node, cleaner.clean_short))
         nursery.start_soon(every, 60, duty(node, node.remover.clear))
         nursery.start_soon(node.remover.run)
         nursery.start_soon(every, 0.02, sweeps.when_nudged)

@@ -55,16 +55,26 @@ class Refused(StoreError):
     """The database refuses the statement or its data, and would again: too long, out of range, malformed."""
 
 
+class Unfit(Refused):
+    """What was asked is in order, and the database is not such as Tarry needs: by what it does, a setting, a right or a
+    table. The text says by which."""
+
+    def __init__(self, message: str, code: int | None = None, *, setting: str | None = None) -> None:
+        super().__init__(message, code)
+        self.setting = setting
+        """What is to be changed, in words for whoever asks: it names no table, host or user."""
+
+
+class Denied(Unfit):
+    """The account that Tarry logs in with lacks a right: nothing is wrong with what was asked."""
+
+
 class SchemaError(StoreError):
     """The schema in the database is not the one this program knows; the text says what to do."""
 
 
 class StoreInUse(StoreError):
     """Another server holds the embedded store's file."""
-
-
-class Denied(Refused):
-    """The account that Tarry logs in with lacks a right: nothing is wrong with what was asked."""
 
 
 class TopicGone(Refused):

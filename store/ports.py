@@ -210,6 +210,16 @@ class Backend(Guest, Protocol):
         """Which settings cost time and nothing else, one sentence each with what to do; empty when all is well."""
         ...
 
+    async def faults(self) -> list[tuple[str, str]]:
+        """What a start would stop at, or the work behind it, or migrations that are to come: of each what was looked
+        at, `server`, `tables` or `rights`, and a sentence with what to do. Changes nothing."""
+        ...
+
+    async def longest_statement(self) -> int | None:
+        """Bytes that the database takes at once, which a message and what else goes with it must fit into; None where
+        there is no end."""
+        ...
+
     def statistics(self) -> dict[str, int]:
         """Counts of the backend's own, for `/metrics` and the tests."""
         ...

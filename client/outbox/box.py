@@ -35,7 +35,7 @@ from .settling import Connection, DoneBefore, NoCursor
 
 T = TypeVar("T")
 
-_IDENTIFIER = re.compile(r"[0-9A-Za-z_$]{1,64}", re.ASCII)
+_DATABASE = re.compile(r"[\x01-\uffff]{0,63}(?! )[\x01-\uffff]")
 _ID = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -67,8 +67,10 @@ class Steps:
     """
 
     def __init__(self, database: str | None = None, *, limits: Limits | None = None, json: Dumps | None = None) -> None:
-        if database is not None and not _IDENTIFIER.fullmatch(database):
-            raise ValueError(f"database: {database[:100]!r} is not a name of letters, digits, _ and $, 64 at most")
+        if database is not None and not _DATABASE.fullmatch(database):
+            raise ValueError(
+                f"database: {database[:100]!r} is no name of a database: 1 to 64 characters, no space last"
+            )
         self.database = database
         self._limits = limits or Limits()
         self._json = json

@@ -17,7 +17,7 @@ from attrs import asdict, frozen
 from cyclopts import Parameter
 
 from ...client import Tarry
-from ...store.errors import ReadOnly, Refused, SchemaError, StoreError, StoreInUse
+from ...store.errors import Full, ReadOnly, Refused, SchemaError, StoreError, StoreInUse
 from ...store.migrations import Applied, pending
 from ...store.mysql.dsn import Dsn
 from ...store.nodes import all_nodes
@@ -125,7 +125,10 @@ async def _hosts(dsn: str) -> list[Finding]:
     if not parsed.others and len(found[0].names) < 2:
         return []
     told = "; ".join(f"{one.place}: {one.why or 'takes writes'}" for one in found)
-    writers = {name for one in found if one.why is None for name in one.names}
+    # All nodes of a cluster have what is written to one of them.
+    writers = {one.cluster or name for one in found if one.why is None for name in one.names}
+    if (clusters := {one.cluster for one in found if one.cluster}) and len(writers) == 1:
+        told += f". They are one cluster ({clusters.pop()}); Tarry is at work on one of them at a time"
     for one in found:
         if one.why is None and len(one.names) > 1:
             told += f". {one.place} leads to {len(one.names)} servers in turn: it must lead to one at a time"
@@ -150,6 +153,11 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
         now = await backend.now()
         after = time.time_ns() // 1_000_000
         findings = [Finding("store", "ok", f"{shown}, answers in {after - before} ms")]
+        faults = await backend.faults()
+        findings += [Finding(check, "wrong", fault) for check, fault in faults]
+        if any(check == "tables" for check, _ in faults):
+            return findings  # the rest is asked of them
+        findings += _statements(await backend.longest_statement(), settings)
         applied = await backend.applied()
         findings.append(_judge(dsn, applied))
         findings += await _durability(backend)
@@ -186,6 +194,13 @@ def _connections(each: int, limit: int, settings: Settings, alive: Sequence[str]
     return Finding("connections", "note", f"{told}: {advice}")
 
 
+def _statements(longest: int | None, settings: Settings) -> list[Finding]:
+    """Whether the largest message that this server takes is one that the database takes."""
+    if (told := settings.wrong_packet(longest)) is None:
+        return []
+    return [Finding("server", "wrong", told)]
+
+
 def _stands(topic: str, queue: int, first: int, last: int) -> Finding:
     return Finding(
         "sealing",
@@ -196,6 +211,12 @@ def _stands(topic: str, queue: int, first: int, last: int) -> Finding:
 
 
 def _wrong_store(shown: str, error: StoreError) -> Finding:
+    if isinstance(error, Full):
+        return Finding(
+            "connections",
+            "wrong",
+            f"the database lets nobody in to look, for all its sessions are in use: {error}. End one, or look again",
+        )
     # MySQL's own errors begin with the place.
     return Finding("store", "wrong", str(error) if str(error).startswith("mysql://") else f"{shown}: {error}")
 

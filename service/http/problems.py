@@ -8,13 +8,13 @@ import structlog
 
 from ...store.errors import (
     Contention,
-    Denied,
     GroupGone,
     OutcomeUnknown,
     Refused,
     StoreError,
     TopicGone,
     Unavailable,
+    Unfit,
 )
 from .. import errors
 from ..outages import tell_failure, why_away
@@ -226,13 +226,17 @@ def _problem_of_store(error: StoreError) -> Problem | None:
     if isinstance(error, OutcomeUnknown):
         detail = "the connection to the store was lost at the commit: what was asked may have been done, or not"
         return Problem("outcome-unknown", detail, headers=again)
-    if isinstance(error, Unavailable | Denied):
+    if isinstance(error, Unavailable):
         tell_failure("store_unavailable", error, code=error.code)
         return Problem("store-unavailable", f"{why_away(error)}; try again", executed=False, headers=again)
     if isinstance(error, Contention):
         return Problem("busy", "other transactions were in the way; try again", executed=False, headers=again)
     if isinstance(error, TopicGone | GroupGone):
         return Problem("unknown-topic" if isinstance(error, TopicGone) else "unknown-group", str(error))
+    if isinstance(error, Unfit):
+        tell_failure("store_refused", error, code=error.code)
+        detail = f"{why_away(error)}; nothing is wrong with the request"
+        return Problem("store-unavailable", detail, executed=False, headers={"Retry-After": "10"})
     if isinstance(error, Refused):
         log.warning("store_refused", error=str(error), code=error.code)
         return Problem("bad-request", "the store refuses this data: too long, out of range or malformed")

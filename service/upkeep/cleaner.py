@@ -1,4 +1,5 @@
-"""The cleaner: every minute, what is past its time goes, in small batches with rests between them.
+"""The cleaner: every minute, what is past its time goes, in small batches with rests between them. Messages that are
+kept for less than that go every few seconds.
 
 `store.cleaning.leftovers` finds where there may be anything; `store.cleaning.retention` knows what may go, and how
 nobody is held up. This file paces, counts and logs. It runs once the wheel is loaded, rests while the hand
@@ -27,6 +28,8 @@ from ..metrics import Metrics
 from ..settings import Settings
 from ..topics.directory import Directory
 
+EVERY, EVERY_SHORT = 60, 5
+"""Seconds between two rounds; the second of what is kept for less than the first."""
 BATCH = 100
 """Rows to a transaction."""
 TOPICS = 2000
@@ -102,10 +105,7 @@ class Cleaner:
     async def clean(self) -> None:
         """One round. Raises `StoreError`: the rest is for the next round."""
         await self.write_seen()
-        settings = self._settings
-        limits = Limits(
-            settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention
-        )
+        limits = self._limits
         total: Counter[str] = Counter()
         began = self._clock.now()
         try:
@@ -121,6 +121,35 @@ class Cleaner:
         finally:
             if removed := {what: rows for what, rows in total.items() if rows}:
                 log.info("cleaned", **removed, took_ms=self._clock.now() - began)
+
+    async def clean_short(self) -> None:
+        """A round of the messages that are kept for less than a minute alone. Raises `StoreError`."""
+        limits = self._limits
+        topics: list[Topic] = []
+        for number, id_ in enumerate(self._directory.topic_ids):
+            if number % QUEUES == QUEUES - 1:
+                await trio.lowlevel.checkpoint()
+            topic = self._directory.topic_by_id(id_)
+            if topic is not None and self._is_short(topic, limits):
+                topics.append(topic)
+        topics = topics[:TOPICS]  # what is behind goes with the round of every minute
+        if not topics or self._stopping:
+            return
+        left = await self._store.read(leftovers.find_leftovers, topics, [])
+        await self._clean_all(self._places_of_topics(topics, [], left, limits), Counter())
+
+    def _is_short(self, topic: Topic, limits: Limits) -> bool:
+        keep, _ = limits.of(topic)
+        if keep >= EVERY * 1000:
+            return False
+        if topic.kind == "broadcast" or not self._directory.groups_of(topic):
+            return limits.retention < EVERY * 1000  # then it is kept for that
+        return True
+
+    @property
+    def _limits(self) -> Limits:
+        settings = self._settings
+        return Limits(settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention)
 
     async def _clean_all(self, places: Iterable[_Place], total: Counter[str]) -> None:
         for place in places:

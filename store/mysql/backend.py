@@ -7,8 +7,8 @@ before it is known that it did not.
 """
 
 import random
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,11 +25,12 @@ from ..errors import (
     StoreError,
     TopicGone,
     Unavailable,
+    Unfit,
 )
 from ..migrations import Applied
 from ..ports import Asked, Bound, Value, Work
 from ..rows import R, read
-from . import read_only, server_settings
+from . import fitness, read_only, server_settings
 from .connection import Connection
 from .drawn import Drawn
 from .dsn import Dsn
@@ -38,7 +39,7 @@ from .pool import Pool, Unused
 from .redis_offsets import RedisOffsets
 from .redis_sequencer import RedisSequencer
 from .rows import Answer
-from .schema import check_same, migrate, read_applied, read_begun
+from .schema import check_same, find_faults, migrate, read_applied, read_begun
 from .statements import bind, bind_each, exactly, statement
 from .witness import Witness, forget
 
@@ -52,7 +53,7 @@ _PAUSE = 0.01
 _LOCK_WAIT = 60
 _DOUBT = 10.0
 """Seconds after which a transaction whose COMMIT got no answer stays in doubt: five times what the server gives a
-writer that is cut off (`WRITE_WAIT_TIMEOUT`) before it rolls back."""
+writer that is cut off (`session.WAITS`) before it rolls back."""
 _FORGET_EVERY = 300.0
 """Seconds; less while there is more of it than is taken at a time."""
 _FORGET_MORE = 1.0
@@ -344,18 +345,45 @@ class MySQLBackend:
         return int(now)
 
     async def migrate(self) -> list[str]:
-        """Brings the schema to this program's version, under a lock of the server's."""
+        """Brings the schema to this program's version, under a lock of the server's; raises `Unfit` where the server is
+        not one that Tarry can work with."""
+        async with self._alone() as connection:
+            settings = server_settings.read(await connection.fetch(server_settings.QUERY))
+            if wrong := fitness.wrong_settings(settings):
+                raise Unfit(f"{self.dsn}: {'; '.join(wrong)}")
+            done = await migrate(connection)
+            if (begun := await read_begun(connection)) is not None:
+                self._hosts.check = partial(check_same, begun=begun)
+            async with self._writers.connection() as other:
+                await fitness.try_locks(connection, other)
+            return done
+
+    async def faults(self) -> list[tuple[str, str]]:
+        """What a start would stop at, and what a migration."""
+        async with self._alone() as connection:
+            settings = server_settings.read(await connection.fetch(server_settings.QUERY))
+            faults = [("server", fault) for fault in fitness.wrong_settings(settings)]
+            faults += await find_faults(connection)
+            if not any(check == "tables" for check, _ in faults) and await read_begun(connection) is not None:
+                try:
+                    async with self._writers.connection() as other:
+                        await fitness.try_locks(connection, other)
+                except Unfit as error:
+                    faults.append(("server", str(error)))
+        return faults
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[Connection, None]:
+        """A session that migrates, while no other program does."""
         # Of its own: those of the pool commit nothing by themselves.
         with closing(await self._hosts.connect(write=True)) as connection:
+            await connection.set_up("migrate")
             name = b"'tarry migrate " + self.dsn.database.encode().hex()[:40].encode() + b"'"
             ((got,),) = await connection.fetch(b"SELECT GET_LOCK(" + name + b", %d)" % _LOCK_WAIT)
             if not got:
                 raise Unavailable(f"another program has been migrating {self.dsn} for {_LOCK_WAIT} s; try again")
             try:
-                done = await migrate(connection)
-                if (begun := await read_begun(connection)) is not None:
-                    self._hosts.check = partial(check_same, begun=begun)
-                return done
+                yield connection
             finally:
                 if not connection.closed:
                     await connection.fetch(b"SELECT RELEASE_LOCK(" + name + b")")
@@ -433,6 +461,11 @@ class MySQLBackend:
     async def advice(self) -> list[str]:
         """Settings of the server with which it goes on, and would do so better with others."""
         return server_settings.slow(await self._settings())
+
+    async def longest_statement(self) -> int:
+        """By `max_allowed_packet`."""
+        async with self._readers.connection() as connection:
+            return connection.max_statement
 
     async def _settings(self) -> dict[str, str]:
         async with self._readers.connection() as connection:

@@ -3,6 +3,7 @@
 A `Connection` that was cancelled or broken in the middle of anything is closed, and stays so.
 """
 
+import math
 import re
 import secrets
 import ssl
@@ -13,42 +14,33 @@ from typing import Literal, NoReturn
 import attrs
 import trio
 
-from ..errors import Contention, OutcomeUnknown, Refused, StoreError, Unavailable
+from ..errors import Contention, OutcomeUnknown, Refused, StoreError, Unavailable, Unfit
 from . import read_only
 from .dsn import Dsn
-from .errors import CUT_OFF, ROLLED_BACK, to_store_error
+from .errors import CUT_OFF, ROLLED_BACK, to_store_error, too_long
 from .rows import Answer, ProtocolError, Row, ServerError
+from .session import Kind, set_up
 from .wire import COM_PING, COM_QUERY, MysqlError, Wire
 
 _BEGIN, _COMMIT = b"SET autocommit = 0", b"COMMIT"
 
-WRITE_WAIT_TIMEOUT = 2
-READ_WAIT_TIMEOUT = 600
-"""Seconds that the server lets a session idle. A writer that is paused or cut off must not keep its row locks: so the
-server gives them up by itself, whoever else is there, and needs no other's KILL and the right to it. It may be paused
-in the middle of a statement, or of an answer, too: for as long the server waits for the rest, or that it is read."""
+PATIENCE: dict[Kind, float] = {"write": 15.0, "read": 60.0, "migrate": math.inf}
+"""Seconds for a flight to be answered. A server that is asked for what is locked says so sooner (`session.WAITS`); one
+that stands still, or whose COMMIT waits for a disk or for others, says nothing."""
 
-WRITE_LOCK_WAIT = 1
-"""Seconds for which a writer waits for a row. It keeps its own locks meanwhile, so that others wait with it."""
-
-# MariaDB makes an IN list of 1000 values or more a join with a temporary table, which locks rows in no order at all;
-# with the threshold at 0 it is a range over the key, as on MySQL. With sql_safe_updates a DELETE of MariaDB's goes by
-# the key however few rows the table has (a scan would wait for rows of others); on MySQL a hint in the statement does.
-# `/*!80000 */` is for MySQL alone, `/*M! */` MariaDB.
-_SETTINGS = (
-    "SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone = '+00:00', autocommit = 1, wait_timeout = {wait},"
-    " net_read_timeout = {rest}, net_write_timeout = {rest},"
-    " innodb_lock_wait_timeout = {lock_wait}, sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,STRICT_ALL_TABLES,"
-    "NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
-    " /*!80000 , transaction_isolation = 'READ-COMMITTED', transaction_read_only = 0 */"
-    " /*M! , tx_isolation = 'READ-COMMITTED', tx_read_only = 0, in_predicate_conversion_threshold = 0,"
-    " sql_safe_updates = 1 */"
-)
-_WRITE_SETTINGS = _SETTINGS.format(wait=WRITE_WAIT_TIMEOUT, rest=WRITE_WAIT_TIMEOUT, lock_wait=WRITE_LOCK_WAIT).encode()
-_READ_SETTINGS = _SETTINGS.format(wait=READ_WAIT_TIMEOUT, rest=60, lock_wait=10).encode()
 _NAME = b"CONCAT_WS(' ', @@global.server_id, @@hostname, @@global.port /*!80000 , @@global.server_uuid */)"
+_WHO = b"SELECT CONNECTION_ID(), VERSION(), @@max_allowed_packet, " + _NAME + b", " + read_only.COLUMNS.encode()
+_UNKNOWN_VARIABLE = 1193
+_QUOTED = re.compile(r"'([^']+)'")
+_LACKING: dict[str, frozenset[str]] = {}
+"""By the version that a server greets with: which of the variables of `session` it does not know."""
 _DENIED = 1045
 _TWICE = "; the password was read with an '@' in it: user and password stand once in a DSN, before the first host"
+_SAY_TLS = "say ssl_mode=VERIFY_IDENTITY in the DSN, or REQUIRED for a certificate that nobody here trusts"
+_HINTS = {
+    3159: f"; {_SAY_TLS}",
+    1040: "; raise max_connections: one `tarry serve` may want 25 sessions",
+}
 _OLDEST = {"mysql": (8, 0), "mariadb": (10, 6)}
 
 
@@ -79,6 +71,7 @@ class Connection:
         # The server may have rolled back by itself: the next statement would be committed on its own.
         self._must_roll_back = False
         self.server = Server("mysql", (), "")
+        self._patience = math.inf
         self.id = 0
         """The server's number of the session, for KILL."""
         self.name = ""
@@ -187,6 +180,28 @@ class Connection:
                 await self._ask(b"ROLLBACK")
         self._begun = self._asked = False
 
+    async def set_up(self, kind: Kind) -> None:
+        """Says what `session` has to say, and learns who answers."""
+        lacking = _LACKING.get(self._wire.server_version, frozenset())
+        while True:
+            try:
+                *_, answer = await self.ask_all([set_up(kind, lacking), _WHO], write=False)
+            except Refused as error:
+                name = _QUOTED.search(str(error))
+                if error.code != _UNKNOWN_VARIABLE or name is None or name[1] in lacking:
+                    raise
+                lacking = _LACKING[self._wire.server_version] = lacking | {name[1]}
+            else:
+                break
+        self._patience = PATIENCE[kind]
+        ((self.id, text, self.max_allowed_packet, self.name, *switches),) = answer.rows
+        self.read_only = read_only.why_read_only(switches)
+        flavour: Literal["mysql", "mariadb"] = "mariadb" if "mariadb" in text.lower() else "mysql"
+        version = tuple(int(number) for number in re.findall(r"\d+", text)[:3])
+        if version < _OLDEST[flavour]:
+            raise Unfit(f"the server is {flavour} {text}: Tarry needs MySQL 8.0 or MariaDB 10.6 at the least")
+        self.server = Server(flavour, version, text)
+
     async def ping(self) -> None:
         """`Unavailable` when the server is away."""
         await self._ask(b"", command=COM_PING)
@@ -203,7 +218,7 @@ class Connection:
         self, statements: Sequence[bytes], *, commits: bool = False, command: int = COM_QUERY
     ) -> list[Answer]:
         begins = self._begins(statements, begun=self._begun or command == COM_PING)
-        with _lost(commits=commits):
+        with _lost(commits=commits, patience=self._patience):
             answers = await self._wire.ask(command, [*begins, *statements])
         for answer in answers:
             if answer.error is not None:
@@ -215,7 +230,7 @@ class Connection:
     async def _ask_as_one(self, statements: Sequence[bytes], *, commits: bool = False) -> list[Answer]:
         """`commits`: the last of them does."""
         begins = self._begins(statements, begun=self._begun)
-        with _lost(commits=commits):
+        with _lost(commits=commits, patience=self._patience):
             answers = await self._wire.ask_as_one([*begins, *statements])
         error = answers[-1].error
         if error is not None:
@@ -235,7 +250,7 @@ class Connection:
         for sql in statements:
             if len(sql) > self.max_statement:
                 # The server would cut the connection, which looks like an outage that a retry may mend.
-                raise Refused(f"a statement of {len(sql)} bytes; the server takes {self.max_statement}", 1153)
+                raise too_long("a statement", len(sql), self.max_statement)
         self._asked = self._begun
         return [_BEGIN] if self._begun and self._autocommit else []
 
@@ -255,12 +270,15 @@ class Connection:
 
 
 @contextmanager
-def _lost(*, commits: bool) -> Generator[None, None, None]:
-    """What a line that is cut off means."""
+def _lost(*, commits: bool, patience: float) -> Generator[None, None, None]:
+    """What a line that is cut off means, or one that says nothing."""
+    lost = OutcomeUnknown if commits else Unavailable
     try:
-        yield
+        with trio.fail_after(patience):
+            yield
+    except trio.TooSlowError as error:
+        raise lost(f"the server has not answered for {patience:g} s (2013)", 2013) from error
     except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
-        lost = OutcomeUnknown if commits else Unavailable
         raise lost(f"the connection was lost: {error} (2013)", 2013) from error
 
 
@@ -272,7 +290,7 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
         with trio.fail_after(timeout):
             await wire.connect()
             connection = Connection(wire)
-            await _set_up(connection, write=write)
+            await connection.set_up("write" if write else "read")
             wire.ready = True
             return connection
     except trio.TooSlowError as error:
@@ -282,7 +300,11 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
     except MysqlError as error:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
         fault = to_store_error(code, str(error.args[-1]) if error.args else repr(error))
-        hint = _TWICE if code == _DENIED and "@" in dsn.password else ""
+        hint = _HINTS.get(code, "")
+        if code == _DENIED:
+            hint = _TWICE if "@" in dsn.password else ""
+            # To a user who must come under TLS, MariaDB says no more than to one with a wrong password.
+            hint += "" if dsn.ssl_mode != "DISABLED" or dsn.socket else f"; if it lets in under TLS alone, {_SAY_TLS}"
         fault.args = (f"{dsn}: {fault}{hint}",)
         raise fault from error
     except Exception as error:
@@ -292,16 +314,3 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
     finally:
         if not wire.ready:
             wire.quit()
-
-
-async def _set_up(connection: Connection, *, write: bool) -> None:
-    await connection.execute(_WRITE_SETTINGS if write else _READ_SETTINGS)
-    ((connection.id, text, connection.max_allowed_packet, connection.name, *switches),) = await connection.fetch(
-        b"SELECT CONNECTION_ID(), VERSION(), @@max_allowed_packet, " + _NAME + b", " + read_only.COLUMNS.encode()
-    )
-    connection.read_only = read_only.why_read_only(switches)
-    flavour: Literal["mysql", "mariadb"] = "mariadb" if "mariadb" in text.lower() else "mysql"
-    version = tuple(int(number) for number in re.findall(r"\d+", text)[:3])
-    if version < _OLDEST[flavour]:
-        raise Refused(f"the server is {flavour} {text}: Tarry needs MySQL 8.0 or MariaDB 10.6 at the least")
-    connection.server = Server(flavour, version, text)

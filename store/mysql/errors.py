@@ -2,7 +2,7 @@
 
 import re
 
-from ..errors import Contention, Denied, DuplicateKey, Full, Locked, ReadOnly, Refused, StoreError, Unavailable
+from ..errors import Contention, Denied, DuplicateKey, Full, Locked, ReadOnly, Refused, StoreError, Unavailable, Unfit
 
 # The session is gone, or the server ends it, so that what it was doing may or may not be done. 1317 is a KILL.
 CUT_OFF = frozenset({1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1180, 1184, 1317, 1927, 3169, 4031})
@@ -24,13 +24,24 @@ _LOCKED = frozenset({1205, 3572})
 # replication rollback.
 _CONTENTION = frozenset({1020, 1213, 1412, 1614, 1689, 3058, 3101})
 _DUPLICATE = frozenset({1022, 1062, 1586})
+# What is asked does not fit what it is for: too long, out of range, malformed. All else that a server says no with is
+# due to the server: its settings, its rights, its tables.
+_DATA = frozenset({1048, 1264, 1265, 1292, 1300, 1366, 1367, 1406, 1411, 1690, 3140, 3141})
+_TOO_LONG = 1153
+_SETTINGS = {
+    1104: "max_join_size of the database is too small for what Tarry reads",
+    _TOO_LONG: "max_allowed_packet of the database is too small for this",
+    1665: "binlog_format of the database is STATEMENT, with which nothing can be written: it is to be ROW or MIXED",
+    **dict.fromkeys(_DENIED, "Tarry's user of the database lacks a right"),
+    **dict.fromkeys((1286, 3161), "the database has InnoDB turned off"),
+}
 # Of a number: for us, when a statement has not matched the rows that it must (see `statements.exactly`).
 _OUT_OF_RANGE = 1690
 _KEY = re.compile(r"for key '([^']*)'$")
 
 
 def to_store_error(code: int, message: str) -> StoreError:
-    """The server's error in the store's words. What is in no list is the statement's own fault."""
+    """The server's error in the store's words. What is in no list is due to the server, and lasts."""
     text = f"{message} ({code})"
     if code in _DUPLICATE:
         found = _KEY.search(message)
@@ -43,11 +54,19 @@ def to_store_error(code: int, message: str) -> StoreError:
     if code in _READ_ONLY:
         return ReadOnly(text, code)
     if code in _DENIED:
-        return Denied(text, code)
+        return Denied(text, code, setting=_SETTINGS[code])
     if code in _FULL:
         return Full(text, code)
     if code in CUT_OFF or code in _UNABLE or 2000 <= code < 3000:
         return Unavailable(text, code)
     if code == _OUT_OF_RANGE and "exp(999)" in message:
         return StoreError(f"locked rows are not as they were found; the transaction is rolled back: {text}")
-    return Refused(text, code)
+    if code in _DATA:
+        return Refused(text, code)
+    return Unfit(text, code, setting=_SETTINGS.get(code))
+
+
+def too_long(what: str, length: int, room: int) -> Unfit:
+    """For a statement that is not sent: the server would cut the connection for it."""
+    text = f"{what} of {length} bytes; the server takes {room}: raise max_allowed_packet ({_TOO_LONG})"
+    return Unfit(text, _TOO_LONG, setting=_SETTINGS[_TOO_LONG])

@@ -8,6 +8,7 @@ Another server than the one before is looked at first: what has not the same dat
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Protocol
 
 import attrs
@@ -24,6 +25,11 @@ _EACH = 3.0
 _REST = 0.2
 """Seconds for which all hear why no host is good, before the hosts are asked again."""
 
+_CLUSTER = (
+    b"SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_state_uuid')",
+    b"SHOW GLOBAL VARIABLES WHERE Variable_name IN"
+    b" ('group_replication_single_primary_mode', 'group_replication_group_name')",
+)
 _LOGINS = 3
 """By a look at a host: a balancer in front of several servers has led to another by then."""
 
@@ -126,6 +132,9 @@ class Hosts:
         self._aside = next((number for number in aside if number > self._aside), aside[0])
         found, place = await look_at(self._each[self._aside]), self._each[self._aside].place
         takes_writes = found.why is None and self.name not in found.names
+        if takes_writes and found.cluster:
+            # All nodes of it have what is written to one of them.
+            takes_writes = found.cluster != (await look_at(self._each[self._good])).cluster
         (self._rivals.add if takes_writes else self._rivals.discard)(place)
         return takes_writes
 
@@ -226,6 +235,8 @@ class Looked:
     """Of the servers that it leads to, see `Connection.name`; of none where nobody gets in."""
     why: StoreError | None = None
     """Why it takes no writes: it is `ReadOnly`, or nobody gets in. None: it takes them."""
+    cluster: str = ""
+    """Of the servers that all take writes, and have one database: their Galera, or their group of several primaries."""
 
 
 async def look_at_each(dsn: Dsn) -> list[Looked]:
@@ -237,17 +248,29 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
     """Logs in at one host, so many times."""
     names = set[str]()
     why: StoreError | None = None
+    cluster = ""
     writes = False
     for _ in range(logins):
         try:
             connection = await connect(dsn, write=False, timeout=_EACH)
+            with closing(connection):
+                cluster = cluster or await _cluster_of(connection)
         except StoreError as error:
             why = error
             break
-        connection.close()
         names.add(connection.name)
         if connection.read_only is None:
             writes = True
         else:
             why = ReadOnly(connection.read_only)
-    return Looked(dsn.place, frozenset(names), None if writes else why)
+    return Looked(dsn.place, frozenset(names), None if writes else why, cluster)
+
+
+async def _cluster_of(connection: Connection) -> str:
+    """Empty for a server alone, and for a node that has left its cluster."""
+    told = {row[0]: row[1] for query in _CLUSTER for row in await connection.fetch(query)}
+    if told.get("wsrep_ready") == "ON":
+        return str(told.get("wsrep_cluster_state_uuid", ""))
+    if told.get("group_replication_single_primary_mode") == "OFF":
+        return str(told.get("group_replication_group_name", ""))
+    return ""

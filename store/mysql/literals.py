@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from ..errors import Refused
+from .errors import too_long
 
 
 class Sql:
@@ -143,7 +144,7 @@ class Statement:
     def bind_many(self, rows: Iterable[Sequence[Scalar]], *, max_bytes: int) -> list[bytes]:
         """The rows in statements of at most `max_bytes` each; none for no rows.
 
-        Raises `Refused` for a row that alone is too long: the server would cut the connection for it.
+        Raises `Unfit` for a row that alone is too long: the server would cut the connection for it.
         """
         if not self._takes_rows:
             raise TypeError(f"bind_many wants VALUES ? and no other placeholder: {self.sql}")
@@ -160,7 +161,7 @@ class Statement:
             text = _row(row).encode()
             if size + len(text) > room:
                 if len(text) > room:
-                    raise Refused(f"a row of {len(text)} bytes: a statement has room for {room}", 1153)
+                    raise too_long("a row", len(text), room)
                 statements.append(opening + b",".join(batch) + closing)
                 batch = []
                 size = 0

@@ -18,10 +18,14 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from ..errors import Full, ReadOnly, StoreError, Unavailable
-from .connection import READ_WAIT_TIMEOUT, WRITE_WAIT_TIMEOUT, Connection
+from ..errors import Full, Locked, ReadOnly, StoreError, Unavailable
+from .connection import Connection
 from .hosts import Hosts
+from .session import WAITS
 
+_LINE = 5.0
+"""Seconds for which a caller stands in line for a session. Where each of those before it waits for a locked table the
+line does not move."""
 _ROOM = 0.05
 """Seconds until another try, for a pool that has no session where the server lets in no more."""
 _FULL = 1.0
@@ -55,7 +59,7 @@ class Pool:
         # At rest, with the time it was given back; the longest at rest is leftmost, the last given back is taken first.
         self._idle: deque[tuple[Connection, float]] = deque()
         # Given up before the server does it, which it would note in its log as an aborted connection.
-        self._rest = (WRITE_WAIT_TIMEOUT if write else READ_WAIT_TIMEOUT) * 0.8
+        self._rest = WAITS["write" if write else "read"].idle * 0.8
         # An old session is handed to them, whoever comes meanwhile.
         self._waiting: deque[_Waiter] = deque()
         self._full_until = 0.0
@@ -69,11 +73,16 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection, None]:
-        """A live session, not in a transaction. `Unavailable` when none can be made."""
+        """A live session, not in a transaction. `Unavailable` when none can be made, `Locked` when those that there are
+        are in use for too long."""
         try:
             self._places.acquire_nowait()
         except trio.WouldBlock:
-            await self._places.acquire()  # which is a round of the event loop even where there is room
+            # Which is a round of the event loop even where there is room.
+            with trio.move_on_after(_LINE) as waited:
+                await self._places.acquire()
+            if waited.cancelled_caught:
+                raise Locked(f"all {self._size} sessions have been in use for {_LINE:g} s") from None
         try:
             connection = await self._take()
             self._using.add(connection)

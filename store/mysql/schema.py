@@ -14,11 +14,13 @@ from typing import Any
 from ..errors import Foreign, Refused, SchemaError
 from ..migrations import Applied, Migration, load_migrations, pending
 from .connection import Connection
+from .fitness import missing_rights, rights_for
 from .literals import Statement
+from .tables import Found, check_tables, find_tables
 
 _DONE_BEFORE = frozenset({1060, 1061, 1091})
 """A column or an index that is there, or is gone: a migration that was interrupted behind this statement."""
-_NO_SUCH_TABLE = 1146
+_NO_SUCH_TABLE, _NO_SUCH_COLUMN = 1146, 1054
 _TABLE = """CREATE TABLE IF NOT EXISTS {name} (
   version INT UNSIGNED NOT NULL, name VARBINARY(255) NOT NULL, checksum BINARY(32) NOT NULL, applied_at BIGINT NOT NULL,
   PRIMARY KEY (version)
@@ -56,7 +58,10 @@ async def read_begun(connection: Connection) -> int | None:
 
 async def check_same(connection: Connection, begun: int) -> None:
     """Raises `Foreign` unless it is the database that was begun then, with all that this program needs."""
-    found = await read_begun(connection)
+    try:
+        found = await read_begun(connection)
+    except SchemaError as error:
+        raise Foreign(f"left alone: {error}: {_ADVICE}") from error
     if found is None:
         raise Foreign(f"left alone: it has no schema of Tarry's: {_ADVICE}")
     if found != begun:
@@ -76,12 +81,23 @@ async def check_same(connection: Connection, begun: int) -> None:
 
 
 async def migrate(connection: Connection) -> list[str]:
-    """Applies what is missing; returns the names. Raises `SchemaError`. The caller holds the lock for it."""
-    for table in _TABLES:
-        await connection.execute(table.encode())
+    """Applies what is missing; returns the names. Raises `SchemaError`, and then for the most part has changed nothing:
+    tables of others, and rights that are missing, are looked for first. The caller holds the lock for it.
+
+    Where nothing is missing nothing is changed, and no right to change tables is wanted.
+    """
+    known = load_migrations("mysql")
+    found = await find_tables(connection, known)
     applied = await read_applied(connection)
-    todo, floor = pending(load_migrations("mysql"), applied), applied.floor
-    await _ask_the_living(connection, [migration for migration in todo if migration.beside > floor])
+    todo, floor = pending(known, applied), applied.floor
+    check_tables(found, known, applied.checksums)
+    if todo:
+        await _ask_the_living(connection, [migration for migration in todo if migration.beside > floor])
+        if missing := await _find_missing_rights(connection, found, todo):
+            raise SchemaError(f"{missing}; nothing was changed")
+    if not found.has_records:
+        for table in _TABLES:
+            await connection.execute(table.encode())
     for migration in todo:
         if migration.beside > floor:
             floor = migration.beside
@@ -113,9 +129,36 @@ async def _run(connection: Connection, migration: Migration) -> None:
             if error.code in _DONE_BEFORE:
                 continue
             raise SchemaError(
-                f"migration {migration.version:04} ({migration.name}) stopped: {error}. MySQL cannot undo the "
-                "statements before it: restore the database, or finish the migration by hand"
+                f"migration {migration.version:04} ({migration.name}) stopped: {error}. Put that right and start "
+                "again: it goes on from there, since each of its statements may be run again. Nothing is to be restored"
             ) from error
+
+
+async def find_faults(connection: Connection) -> list[tuple[str, str]]:
+    """What `migrate` would stop at, and what `rights` are missing for the work behind it."""
+    known = load_migrations("mysql")
+    try:
+        found = await find_tables(connection, known)
+        applied = await read_applied(connection)
+        todo = pending(known, applied)
+        check_tables(found, known, applied.checksums)
+    except SchemaError as error:
+        return [("tables", str(error))]
+    missing = await _find_missing_rights(connection, found, todo)
+    return [("rights", missing)] if missing else []
+
+
+async def _find_missing_rights(connection: Connection, found: Found, todo: Sequence[Migration]) -> str:
+    """What the user lacks for these migrations, and then for good, as a sentence; empty where there is nothing."""
+    columns = {name: min(table.columns) for name, table in found.tables.items()}
+    missing = await missing_rights(connection, rights_for(todo), columns)
+    if not missing:
+        return ""
+    ((user,),) = await connection.fetch(b"SELECT CURRENT_USER()")
+    name, _, host = user.rpartition("@")
+    rights = ", ".join(missing)
+    for_ = f"migration {todo[0].version:04} ({todo[0].name}) wants" if todo else "Tarry's work wants"
+    return f"{for_} {rights}, which the user {user} lacks: GRANT {rights} ON `{found.database}`.* TO '{name}'@'{host}'"
 
 
 async def _checksums(connection: Connection, table: bytes) -> Mapping[int, bytes]:
@@ -129,6 +172,10 @@ async def _fetch(connection: Connection, text: bytes) -> list[tuple[Any, ...]]:
     except Refused as error:
         if error.code == _NO_SUCH_TABLE:
             return []
+        if error.code == _NO_SUCH_COLUMN:
+            raise SchemaError(
+                f"the database has a table that only seems Tarry's ({error}): give Tarry a database of its own"
+            ) from error
         raise
 
 

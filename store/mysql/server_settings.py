@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 QUERY = (
     b"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',"
-    b" 'wsrep_on', 'innodb_log_writer_threads')"
+    b" 'wsrep_on', 'innodb_log_writer_threads', 'binlog_format', 'disabled_storage_engines', 'enforce_storage_engine')"
 )
 
 

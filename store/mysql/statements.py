@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import Any, TypeAlias, cast
 
-from ..errors import Refused
 from ..ids import by_shard
 from ..ports import Bound, Value
 from ..queries import load_queries
+from .errors import too_long
 from .literals import Sql, Statement
 
 _LIST = re.compile(r"\((?P<columns>[^()?]+)\) (?:(?<=\(shard, id\) )(?:IN|AT)|(?P<within>WITHIN)) \(\?\*\)")
@@ -23,11 +23,12 @@ Writer: TypeAlias = Callable[[Any], Sql]
 def statement(query: str, database: str | None = None) -> tuple[Statement, Mapping[int, Writer]]:
     """The query, and which of its placeholders take lists that are written in a way of their own.
 
-    Its tables are those of `database`, a checked identifier, or of the session's own.
+    Its tables are those of `database`, or of the session's own.
     """
     text = load_queries()[query]
     if database is not None:
-        text = _TABLE.sub(rf"\1 `{database}`.", text)
+        quoted = database.replace("`", "``")
+        text = _TABLE.sub(lambda match: f"{match[1]} `{quoted}`.", text)
     writers: dict[int, Writer] = {}
     for match in _LIST.finditer(text):
         columns = [column.strip() for column in match["columns"].split(",")]
@@ -88,7 +89,7 @@ def bind_each(query: str, rows: Sequence[Sequence[Value]], *, max_bytes: int) ->
         if not pieces:
             left = max_bytes - len(opening) - len(closing)
             if len(piece) > left:
-                raise Refused(f"a row of {len(piece)} bytes: a statement has room for {left}", 1153)
+                raise too_long("a row", len(piece), left)
         pieces.append(piece)
         left -= len(piece)
     if pieces:

@@ -13,6 +13,7 @@ holds a remedy for each of its faults, numbered here and in the tests:
     8   TLS is skipped in silence when the server offers none                    `_get_server_information`
     9   a password beyond Latin-1 cannot be sent                                 it is given as UTF-8 bytes
     10  a server that asks for the password in clear gets it, TLS or not         `_RefuseClear`
+    11  a way to log in that it has not is no error of its own                   `_process_auth`
 """
 
 import os
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
-from ..errors import Refused, Unavailable
+from ..errors import Refused, Unavailable, Unfit
 from .dsn import Dsn
 from .rows import MAX_PAYLOAD, Answer, ProtocolError
 from .trust import trust
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         _next_seq_id: int
         _auth_plugin_name: str
         server_capabilities: int
+        server_version: str
         client_flag: int
         password: bytes
 
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         async def write_packet(self, payload: bytes) -> None: ...
         async def _read_packet(self) -> _Packet: ...
         async def _get_server_information(self) -> None: ...
+        async def _process_auth(self, plugin_name: bytes, auth_packet: _Packet) -> _Packet: ...
 
     class MysqlError(Exception): ...
 
@@ -70,6 +73,10 @@ _Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 __all__ = ["COM_PING", "COM_QUERY", "MysqlError", "Wire"]
 
 COM_QUERY, COM_PING = 3, 14
+
+_NO_SUCH_PLUGIN = (2059, 2061)
+_LACKS = {"client_ed25519": "for which Tarry needs the package pynacl (pip install pynacl)"}
+"""Ways to log in that a package more makes possible."""
 
 _SENT_TOGETHER = 1 << 20
 """Bytes of statements that are sent at once, if there are several."""
@@ -330,6 +337,23 @@ class Wire(_TrioMysql):
             # Fault 1: with no name the server asks for its method, and then `auth_plugin_map` is heeded.
             self._auth_plugin_name = ""
         self.client_flag |= self.server_capabilities & _CLIENT_DEPRECATE_EOF
+
+    async def _process_auth(self, plugin_name: bytes, auth_packet: "_Packet") -> "_Packet":
+        # Fault 11.
+        try:
+            return await super()._process_auth(plugin_name, auth_packet)
+        except RuntimeError as error:
+            why = f"({error})"
+        except MysqlError as error:
+            if error.args[0] not in _NO_SUCH_PLUGIN:
+                raise
+            why = "which Tarry does not know"
+        name = plugin_name.decode("ascii", "replace")
+        raise Unfit(
+            f"the server wants to let this user in by {name}, {_LACKS.get(name, why)}: let it in by another,"
+            " caching_sha2_password on MySQL or mysql_native_password on MariaDB",
+            2059,
+        )
 
     async def _write_bytes(self, data: bytes) -> None:
         # Fault 5.

@@ -141,6 +141,14 @@ class SQLiteBackend:
         """For the same reason there is none."""
         return []
 
+    async def faults(self) -> list[tuple[str, str]]:
+        """The schema tells."""
+        return []
+
+    async def longest_statement(self) -> None:
+        """There is no end."""
+        return
+
     async def aclose(self) -> None:
         """Ends the writer after what waits for it, and lets the file go."""
         await self._writer.aclose()

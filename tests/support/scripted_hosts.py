@@ -32,10 +32,12 @@ class Session:
         self.in_transaction = False
 
     async def fetch(self, sql: bytes) -> list[Any]:
-        del sql
         if self.name in self.servers.frozen:
             await self.hung_up.wait()
             raise Unavailable("closed", 2006)
+        if sql.startswith(b"SHOW"):
+            cluster = self.servers.clusters.get(self.name)
+            return [] if cluster is None else [("wsrep_ready", "ON"), ("wsrep_cluster_state_uuid", cluster)]
         return [(1_000_000, int(self.name in self.servers.read_only), 0)]
 
     async def ping(self) -> None:
@@ -57,6 +59,7 @@ class Servers:
         self.hosts = hosts
         self.read_only: set[str] = set()
         self.foreign: set[str] = set()
+        self.clusters: dict[str, str] = {}
         self.asked: list[str] = []
         self.sessions: list[Session] = []
         self.wrote: list[str] = []

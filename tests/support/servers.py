@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import attrs
 import pymysql
+import pymysql.cursors
 import pytest
 import trio
 
@@ -153,8 +154,9 @@ async def until(happened: Callable[[], bool | Awaitable[object]]) -> None:
             await trio.sleep(0.001)
 
 
-def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
-    """Runs the statements with a client that is not the one under test; returns the last one's rows."""
+@contextmanager
+def session_with(dsn: str) -> Iterator[pymysql.cursors.Cursor]:
+    """A session with a client that is not the one under test, in autocommit mode."""
     parts = urlsplit(dsn)
     connection = pymysql.connect(
         host=parts.hostname,
@@ -165,6 +167,12 @@ def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
         autocommit=True,
     )
     with connection, connection.cursor() as cursor:
+        yield cursor
+
+
+def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
+    """Runs the statements in a session of their own; returns the last one's rows."""
+    with session_with(dsn) as cursor:
         for statement in statements:
             cursor.execute(statement)
         return list(cursor.fetchall())
@@ -190,6 +198,8 @@ class Line:
         self.lose: bytes | None = None
         """The server does not hear this, and the line stays up: nobody is told."""
         self.lost = trio.Event()
+        self.blank: tuple[bytes, ...] = ()
+        """What clients say is blanked where it says this, so that the server hears less."""
 
     def stop(self) -> None:
         """What clients say from now on goes no further, and soon is not even read."""
@@ -215,6 +225,8 @@ class Line:
                 if self.cut_after is not None and self.cut_after in data:
                     answer_lost.set()
                 await self._open.wait()
+                for said in self.blank:
+                    data = data.replace(said, b" " * len(said))
                 await server.send_all(data)
             nursery.cancel_scope.cancel()
 

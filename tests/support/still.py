@@ -78,6 +78,12 @@ class StillBackend:
     async def advice(self) -> list[str]:
         return []
 
+    async def faults(self) -> list[tuple[str, str]]:
+        return []
+
+    async def longest_statement(self) -> None:
+        return
+
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
         del topic_queues, by_redis
 

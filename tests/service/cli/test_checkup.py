@@ -275,6 +275,21 @@ async def test_the_hosts(
     assert all(says in one.detail for one in told)
 
 
+async def test_the_hosts_of_one_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusters = {"a": "f595", "b": "f595"}
+
+    async def look(_: object) -> list[Looked]:
+        await trio.lowlevel.checkpoint()
+        return [Looked(at, frozenset({at}), cluster=cluster) for at, cluster in clusters.items()]
+
+    monkeypatch.setattr(hosts, "look_at_each", look)
+    (told,) = await _hosts("mysql://u@a,b/d")
+    assert (told.state, "They are one cluster (f595)" in told.detail) == ("ok", True)
+    clusters["b"] = "0000"
+    (told,) = await _hosts("mysql://u@a,b/d")
+    assert (told.state, "set read_only on all but one" in told.detail) == ("wrong", True)
+
+
 @pytest.fixture
 def orders(mysql_dsn: str) -> Iterator[str]:
     """A table of a user's, and the name of its database."""

@@ -13,6 +13,8 @@ from tarry.service.settings import Settings
 from tarry.service.topics.directory import Directory
 from tarry.service.upkeep import cleaner as module
 from tarry.service.upkeep.cleaner import Cleaner
+from tarry.store import catalogue
+from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import StoreError, Unavailable
 from tarry.store.records import ClaimRequest, Conflict, Draft, Publication, Settlement
 from tarry.store.sqlite.backend import SQLiteBackend
@@ -66,6 +68,11 @@ class Node:
         topic = await self.directory.topic("orders", create=False)
         return len(await self.store.read(stretches.pull, topic.queues[0], 0, 1000))
 
+    async def keep_nothing(self, topic: str) -> None:
+        draft = TopicDraft(topic, retention=0)
+        await self.store.write(catalogue.put_topic, draft, {"retention"}, lambda _, __: None, self.ms)
+        await self.directory.refresh()
+
     def counted(self, line: str) -> float:
         found = [text for text in self.metrics.text().decode().splitlines() if text.startswith(line)]
         return float(found[0].split()[-1]) if found else 0
@@ -95,6 +102,23 @@ async def test_a_round(node: Node) -> None:
     assert await node.left() == 0
     assert node.counted('tarry_cleaned_rows_total{what="deliveries"}') == 1
     assert node.counted('tarry_messages_expired_total{group="billing",topic="orders"}') == 10
+
+
+async def test_what_is_kept_for_less_than_a_minute_goes_between_the_rounds(node: Node) -> None:
+    """With a retention of 0 what is settled; what a topic keeps for longer has its round."""
+    await node.fill(35, 25)
+    await node.cleaner.clean_short()
+    assert (node.store.batches, await node.left()) == (0, 35)
+    await node.keep_nothing("orders")
+    await node.cleaner.clean_short()
+    assert await node.left() == 10
+    unread = await node.directory.topic("mails", create=True)
+    await node.store.publish([Publication((Draft(unread, unread.queues[0], b"1"),))], node.ms)
+    await node.keep_nothing("mails")
+    node.store.batches = 0
+    await node.cleaner.clean_short()
+    assert len(await node.store.read(stretches.pull, unread.queues[0], 0, 1000)) == 1, "for who comes first"
+    assert node.store.batches == 1, "of the other topic, which still has some"
 
 
 async def test_a_group_that_is_asked_for_is_seen(node: Node) -> None:

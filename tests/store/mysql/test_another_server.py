@@ -110,6 +110,15 @@ async def test_a_second_server_that_takes_writes_is_found_with_one_login_a_look(
     assert await backend_of("a").rivals() == []
 
 
+async def test_the_nodes_of_a_cluster_are_no_second_servers(servers: Servers) -> None:
+    """All of a Galera take writes, and have one database."""
+    backend = backend_of("a", "b", "c")
+    servers.clusters = {"one": "f59564f7", "two": "f59564f7", "three": "another"}
+    await backend.now()
+    assert await backend.rivals() == []
+    assert await backend.rivals() == ["c:3306"]
+
+
 async def test_a_change_of_the_server_is_no_second_one(servers: Servers) -> None:
     backend = backend_of("a", "b")
     servers.read_only = {"two"}

@@ -11,7 +11,17 @@ import trio
 import trio.testing
 
 from support import servers
-from tarry.store.errors import Contention, DuplicateKey, Full, Locked, OutcomeUnknown, ReadOnly, Refused, Unavailable
+from tarry.store.errors import (
+    Contention,
+    DuplicateKey,
+    Full,
+    Locked,
+    OutcomeUnknown,
+    ReadOnly,
+    Refused,
+    Unavailable,
+    Unfit,
+)
 from tarry.store.mysql import connection as module
 from tarry.store.mysql import wire
 from tarry.store.mysql.connection import Connection, connect
@@ -236,6 +246,32 @@ async def test_fault_10_the_password_is_not_sent_in_clear(plugin: bytes) -> None
             await connect(dsn, write=True)
     assert heard
     assert b"geheim" not in heard
+
+
+@pytest.mark.parametrize(
+    ("plugin", "match"),
+    [
+        (b"client_ed25519", r"client_ed25519, for which Tarry needs the package pynacl .*let it in by another"),
+        (b"parsec", r"parsec, which Tarry does not know: let it in by another"),
+        (b"auth_gssapi_client", "auth_gssapi_client, which"),
+        (b"authentication_webauthn_client", "authentication_webauthn_client, which"),
+        (b"", ", which Tarry does not know"),
+    ],
+)
+async def test_fault_11_a_way_to_log_in_that_is_not_known(plugin: bytes, match: str) -> None:
+    """Nobody waits for the server to change its mind."""
+
+    async def ask(stream: trio.SocketStream) -> None:
+        await stream.send_all(greeting(0x000FA2FF))
+        await stream.receive_some()
+        request = b"\xfe" + plugin + b"\0" + b"0" * 32
+        await stream.send_all(len(request).to_bytes(3, "little") + b"\x02" + request)
+        async for _ in stream:
+            pass
+
+    async with listener(ask) as dsn:
+        with pytest.raises(Unfit, match=match):
+            await connect(dsn, write=True)
 
 
 # Getting in.
@@ -766,7 +802,8 @@ async def test_closed_by_another_task(connection: Connection) -> None:
         *((code, Contention) for code in (1020, 1213)),
         *((code, Locked) for code in (1205, 3572)),
         *((code, DuplicateKey) for code in (1022, 1062, 1586)),
-        *((code, Refused) for code in (1045, 1048, 1064, 1146, 1153, 1264, 1366, 1406)),
+        *((code, Unfit) for code in (1045, 1064, 1146, 1153)),
+        *((code, Refused) for code in (1048, 1264, 1366, 1406)),
     ],
 )
 def test_error_codes(code: int, kind: type[Any]) -> None:

@@ -1,0 +1,84 @@
+"""A server is judged by what it does: two sessions and one row. The one that does not lock is a real one, but for words
+that a line in front of it takes away."""
+
+import pytest
+
+from support.servers import Line
+from tarry.store.errors import Refused, Unfit
+from tarry.store.migrations import Migration
+from tarry.store.mysql import connection as module
+from tarry.store.mysql.backend import MySQLBackend
+from tarry.store.mysql.errors import to_store_error
+from tarry.store.mysql.fitness import rights_for, wrong_settings
+
+
+async def test_an_engine_that_does_not_lock(backend: MySQLBackend, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the words and locks nothing, as some that call themselves MySQL do."""
+    assert await backend.migrate() == []
+    for blank, seen in (
+        ((b" FOR UPDATE SKIP LOCKED", b" FOR UPDATE"), "given to another that asked with SKIP LOCKED"),
+        ((b" FOR UPDATE NOWAIT",), "two sessions had one row locked FOR UPDATE at the same time"),
+    ):
+        line.blank = ()
+        other = MySQLBackend(line.dsn)
+        assert await other.faults() == []
+        line.blank = blank
+        with pytest.raises(Unfit, match=f"{seen}.*MySQL 8.0 or MariaDB 10.6"):
+            await other.migrate()
+        ((check, told),) = await other.faults()
+        assert (check, seen in told, "TiDB" in told) == ("server", True, False)
+        await other.aclose()
+    monkeypatch.setattr(module, "_WHO", module._WHO.replace(b"VERSION()", b"'8.0.11-TiDB-v8.5.6'"))
+    other = MySQLBackend(line.dsn)
+    ((_, told),) = await other.faults()
+    assert "TiDB reads SKIP LOCKED and takes no lock" in told, "by a name that is known"
+    line.blank = ()
+    assert await other.migrate() == [], "by what it does, whatever its name"
+    await other.aclose()
+
+
+def test_settings_with_which_nothing_is_written() -> None:
+    good = {"log_bin": "ON", "binlog_format": "ROW", "disabled_storage_engines": "MYISAM", "enforce_storage_engine": ""}
+    assert wrong_settings(good) == wrong_settings({}) == []
+    assert wrong_settings(good | {"log_bin": "OFF", "binlog_format": "STATEMENT"}) == []
+    for odd in (
+        {"binlog_format": "STATEMENT"},
+        {"disabled_storage_engines": "MYISAM,INNODB"},
+        {"enforce_storage_engine": "ARIA"},
+    ):
+        (told,) = wrong_settings(good | odd)
+        assert told.startswith(next(iter(odd)))
+
+
+def test_the_rights_that_migrations_want() -> None:
+    makes = Migration(1, "m", "CREATE TABLE IF NOT EXISTS a (x INT);\n")
+    changes = Migration(2, "m", "ALTER TABLE a ADD COLUMN y INT NULL;\nINSERT IGNORE INTO a VALUES (1);\n")
+    for_good = ("SELECT", "INSERT", "UPDATE", "DELETE")
+    assert rights_for([]) == for_good
+    assert rights_for([makes]) == (*for_good, "CREATE")
+    assert rights_for([makes, changes]) == (*for_good, "CREATE", "ALTER")
+
+
+@pytest.mark.parametrize(
+    ("code", "setting"),
+    [
+        (1104, "max_join_size"),
+        (1153, "max_allowed_packet"),
+        (1665, "binlog_format"),
+        (1142, "lacks a right"),
+        (3161, "InnoDB turned off"),
+        (1193, None),
+        (1054, None),
+    ],
+)
+def test_what_is_due_to_the_server_is_no_caller_s_fault(code: int, setting: str | None) -> None:
+    error = to_store_error(code, "no")
+    assert isinstance(error, Unfit)
+    assert (error.setting is None) if setting is None else setting in (error.setting or "")
+
+
+@pytest.mark.parametrize("code", [1264, 1366, 1406])
+def test_what_does_not_fit_is(code: int) -> None:
+    error = to_store_error(code, "no")
+    assert isinstance(error, Refused)
+    assert not isinstance(error, Unfit)
