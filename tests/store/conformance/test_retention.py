@@ -836,13 +836,13 @@ async def test_a_retry_that_somebody_works_on_stays(stage: Stage) -> None:
     """Promotion has it locked: the message waits for the next round."""
     if stage.kind == "sqlite":
         pytest.skip("one writer")
-    topic = await stage.topic(ladder=Ladder((40 * DAY,)))
+    topic = await stage.topic(ladder=Ladder((DAY,)))
     group = await stage.group(topic)
     await fill(stage, topic, 3)
     claim = await stage.claim(group, 3)
     await stage.fail(group, claim, (1,))
     await stage.ack(group, claim)
-    stage.now += 28 * DAY
+    stage.now += 29 * DAY
     began, go_on = trio.Event(), trio.Event()
 
     async def hold(tx: Transaction) -> None:

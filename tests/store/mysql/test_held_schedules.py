@@ -60,15 +60,16 @@ async def test_a_message_that_somebody_holds(
     text = msgspec.json.encode({"topic": "orders", "every": MINUTE, "body": 2})
     wish = Wish("a", topic, topic.queues[0], text, None)
 
+    async def work(tx: Transaction, firing: Firing) -> None:
+        if change == "put":
+            await schedules.put(tx, firing, wish)
+        elif change == "pause":
+            await schedules.pause(tx, firing, "a", paused=True)
+        else:
+            await schedules.remove(tx, firing, "a", None)
+
     async def ask() -> None:
-        await store.schedule(
-            lambda tx, firing: {
-                "put": lambda: schedules.put(tx, firing, wish),
-                "pause": lambda: schedules.pause(tx, firing, "a", paused=True),
-                "remove": lambda: schedules.remove(tx, firing, "a", None),
-            }[change](),
-            START + MINUTE,
-        )
+        await store.schedule(work, START + MINUTE)
 
     before = await store.read(schedules.find_schedule, "a")
     assert before is not None
