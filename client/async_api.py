@@ -280,9 +280,10 @@ class AsyncApi:
         """All schedules by name, page by page."""
         return self._transport.pages(schedules.schedules())
 
-    async def delete_schedule(self, name: str, *, match: int | None = None) -> None:
-        """Removes a schedule, and the message that waits. Raises `NotFound`, `Changed`."""
-        await self._transport.send(schedules.delete_schedule(name, match=match))
+    async def delete_schedule(self, name: str, *, match: int | None = None) -> tuple[Fire, ...]:
+        """Removes a schedule, and the message that waits; the fire times that had come and are not sent any more.
+        Raises `NotFound`, `Changed`."""
+        return await self._transport.send(schedules.delete_schedule(name, match=match))
 
     async def pause_schedule(self, name: str) -> Schedule:
         """It sends nothing from now on."""

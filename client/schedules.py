@@ -60,9 +60,13 @@ def fires(name: str) -> Call[Page[Fire]]:
     return paged(f"{path(name)}/fires", {}, lambda document: map(Fire.read, document["fires"]))
 
 
-def delete_schedule(name: str, *, match: int | None) -> Call[None]:
-    """When it is no more."""
-    return Call("DELETE", path(name), lambda _: None, headers=condition(match))
+def delete_schedule(name: str, *, match: int | None) -> Call[tuple[Fire, ...]]:
+    """When it is no more: the fire times that had come and are not sent."""
+
+    def read_unsent(reply: Reply) -> tuple[Fire, ...]:
+        return tuple(map(Fire.read, reply.document.get("unsent", ())))
+
+    return Call("DELETE", path(name), read_unsent, headers=condition(match))
 
 
 def switch(name: str, word: Literal["pause", "resume"]) -> Call[Schedule]:

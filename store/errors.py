@@ -43,6 +43,10 @@ class Locked(Contention):
     """Somebody else's transaction holds a row that this one needs, and the wait for it is over."""
 
 
+class Held(Locked):
+    """The same of a row that is not waited for within a transaction: another look in a moment may find it free."""
+
+
 class DuplicateKey(StoreError):
     """A row with this key exists."""
 

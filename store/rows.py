@@ -279,6 +279,8 @@ class AgedMessage(NamedTuple):
     at: int
     id: int
     key: bytes | None
+    accepted_at: int
+    expires_at: int | None
 
 
 class OpenClaim(NamedTuple):

@@ -64,7 +64,7 @@ def lost(evidence: Evidence, scope: Scope, store: DataFrame, lake: DataFrame) ->
 
     `store` and `lake` have the schema of messages. Together they have no hole there: the lake stands in for the store.
     """
-    columns = ("topic", "topic_id", "queue_id", "offset", "id", "streamed_at")
+    columns = ("topic", "topic_id", "queue_id", "offset", "id", "streamed_at", "expires_at")
     absent = check(evolve(evidence, messages=evidence.keep(store.select(*columns))), evolve(scope, archived=False))
     there = lake.select("queue_id", "offset", "id", "streamed_at")
     offences = absent.select("topic", "queue_id", "offset").join(there, ["queue_id", "offset"])
@@ -100,7 +100,12 @@ def held(evidence: Evidence, scope: Scope) -> DataFrame:
     waiting = evidence.returns.join(
         f.broadcast(evidence.cursors.select("group_id", "queue_id", "position")), ["group_id", "queue_id"]
     ).where("offset >= position")
-    return busy.unionByName(evidence.retries.select(*place)).unionByName(waiting.select(*place)).distinct()
+    # One that expires later outlives the hard limit, for a group that has yet to claim it.
+    behind = evidence.cursors.groupBy("queue_id").agg(f.min("position").alias("position"))
+    lasting = evidence.messages.where(f.col("expires_at") > f.lit(scope.until)).join(f.broadcast(behind), "queue_id")
+    lasting = lasting.where("offset >= position").select("queue_id", "offset")
+    rows = busy.unionByName(evidence.retries.select(*place)).unionByName(waiting.select(*place))
+    return rows.unionByName(lasting).distinct()
 
 
 def _stretches(low: Column, high: Column) -> Column:

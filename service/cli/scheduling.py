@@ -205,8 +205,11 @@ def rm(name: Name, /, *, yes: Yes = False, server: Server = HERE) -> int:
     """Remove a schedule, and the message that waits."""
     confirm(f"remove the schedule {name} for good", yes=yes, instead="")
     with server.client() as tarry:
-        tarry.delete_schedule(name)
-    return server.show([{"name": name, "result": "removed"}], ("schedule", "result"), [(name, "removed")])
+        unsent = tarry.delete_schedule(name)
+    times = [time_text(fire.fire_at) for fire in unsent]
+    remark = f"had come and is not sent any more: {', '.join(times)}" if times else ""
+    item = {"name": name, "result": "removed", "unsent": times}
+    return server.show([item], ("schedule", "result"), [(name, "removed")], remark)
 
 
 _ENDED = "no fire time comes until then"

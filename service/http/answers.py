@@ -302,13 +302,6 @@ class ScheduleList(Answer, kw_only=True):
     cursor: str | None
 
 
-class RemovedSchedule(Answer, kw_only=True):
-    """The schedule is no more."""
-
-    name: str
-    result: str = "removed"
-
-
 class RunAnswer(Answer, kw_only=True):
     """A message of a schedule was sent."""
 
@@ -340,6 +333,15 @@ class FireAnswer(Answer, kw_only=True, omit_defaults=True):
     """Of its message."""
     missed_until: str | UnsetType = UNSET
     """The fire times after it and before then were left out with it, but for those that are told on their own."""
+
+
+class RemovedSchedule(Answer, kw_only=True):
+    """The schedule is no more."""
+
+    name: str
+    result: str = "removed"
+    unsent: list[FireAnswer] | UnsetType = UNSET
+    """The fire times that had come and whose messages are not sent any more, the latest first; where there are any."""
 
 
 class FirePage(Answer, kw_only=True):

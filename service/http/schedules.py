@@ -6,7 +6,7 @@ from msgspec import UNSET
 from ...store.rows import ScheduleRow
 from ...store.schedules import schedules
 from ...store.schedules.firing import is_kept
-from ...store.schedules.schedules import Wish
+from ...store.schedules.schedules import Fire, Wish
 from ..durations import format_time, parse_time
 from ..schedules.courses import FIRE_AT, NAME
 from ..schedules.cron import check_steps
@@ -77,15 +77,15 @@ async def list_schedules(call: Call) -> Response:
 
 
 async def remove_schedule(call: Call) -> Response:
-    """Remove a schedule, and the message that waits for its next time."""
+    """Remove a schedule, and the message that waits; what was due and is not sent any more is told."""
     revision = revision_of(call)
     name = (await _row(call, "operate")).name
-    removed, row = await call.node.schedules.remove(name, revision)
+    removed, row, unsent = await call.node.schedules.remove(name, revision)
     if row is None:
         raise _unknown(call)
     if not removed:
         raise _unmatched(row)
-    return answer(answers.RemovedSchedule(name=name))
+    return answer(answers.RemovedSchedule(name=name, unsent=list(map(_told_fire, unsent)) or UNSET))
 
 
 async def pause_schedule(call: Call) -> Response:
@@ -142,17 +142,18 @@ async def fires_of_schedule(call: Call) -> Response:
     before = call.number(call.query.get("cursor"), "cursor", default=_END, low=0, high=_END)
     row = await _row(call, "read")
     found = await call.node.store.read(schedules.fires, row.id, before, limit)
-    told = [
-        answers.FireAnswer(
-            fire_at=format_time(one.fire_at),
-            what=one.what,
-            at=format_time(one.at),
-            id=UNSET if one.message_id is None else str(one.message_id),
-            missed_until=UNSET if one.missed_until is None else format_time(one.missed_until),
-        )
-        for one in found
-    ]
+    told = [_told_fire(one) for one in found]
     return answer(answers.FirePage(fires=told, cursor=str(found[-1].fire_at) if len(found) == limit else None))
+
+
+def _told_fire(one: Fire) -> answers.FireAnswer:
+    return answers.FireAnswer(
+        fire_at=format_time(one.fire_at),
+        what=one.what,
+        at=format_time(one.at),
+        id=UNSET if one.message_id is None else str(one.message_id),
+        missed_until=UNSET if one.missed_until is None else format_time(one.missed_until),
+    )
 
 
 async def _pause(call: Call, *, paused: bool) -> Response:

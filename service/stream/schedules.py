@@ -9,16 +9,17 @@ import structlog
 import trio
 from attrs import define, field
 
-from ...store.errors import StoreError
+from ...store.errors import Held, StoreError
 from ...store.ports import Transaction
 from ...store.rows import ScheduleRow
 from ...store.schedules import schedules
 from ...store.schedules.course import Armed, Calendar
 from ...store.schedules.firing import Firing
-from ...store.schedules.schedules import Result, Wish
+from ...store.schedules.schedules import Fire, Result, Wish
 from ...store.store import Store
+from ..batching.patience import until_free
 from ..clock import Clock
-from ..errors import OlderServer
+from ..errors import Busy, OlderServer
 from ..schedules.courses import course_of, traced
 from .intake import Intake
 
@@ -32,6 +33,8 @@ _BATCH = 100
 _KEPT = 1000
 """Fire times of a schedule that are remembered."""
 _SOME = 50
+_TURNS = 100
+"""Fire times that have come, and whose turn is taken before a change, at most."""
 
 log = structlog.get_logger()
 
@@ -56,9 +59,13 @@ class Schedules:
         self._intake.of_schedules = self._go_on
 
     async def put(self, wish: Wish) -> tuple[Result, ScheduleRow | None]:
-        """Makes or changes one. Raises `OlderServer`."""
+        """Makes or changes one, once all fire times that have come had their turn. Raises `OlderServer` and `Busy`."""
         self._check_level()
-        return await self._do(lambda tx, firing: schedules.put(tx, firing, wish))
+        for _ in range(_TURNS):
+            result, row = await self._do(lambda tx, firing: schedules.put(tx, firing, wish))
+            if result != "behind":
+                return result, row
+        raise Busy("the schedule is behind its time, and what was due is sent first; try again in a second")
 
     async def pause(self, name: str, *, paused: bool) -> ScheduleRow | None:
         """It rests, or goes on; None when there is none. Raises `OlderServer`, which nobody hears who pauses."""
@@ -66,8 +73,8 @@ class Schedules:
             self._check_level()
         return await self._do(lambda tx, firing: schedules.pause(tx, firing, name, paused=paused))
 
-    async def remove(self, name: str, revision: int | None) -> tuple[bool, ScheduleRow | None]:
-        """Removes it; False when it is at another revision."""
+    async def remove(self, name: str, revision: int | None) -> tuple[bool, ScheduleRow | None, list[Fire]]:
+        """Removes it; False when it is at another revision. With the fire times that had come and are not sent."""
         return await self._do(lambda tx, firing: schedules.remove(tx, firing, name, revision))
 
     async def run(self, name: str, trace: Mapping[str, str]) -> tuple[int, int] | None:
@@ -100,8 +107,19 @@ class Schedules:
         self._behind = on or 0
 
     async def _do(self, function: Callable[[Transaction, Firing], Awaitable[T]]) -> T:
-        async with self._turn:
-            return await self._store.schedule(function, self._clock.now())
+        """Raises `Busy` while somebody's transaction holds a message that is due."""
+
+        async def look() -> T | Held:
+            try:
+                async with self._turn:
+                    return await self._store.schedule(function, self._clock.now())
+            except Held as held:
+                return held
+
+        done = await until_free(look, lambda one: isinstance(one, Held), "the schedule's message")
+        if isinstance(done, Held):
+            raise done
+        return done
 
     def _check_level(self) -> None:
         if self._level() < _SCHEDULES:

@@ -4,19 +4,24 @@ Settled is for good: only an operator's seek, replay or redrive takes a message 
 settled in every group may be removed whenever, and no lock holds up consumers meanwhile. (Two statements would not do:
 between a look at the claims and one at the retries a message may go from one to the other, and back.)
 
+The hard limit takes what nobody settles. It counts from when a group could have had the message, so that no delay is
+promised which it takes: from when it came into the stream, from when its rung is over, from when it came back. One that
+says `expires_at` is kept until then, if that is later; what lies in an open claim or is parked, as long as it does.
+
 A batch may be run again, or twice at once: it removes what is there. Publishers are never waited for: they insert
 behind the end, and the ranges that are removed lie before it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from attrs import define, field, frozen
 
+from ..expiry import is_past
 from ..groups.claims import WIDEST
 from ..groups.locked_rows import CursorRow
-from ..ids import first_id, shard_of
+from ..ids import due_of, first_id, shard_of
 from ..ports import Transaction
 from ..records import Group, Queue, Topic
 from ..rows import Aged, AgedMessage, DeadPlace, Resting
@@ -41,7 +46,7 @@ class Limits:
     retention: int
     """Of a message that every group has settled, on topics that name none."""
     hard: int
-    """Of a message, settled or not; and how long a group that nobody asks for holds messages back."""
+    """Of a message, settled or not; and for how long nobody has asked for a group that is away."""
     history: int
     """Of ended claims, seeks, returns from the ladder and cancelled messages."""
     dead: int
@@ -75,11 +80,11 @@ class _Wanted:
     claims: dict[int, list[range]] = field(factory=lambda: defaultdict[int, list[range]](list))
     """Offsets in open claims by group; of the queue itself."""
     retries: list[tuple[int, int, int]] = field(factory=list[tuple[int, int, int]])
-    """(group, retry, offset)."""
+    """(group, retry, offset). In the retry's id is when its rung is over."""
     parked: set[int] = field(factory=set[int])
     """Offsets that wait behind one of their key, in an ordered topic. They stay, however old."""
-    returns: list[tuple[int, int]] = field(factory=list[tuple[int, int]])
-    """(group, offset) of what came back from the ladder and is not settled since."""
+    returns: list[tuple[int, int, int]] = field(factory=list[tuple[int, int, int]])
+    """(group, since when, offset) of what came back from the ladder and is not settled since."""
 
     @classmethod
     async def read(cls, tx: Transaction, queue: Queue, groups: Sequence[int], rows: Sequence[AgedMessage]) -> "_Wanted":
@@ -87,7 +92,7 @@ class _Wanted:
         stretch = (queue.id, rows[0].place, rows[-1].place + 1)
         wanted = cls(queue)
         owners: dict[int, int] = {}
-        back: list[tuple[int, int, int]] = []
+        back: list[tuple[int, int, int, int]] = []
         claimed: dict[int, list[range]] = defaultdict(list)
         asked = (of, of, *stretch, [row.id for row in rows], *stretch)
         for kind, group_id, a, b, c in await tx.fetch("message.wanted", tuple[int, int, int, int, int], *asked):
@@ -103,20 +108,25 @@ class _Wanted:
             elif kind == _PARKED:
                 wanted.parked.add(b)
             else:
-                back.append((a, b, c))
-        for queue_id, offset, source in back:
+                back.append((group_id, a, b, c))
+        for since, queue_id, offset, source in back:
             group = owners.get(queue_id)
             if group is None:
                 continue  # a group that is gone
-            if offset >= wanted.positions[group, queue_id] or any(offset in some for some in claimed[queue_id]):
-                wanted.returns.append((group, source))
+            if any(offset in some for some in claimed[queue_id]):
+                wanted.claims[group].append(range(source, source + 1))
+            elif offset >= wanted.positions[group, queue_id]:
+                wanted.returns.append((group, since, source))
         return wanted
 
-    def offsets(self, stops: Mapping[int, int]) -> set[int]:
-        """The offsets that must stay; below its stop a group holds nothing."""
-        stay = {o for group, some in self.claims.items() for one in some for o in one if o >= stops[group]}
-        stay |= {offset for group, _, offset in self.retries if offset >= stops.get(group, 0)}
-        return stay | self.parked | {offset for group, offset in self.returns if offset >= stops[group]}
+    def lost(self, groups: Collection[int], since: int, end: int) -> list[int]:
+        """The retries of what lies below `end` whose rung was over by `since`."""
+        return [id_ for group, id_, o in self.retries if group in groups and o < end and due_of(id_) <= since]
+
+    def offsets(self, since: int) -> set[int]:
+        """The offsets that must stay, whatever becomes of retries: in a claim, parked, or back since then."""
+        stay = {offset for some in self.claims.values() for one in some for offset in one}
+        return stay | self.parked | {offset for _, at, offset in self.returns if at > since}
 
 
 async def clean_messages(
@@ -140,17 +150,23 @@ async def clean_messages(
     if not old:
         return Removed(0, start, True)  # another cleaner was quicker
     end = old[-1].place + 1
-    overdue = _old(old, now - hard, end)
-    hard_end = overdue[-1].place + 1 if overdue else start
+    since = now - hard
     wanted = await _Wanted.read(tx, queue, sorted(groups), old)
-    stops = {group: end if seen_at <= now - hard else hard_end for group, seen_at in groups.items()}
     lagging = {g: wanted.positions[g, queue.id] for g in groups if wanted.positions.get((g, queue.id), end) < end}
-    end = min([end, *(max(position, stops[group]) for group, position in lagging.items())])
+    kept_since = now - limits.retention
+    end = min([end, *(_stop(old, at, end, since, groups[g] + hard, kept_since) for g, at in lagging.items())])
     rows = [row for row in old if row.place < end]
+    lasting = [row for row in rows if row.expires_at is not None and not is_past(row.expires_at, now)]
+    kept = {
+        group: [row.place for row in lasting if row.place >= position and row.accepted_at < groups[group] + hard]
+        for group, position in lagging.items()
+    }
+    # Where one behind `start` is kept for a group, its cursor stays there.
+    ends = {group: min([end, *kept[group]]) for group, position in lagging.items() if position >= start}
     # Then locks in the order that everybody keeps: retries, cursors, sequences; then what is written.
-    lost = [id_ for group, id_, offset in wanted.retries if offset < min(stops.get(group, 0), end)]
+    lost = wanted.lost(groups, since, end)
     back = await tx.fetch("retry.lock", Resting, lost) if lost else []
-    expired = await _pass_over(tx, queue.id, {g for g, position in lagging.items() if position < end}, end)
+    expired = await _pass_over(tx, queue.id, {g: stop for g, stop in ends.items() if lagging[g] < stop})
     begins: dict[int, int] = {}
     if back:
         # A retry has nothing to come back for. It comes back all the same, and counts as expired when it is claimed:
@@ -159,19 +175,28 @@ async def clean_messages(
         back = [row for row in back if row.return_queue_id in begins]  # the others' group has been removed
     if back:
         await stream_retries(tx, back, begins, now)
-    stay = wanted.offsets(stops)
-    locked = set(lost) - {row.id for row in back}  # somebody works on them: next time
-    stay |= {offset for _, id_, offset in wanted.retries if id_ in locked}
+    gone = {row.id for row in back}  # the others rest, or somebody works on them: next time
+    stay = wanted.offsets(since) | {offset for _, id_, offset in wanted.retries if id_ not in gone}
+    stay |= {offset for some in kept.values() for offset in some}
     removed = await _remove_messages(tx, topic, queue, rows, stay)
     if start == floor and rows:
         await _raise_floor(tx, queue.id, min((offset for offset in stay if start <= offset < end), default=end))
     return Removed(removed, max(start, end), len(old) < limit or end <= old[-1].place, expired)
 
 
-async def _pass_over(tx: Transaction, queue_id: int, groups: Iterable[int], end: int) -> dict[int, int]:
-    """Moves the groups' cursors up to `end`; what they pass over is expired."""
+def _stop(old: Sequence[AgedMessage], position: int, end: int, since: int, away_at: int, kept_since: int) -> int:
+    """Where what is held begins, of a group that is at this position: what came into the stream after `since`. What was
+    published when nobody had asked for the group for very long is held if it came after `kept_since`."""
+    for row in old:
+        if row.place >= position and row.at > since and (row.accepted_at < away_at or row.at > kept_since):
+            return row.place
+    return end
+
+
+async def _pass_over(tx: Transaction, queue_id: int, ends: Mapping[int, int]) -> dict[int, int]:
+    """Moves the cursors of groups up to their `ends`; what they pass over is expired."""
     expired: dict[int, int] = {}
-    for group_id in sorted(groups):
+    for group_id, end in sorted(ends.items()):
         for cursor in await tx.fetch("cursor.lock", CursorRow, group_id, [queue_id]):
             if cursor.position < end:  # it may have gone on by itself
                 expired[group_id] = end - cursor.position
@@ -233,7 +258,7 @@ async def clean_returns(
     expired: dict[int, int] = {}
     if overdue and overdue[-1].place >= position:
         position = overdue[-1].place + 1
-        expired = await _pass_over(tx, queue.id, [group.id], position)
+        expired = await _pass_over(tx, queue.id, {group.id: position})
     rows = [row for row in old if row.place < position]
     if not rows:
         return Removed(0, start, True, expired)

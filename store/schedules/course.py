@@ -10,8 +10,9 @@ from attrs import evolve, frozen
 
 Outcome = Literal["fired", "missed", "overlapped", "run", "backfilled", "cancelled", "kept"]
 """What became of a fire time. `missed`: its turn came too late. `overlapped`: the message before was unsettled still.
-`run`, `backfilled`: somebody asked for it. `cancelled`: its message was cancelled. `kept`: its turn has been, and its
-message is kept back until the one before is settled; it will be something else."""
+`run`, `backfilled`: somebody asked for it. `cancelled`: its message was cancelled, or was due when the schedule was
+paused. `kept`: its turn has been, and its message is kept back until the one before is settled; it will be something
+else."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 

@@ -3,6 +3,7 @@
 Of a schedule one message waits, the one that its row names. So each fire time has its turn once, whatever servers do:
 the turn is one transaction with promotion, which has the message's row locked; the schedule's row comes behind it in
 the order of locks, and is not waited for. A message that no schedule names is of an older revision, and is dropped.
+A fire time that has come, though its message waits still, has its turn before the schedule is changed (`let_go`).
 
 A message that is kept back until the one before is settled stays the one that the row names, and is due again a little
 later, until it goes. Its fire time then is not later than `last_at`, which goes on over the fire times that come
@@ -10,12 +11,12 @@ meanwhile; that is how one that is kept back is told from one that waits for its
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from attrs import define, field
 
-from ..ids import IdMaker, due_of, random_nonce, shard_for, shard_of
+from ..ids import IdMaker, due_of, place_of, random_nonce, shard_for, shard_of
 from ..looking.settled import is_unsettled
 from ..ports import Asked, Transaction, Value
 from ..rows import OF_SCHEDULE, Due, GroupRow, ScheduleRow, Waiting, encode
@@ -33,6 +34,11 @@ second need not wait. What has an ordering key is not put off: others of its key
 _PASSED = 100
 """Fire times that each look tells singly as left out, while one is kept back; the last tells of the others. More come
 only where all servers were down."""
+
+
+def is_due(schedule: ScheduleRow, now: int) -> bool:
+    """Whether the fire time that it waits for has come. Its message may wait on: for its jitter, its turn, a rate."""
+    return schedule.next_at is not None and schedule.next_at <= now
 
 
 def is_kept(schedule: ScheduleRow) -> bool:
@@ -110,6 +116,35 @@ class Firing:
         await drop(tx, await lock_waiting(tx, dropped), self.maker, self.now)  # once more, with their keys
         return sent
 
+    async def let_go(self, tx: Transaction, schedule: ScheduleRow, waiting: Waiting) -> ScheduleRow:
+        """The turn of a fire time that has come, by what its schedule says before it is changed. Its message, locked,
+        goes at its own time as any other, whatever the schedule says from now on; or it is dropped, or kept back. The
+        schedule with the next fire time, whose message is not there yet."""
+        fire_at, course = schedule.next_at or 0, self.course(schedule)
+        if course is None:  # nobody here can tell more than that it has come
+            turn = _Turn("fired", fire_at, None, [self.fire(schedule, fire_at, waiting.id, "fired")])
+        else:
+            turn = await self._turn(tx, schedule, course, fire_at)
+        if turn.fires:
+            await tx.execute_many("fire.add", turn.fires)
+        if turn.outcome == "kept" and course is not None:
+            kept = schedule._replace(last_at=turn.last_at)
+            await self._keep(tx, waiting, kept, course)
+            return kept
+        fired = turn.outcome == "fired"
+        await (self.make_plain(tx, waiting) if fired else self.take_back(tx, waiting))
+        last_id = waiting.id if fired else schedule.last_id
+        return schedule._replace(last_at=turn.last_at, last_id=last_id, next_at=turn.next_at, next_id=None)
+
+    async def make_plain(self, tx: Transaction, waiting: Waiting) -> None:
+        """Its message, locked, waits for no turn any more."""
+        await tx.later_exactly(1, "delay.make_plain", [place_of(waiting.id, waiting.due)])
+
+    async def take_back(self, tx: Transaction, waiting: Waiting) -> None:
+        """Its message, locked, is not sent."""
+        await drop(tx, [waiting], self.maker, self.now)
+        self.dropped.append((waiting.due, waiting.id))
+
     async def _turn(self, tx: Transaction, schedule: ScheduleRow, course: Course, fire_at: int) -> _Turn:
         if is_kept(schedule):
             return await self._kept(tx, schedule, course, fire_at)
@@ -118,7 +153,7 @@ class Firing:
         last_at = fire_at
         if not sent:
             outcome = "missed"
-        elif await self._is_overlapped(tx, schedule, course):
+        elif await self.is_overlapped(tx, schedule, course):
             outcome = "kept" if course.keeps else "overlapped"
             if course.keeps:  # what it stands for as well, where many were late, does not come again
                 last_at = max(fire_at, self.now if next_at is None else next_at - 1)
@@ -127,20 +162,27 @@ class Firing:
 
     async def _kept(self, tx: Transaction, schedule: ScheduleRow, course: Course, fire_at: int) -> _Turn:
         """Another look at a message that is kept back. The fire times that have come meanwhile are left out."""
-        last_at, fires = schedule.last_at, list[Sequence[Value]]()
-        while (at := course.after(last_at)) is not None and course.due(at) <= self.now:
-            if len(fires) == _PASSED:
-                fires[-1] = self.fire(schedule, last_at, None, "overlapped", self.now + 1)
-                last_at = max(at, self.now)
-                break
-            fires.append(self.fire(schedule, at, None, "overlapped"))
-            last_at = at
-        if await self._is_overlapped(tx, schedule, course):
+        last_at, fires = self.passed(schedule, course, course.due)
+        if await self.is_overlapped(tx, schedule, course):
             return _Turn("kept", last_at, fire_at, fires)
         fires += await self.unkeep(tx, schedule, schedule.next_id, "fired")
         return _Turn("fired", last_at, course.after(last_at), fires)
 
-    async def _is_overlapped(self, tx: Transaction, schedule: ScheduleRow, course: Course) -> bool:
+    def passed(
+        self, schedule: ScheduleRow, course: Course, due: Callable[[int], int] = int
+    ) -> tuple[int, list[Sequence[Value]]]:
+        """The fire times that have come while one is kept back, as rows of `fire`, and the last of them; what is `due`
+        later has not."""
+        last_at, fires = schedule.last_at, list[Sequence[Value]]()
+        while (at := course.after(last_at)) is not None and due(at) <= self.now:
+            if len(fires) == _PASSED:
+                fires[-1] = self.fire(schedule, last_at, None, "overlapped", self.now + 1)
+                return max(at, self.now), fires
+            fires.append(self.fire(schedule, at, None, "overlapped"))
+            last_at = at
+        return last_at, fires
+
+    async def is_overlapped(self, tx: Transaction, schedule: ScheduleRow, course: Course) -> bool:
         """Whether the last message that it sent is unsettled in its group."""
         if course.group is None or schedule.last_id is None:
             return False
@@ -148,10 +190,10 @@ class Firing:
         group = next((group.id for group in groups if group.name == course.group), None)
         return group is not None and await is_unsettled(tx, schedule.last_id, group)
 
-    async def _keep(self, tx: Transaction, row: Due, schedule: ScheduleRow, course: Course) -> None:
+    async def _keep(self, tx: Transaction, row: Due | Waiting, schedule: ScheduleRow, course: Course) -> None:
         """Its message, locked, is due again a little later; it keeps its id."""
         since = course.due(schedule.next_at or 0)
-        due = self.now + min(max((self.now - since) // 10, _SOONEST), _LATEST)
+        due = max(self.now + min(max((self.now - since) // 10, _SOONEST), _LATEST), row.due)
         await reschedule(tx, [(row.id, due)], self.now)
         last = schedule.last_at, schedule.last_id
         await tx.later("schedule.advance", *last, schedule.next_at, schedule.next_id, schedule.id)

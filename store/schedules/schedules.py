@@ -1,24 +1,29 @@
 """Schedules by name: set, paused, resumed, run, made up for, removed; and mended when their message went another way.
 
-Who changes one locks its row, and then, without a wait, the row of the message that waits: a message that promotion
-holds at this moment stays, and is dropped at its turn, since no schedule names it any more.
+Who changes one locks its row, and then, without a wait, the row of the message that waits. Where its fire time is ahead
+it makes room, or, if somebody holds it at this moment, is dropped at its turn, since no schedule names it any more.
+
+A fire time that has come is lost to no change, though its message waits still: its turn is taken first, by what the
+schedule said until then, or it is told as cancelled where the schedule is paused or removed. Who meets such a message
+held has to ask again (`Held`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ..cleaning.retention import fires_archived_until, taken_until
-from ..errors import TopicGone
+from ..errors import Held, TopicGone
 from ..ids import places_of
 from ..ports import Transaction, Value
 from ..records import Queue, Topic
-from ..rows import Cancelled, ScheduleRow, Streamed
-from ..timers.timers import lock_waiting
+from ..rows import Cancelled, ScheduleRow, Streamed, Waiting
+from ..timers.timers import cancel_locked, lock_waiting
 from .course import OUTCOMES, Course, Outcome, Post
-from .firing import Firing, HadTurn, drop, had_turns, is_kept
+from .firing import Firing, HadTurn, had_turns, is_due, is_kept
 
-Result = Literal["made", "changed", "kept", "unmatched"]
-"""`unmatched`: it is not at the revision that was asked for."""
+Result = Literal["made", "changed", "kept", "unmatched", "behind"]
+"""`unmatched`: it is not at the revision that was asked for. `behind`: it is not changed yet; a fire time has had its
+turn, and the next one has come as well: ask again."""
 
 _SENT: tuple[Outcome, ...] = ("fired", "run", "backfilled")
 
@@ -31,6 +36,8 @@ FIRST: Place = (-1, 0)
 
 _END = 1 << 62
 """Behind all fire times."""
+_TOLD = 100
+"""Fire times that a removal tells of."""
 
 
 class Wish(NamedTuple):
@@ -104,13 +111,21 @@ async def put(tx: Transaction, firing: Firing, wish: Wish) -> tuple[Result, Sche
     paused = row.paused if wish.paused is None else int(wish.paused)
     if (row.topic_id, row.spec, row.paused) == (wish.topic.id, wish.spec, paused):
         return "kept", row
-    await _stop(tx, firing, row)
+    if paused:
+        row = await _stop(tx, firing, row)
+    elif is_due(row := await _let_go(tx, firing, row), firing.now) and not is_kept(row):
+        await firing.arm(tx, [row])
+        return "behind", row
     if row.spec != wish.spec and row.last_at > firing.now:  # what was cancelled ahead of its time was of the old one
         await tx.execute("fire.remove_ahead", row.id, firing.now, OUTCOMES.index("cancelled"))
         row = row._replace(last_at=max([one.fire_at for one in await fires(tx, row.id, _END, 1)], default=0))
     queue_id = row.queue_id if row.topic_id == wish.topic.id else wish.queue.id
+    moved = row.topic_id != wish.topic.id
     row = row._replace(topic_id=wish.topic.id, queue_id=queue_id, spec=wish.spec, paused=paused)
-    return result, await _start(tx, firing, await _change(tx, firing, row))
+    row = await _change(tx, firing, row)
+    if not paused and is_kept(row):
+        row = await _keep_on(tx, firing, row, moved=moved)
+    return result, row if is_kept(row) and not paused else await _start(tx, firing, row)
 
 
 async def pause(tx: Transaction, firing: Firing, name: str, *, paused: bool) -> ScheduleRow | None:
@@ -118,19 +133,26 @@ async def pause(tx: Transaction, firing: Firing, name: str, *, paused: bool) -> 
     row = await _lock(tx, name)
     if row is None or bool(row.paused) == paused:
         return row
-    await _stop(tx, firing, row)
+    row = await _stop(tx, firing, row)
     return await _start(tx, firing, await _change(tx, firing, row._replace(paused=int(paused))))
 
 
-async def remove(tx: Transaction, firing: Firing, name: str, revision: int | None) -> tuple[bool, ScheduleRow | None]:
-    """Removes it, and the message that waits; False when it is at another revision."""
+async def remove(
+    tx: Transaction, firing: Firing, name: str, revision: int | None
+) -> tuple[bool, ScheduleRow | None, list[Fire]]:
+    """Removes it, and the message that waits; False when it is at another revision. With the fire times that had come
+    and are not sent any more."""
     row = await _lock(tx, name)
     if row is None or (revision is not None and row.revision != revision):
-        return row is None and revision is None, row
+        return row is None and revision is None, row, []
     await _stop(tx, firing, row)
+    unsent = list[Fire]()
+    if row.next_at is not None and is_due(row, firing.now):
+        last = [one for one in await fires(tx, row.id, firing.now + 1, _TOLD) if one.fire_at >= row.next_at]
+        unsent = [one for one in last if one.at == firing.now and one.what not in _SENT]
     await tx.execute("schedule.remove", row.id)
     await tx.execute("fire.remove_all", row.id)
-    return True, row
+    return True, row, unsent
 
 
 async def run(
@@ -143,7 +165,8 @@ async def run(
         return None
     at = firing.now
     taken = {had.fire_at for had in await had_turns(tx, row, range(at, at + 100))}
-    at = next(one for one in range(at, at + 101) if one not in taken and one != row.next_at)
+    # None of its own times, whose turn may be still to come.
+    at = next(one for one in range(at, at + 101) if one not in taken and course.after(one - 1) != one)
     ((_, id_),) = await _send(tx, firing, row, course.made(made), {at: None}, "run")
     return id_, at
 
@@ -201,19 +224,12 @@ async def mend(tx: Transaction, firing: Firing, ids: Sequence[int]) -> int:
     asked *= 2 if len(asked) == 1 else 1
     mended: list[ScheduleRow] = []
     for row in await tx.fetch("schedule.lock_next", ScheduleRow, asked) if asked else []:
-        if row.next_id is None or row.next_at is None or (course := firing.course(row)) is None:
+        if row.next_at is None or firing.course(row) is None:
             continue
         if not await tx.fetch("topic.names", tuple[int, str], [row.topic_id]):
             await tx.execute("schedule.remove", row.id)
             continue
-        sent = bool(await tx.fetch("message.find", Streamed, [row.next_id]))
-        cancelled = bool(await tx.fetch("cancelled.find", Cancelled, [row.next_id]))
-        outcome: Outcome = "fired" if sent or not cancelled else "cancelled"
-        last_at = max(row.last_at, row.next_at)  # the later one where it was kept back
-        _, next_at, missed_until = course.judge(last_at, firing.now)
-        await _settle(tx, firing, row, row.next_id if sent else None, outcome, missed_until)
-        last_id = row.next_id if sent else row.last_id
-        mended.append(row._replace(last_at=last_at, last_id=last_id, next_at=next_at))
+        mended.append(await _went(tx, firing, row))
     await firing.arm(tx, mended)
     return len(mended)
 
@@ -247,15 +263,98 @@ async def _change(tx: Transaction, firing: Firing, row: ScheduleRow) -> Schedule
     return row
 
 
-async def _stop(tx: Transaction, firing: Firing, row: ScheduleRow) -> None:
-    """The message that waits is dropped."""
-    if row.next_id is None:
-        return
-    if is_kept(row):
+async def _let_go(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
+    """Before a change: the message that waits makes room, but a fire time that has come has its turn first. One that is
+    kept back stays."""
+    row, waiting = await _take(tx, firing, row)
+    if waiting is not None and not is_due(row, firing.now):
+        await firing.take_back(tx, waiting)
+        return row._replace(next_at=None, next_id=None)
+    if waiting is not None and not is_kept(row):
+        row = await firing.let_go(tx, row, waiting)
+    return await _pass_over(tx, firing, row) if is_kept(row) else row
+
+
+async def _pass_over(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
+    """The fire times that have come while one is kept back are told, before that ends or goes on otherwise."""
+    course = firing.course(row)
+    last_at, passed = (row.last_at, []) if course is None else firing.passed(row, course)
+    if passed:
+        await tx.execute_many("fire.add", passed)
+    return row._replace(last_at=last_at)
+
+
+async def _keep_on(tx: Transaction, firing: Firing, row: ScheduleRow, *, moved: bool) -> ScheduleRow:
+    """After a change, to another topic or not: what is kept back stays so, goes, or is left out, as the schedule now
+    says."""
+    course = firing.course(row)
+    overlapped = course is not None and not moved and await firing.is_overlapped(tx, row, course)
+    if overlapped and course is not None and course.keeps:
+        row = row._replace(last_at=max(row.last_at, firing.now))
+        await tx.later("schedule.advance", row.last_at, row.last_id, row.next_at, row.next_id, row.id)
+        return row
+    row, waiting = await _take(tx, firing, row)
+    if waiting is None:
+        return row
+    if overlapped:
         await _settle(tx, firing, row, None, "overlapped")
-    rows = await lock_waiting(tx, [row.next_id])
-    await drop(tx, rows, firing.maker, firing.now)
-    firing.dropped += [(waiting.due, waiting.id) for waiting in rows]
+        await firing.take_back(tx, waiting)
+    else:
+        await _settle(tx, firing, row, waiting.id, "fired")
+        await firing.make_plain(tx, waiting)
+        row = row._replace(last_id=waiting.id)
+    return row._replace(next_at=None, next_id=None)
+
+
+async def _stop(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
+    """The message that waits is not sent; of fire times that have come that is told."""
+    row, waiting = await _take(tx, firing, row)
+    if is_kept(row):
+        row = await _pass_over(tx, firing, row)
+        await _settle(tx, firing, row, None, "overlapped")
+    elif row.next_at is not None and is_due(row, firing.now):
+        course = firing.course(row)
+        following = None if course is None else course.after(row.next_at)
+        others = following is not None and following <= firing.now
+        id_ = None if waiting is None else waiting.id
+        await _settle(tx, firing, row, id_, "cancelled", firing.now + 1 if others else None)
+        if waiting is not None:
+            await cancel_locked(tx, [waiting], firing.now, firing.maker)
+            firing.dropped.append((waiting.due, waiting.id))
+        return row._replace(last_at=row.next_at)
+    if waiting is not None:
+        await firing.take_back(tx, waiting)
+    return row
+
+
+async def _take(tx: Transaction, firing: Firing, row: ScheduleRow) -> tuple[ScheduleRow, Waiting | None]:
+    """The message that waits, locked. None where none does, or where somebody holds one whose time is ahead; what went
+    another way has its end, and the schedule goes on from there. Raises `Held`."""
+    if row.next_id is None:
+        return row, None
+    for waiting in await lock_waiting(tx, [row.next_id]):
+        return row, waiting
+    if await _gone(tx, [row.next_id]):
+        return await _went(tx, firing, row), None
+    if is_due(row, firing.now):
+        raise Held("somebody holds the message of a fire time that has come")
+    return row._replace(next_at=None, next_id=None), None
+
+
+async def _went(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
+    """The message of a schedule went another way: it was cancelled, or sent by a server that knows nothing of
+    schedules. The schedule with the next fire time, whose message is not there yet."""
+    if row.next_id is None or row.next_at is None:
+        return row
+    sent = bool(await tx.fetch("message.find", Streamed, [row.next_id]))
+    cancelled = bool(await tx.fetch("cancelled.find", Cancelled, [row.next_id]))
+    outcome: Outcome = "fired" if sent or not cancelled else "cancelled"
+    last_at = max(row.last_at, row.next_at)  # the later one where it was kept back
+    course = firing.course(row)
+    _, next_at, missed_until = (True, None, None) if course is None else course.judge(last_at, firing.now)
+    await _settle(tx, firing, row, row.next_id if sent else None, outcome, missed_until)
+    last_id = row.next_id if sent else row.last_id
+    return row._replace(last_at=last_at, last_id=last_id, next_at=next_at, next_id=None)
 
 
 async def _settle(

@@ -74,18 +74,18 @@ FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id 
 
 -- name: oldest
 -- The head of a queue, from an offset on, without the bodies.
-SELECT `offset` AS place, streamed_at AS at, id, `key` FROM message /*! FORCE INDEX (PRIMARY) */
+SELECT `offset` AS place, streamed_at AS at, id, `key`, accepted_at, expires_at FROM message /*! FORCE INDEX (PRIMARY) */
 WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
 
 -- name: wanted
 -- Who may still want a stretch of a queue: cursors (0), open claims (1), retries (2) and returns from the ladder
--- (3), and what is parked (4).
+-- (3; of these when they came in place of the group), and what is parked (4).
 -- One statement, so that all of it is seen at the same moment.
 SELECT 0 AS kind, group_id, queue_id, position, 0 AS size FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id IN (?*)
 UNION ALL SELECT 1, group_id, queue_id, `first`, size FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id IN (?*)
 UNION ALL SELECT 2, group_id, id, message_offset, 0 FROM retry /*! FORCE INDEX (idx_retry_multi_source) */
 WHERE message_queue_id = ? AND message_offset >= ? AND message_offset < ?
-UNION ALL SELECT 3, 0, queue_id, `offset`, message_offset
+UNION ALL SELECT 3, streamed_at, queue_id, `offset`, message_offset
 FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id IN (?*)
 UNION ALL SELECT 4, group_id, queue_id, message_offset, 0
 FROM parked /*! FORCE INDEX (idx_parked_multi_source) */ WHERE queue_id = ? AND message_offset >= ? AND message_offset < ?;

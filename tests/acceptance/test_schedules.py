@@ -76,14 +76,14 @@ def each_has_one(tarry: Tarry) -> None:
     tarry.pause_schedule("often")
     times = fired(tarry)
     assert times == [times[0] + nth * SECOND for nth in range(len(times))], "none is left out"
+    # What is told as fired may wait for its jitter. And promotion may have had the next one in its hands when the pause
+    # came: then another look drops it.
+    wait_until(lambda: tarry.topic("ticks")["pending"] == 0)
     messages = sent(tarry)
     assert set(messages.values()) == {1}, "none comes twice"
-    assert {datetime.fromisoformat(at) for at in messages} == set(times), "each has its message"
-    # Promotion may have had the message that waits in its hands when the pause came: then the next look drops it.
-    wait_until(lambda: tarry.topic("ticks")["pending"] == 0)
+    assert {datetime.fromisoformat(at) for at in messages} == set(times), "each has its message, and none came later"
     topic = tarry.topic("ticks")
-    assert topic["accepted"] - topic["replaced"] == topic["streamed"]
-    assert set(sent(tarry)) == set(messages), "none goes after the pause"
+    assert topic["accepted"] - topic["replaced"] - topic["cancelled"] == topic["streamed"]
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -97,6 +97,25 @@ def test_a_server_that_is_killed_loses_and_doubles_none(dsn: str, point: str, tm
             before = len(fired(tarry))
             wait_until(lambda: len(fired(tarry)) >= before + 3)
             each_has_one(tarry)
+
+
+def test_who_saves_it_all_the_time_loses_none(dsn: str, tmp_path: Path) -> None:
+    with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+        saves = 0
+
+        def save() -> None:
+            nonlocal saves
+            saves += 1
+            tarry.put_schedule(
+                "often", topic="ticks", body=saves, every="1s", jitter="900ms", misfire={"catch_up": "1h"}
+            )
+
+        def enough() -> bool:
+            save()
+            return saves >= 100 and len(fired(tarry)) >= 4
+
+        wait_until(enough)
+        each_has_one(tarry)
 
 
 def test_two_servers_and_one_that_is_killed(mysql_dsn: str, tmp_path: Path) -> None:

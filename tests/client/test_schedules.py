@@ -81,7 +81,10 @@ def test_what_is_wrong_is_told(script: ScriptedServer, tarry: Tarry) -> None:
 
 
 def test_looks_and_switches(script: ScriptedServer, tarry: Tarry) -> None:
-    page = {"fires": [{"fire_at": TOLD["next"][0], "what": "fired", "at": TOLD["next"][0], "id": "7"}], "cursor": None}
+    page: dict[str, Any] = {
+        "fires": [{"fire_at": TOLD["next"][0], "what": "fired", "at": TOLD["next"][0], "id": "7"}],
+        "cursor": None,
+    }
     script.say(
         *(Answer(200, TOLD), Answer(200, {"schedules": [TOLD], "cursor": None}), Answer(200, TOLD), Answer(200, TOLD)),
         *(
@@ -90,6 +93,7 @@ def test_looks_and_switches(script: ScriptedServer, tarry: Tarry) -> None:
             Answer(200, page),
         ),
         *(Answer(200, {"times": 2, "sent": 1}), Answer(200, {"name": "daily", "result": "removed"})),
+        Answer(200, {"name": "daily", "result": "removed", "unsent": [page["fires"][0] | {"what": "cancelled"}]}),
     )
     assert tarry.schedule("daily") == DAILY
     assert list(tarry.schedules()) == [DAILY]
@@ -98,10 +102,12 @@ def test_looks_and_switches(script: ScriptedServer, tarry: Tarry) -> None:
     assert tarry.next_times("daily", 1) == [AT]
     assert list(tarry.fires("daily")) == [Fire(AT, "fired", AT, "7")]
     assert tarry.backfill_schedule("daily", AT, "2026-01-02T00:00:00Z") == {"times": 2, "sent": 1}
-    tarry.delete_schedule("daily", match=9)
+    assert tarry.delete_schedule("daily") == ()
+    assert tarry.delete_schedule("daily", match=9) == (Fire(AT, "cancelled", AT, "7"),)
     asked = [f"{one.method} {one.path.removeprefix('/v1/schedules')}" for one in script.requests]
     assert asked == [
         *("GET /daily", "GET ", "POST /daily/pause", "POST /daily/resume", "POST /daily/run"),
-        *("GET /daily/next?count=1", "GET /daily/fires", "POST /daily/backfill", "DELETE /daily"),
+        *("GET /daily/next?count=1", "GET /daily/fires", "POST /daily/backfill"),
+        *("DELETE /daily", "DELETE /daily"),
     ]
     assert script.requests[-1].headers["If-Match"] == '"9"'

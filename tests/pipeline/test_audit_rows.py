@@ -176,6 +176,11 @@ def test_what_retention_took_is_no_hole(spark: SparkSession) -> None:
     held["messages"] = [message(offset) for offset in (5, 9, 10, 12, 13)]
     assert hole_offsets(spark, held) == [11]
     assert hole_offsets(spark, held | {"messages": [message(5)]}) == []
+    # So is one that expires later, while a group has yet to claim it.
+    lasting = [message(5) | {"expires_at": moment(START + 24 * HOUR)}, *held["messages"][1:]]
+    of_none: Book = {"messages": lasting, "queues": held["queues"], "cursors": [cursor(5)]}
+    assert hole_offsets(spark, of_none) == [11]
+    assert hole_offsets(spark, of_none | {"cursors": [cursor(6)]}) == [6, 7, 8, 11]
 
 
 def test_messages_below_the_floor_are_told_of(spark: SparkSession) -> None:

@@ -245,6 +245,47 @@ async def test_what_a_change_drops_leaves_the_wheel(client: httpx.AsyncClient, s
     assert len(server.node.hand.wheel) == 0
 
 
+async def test_a_change_loses_nothing_that_has_come(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await put(client, jitter="50s")
+    id_ = (await client.get("/v1/messages?topic=orders&state=scheduled")).json()["messages"][0]["id"]
+    server.ms += MINUTE + 1
+    changed = await put(client, jitter="50s", body=2)
+    assert changed.json()["next"][0] == format_time(NOW + 2 * MINUTE)
+    assert [(one["what"], one["id"]) for one in (await client.get(f"{DAILY}/fires")).json()["fires"]] == [
+        ("fired", id_)
+    ]
+    server.ms += MINUTE
+    await server.node.store.promote([int(id_)], server.ms)
+    message = (await client.get(f"/v1/messages/{id_}")).json()
+    assert (message["state"], message["body"]) == ("published", {"a": 1})
+    paused = await client.post(f"{DAILY}/pause")
+    assert paused.json()["next"] == []
+    fires = (await client.get(f"{DAILY}/fires")).json()["fires"]
+    assert [(one["fire_at"], one["what"]) for one in fires] == [
+        (format_time(NOW + 2 * MINUTE), "cancelled"),
+        (format_time(NOW + MINUTE), "fired"),
+    ]
+    assert (await client.get(f"/v1/messages/{fires[0]['id']}")).json()["state"] == "cancelled"
+    await client.post(f"{DAILY}/resume")
+    server.ms += MINUTE
+    removed = (await client.delete(DAILY)).json()
+    assert [(one["fire_at"], one["what"]) for one in removed["unsent"]] == [
+        (format_time(NOW + 3 * MINUTE), "cancelled")
+    ]
+
+
+async def test_a_change_of_what_is_far_behind(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    """What has come is sent first, and so much at a time."""
+    await put(client, every="1s", misfire={"catch_up": "1h"})
+    server.ms += 150_000
+    busy = await put(client, every="1s", body=2)
+    assert (busy.status_code, busy.json()["type"]) == (503, "/problems/busy")
+    assert "behind its time" in busy.json()["detail"]
+    assert (await put(client, every="1s", body=2)).status_code == 200
+    fires = (await client.get(f"{DAILY}/fires?max=1000")).json()["fires"]
+    assert [one["what"] for one in fires] == ["fired"] * 150
+
+
 async def test_pause_run_resume(client: httpx.AsyncClient) -> None:
     await put(client)
     paused = (await client.post(f"{DAILY}/pause")).json()

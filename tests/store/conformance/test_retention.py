@@ -13,6 +13,8 @@ from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits, Removed
 from tarry.store.groups import claims
 from tarry.store.looking import tracing
+from tarry.store.operating.redriving import Letters
+from tarry.store.operating.replaying import Range
 from tarry.store.ports import Transaction
 from tarry.store.records import Group, Queue, Topic
 from tarry.store.rows import Resting
@@ -242,47 +244,64 @@ async def seen(stage: Stage, *groups: Group) -> None:
     await stage.store.write(retention.see, [group.id for group in groups], stage.now)
 
 
-async def test_the_hard_limit_under_an_open_claim(stage: Stage) -> None:
-    """What the client holds it may still ack; what it fails or lets go has expired, and is on no rung."""
+async def test_an_open_claim_holds_back_past_the_hard_limit(stage: Stage) -> None:
+    """What a client holds it may ack and fail; what it fails goes onto its rung, and comes again."""
     topic = await stage.topic()
     group = await stage.group(topic)
     await fill(stage, topic, 6)
     acked, failed, lost = [await stage.claim(group, 2, lease=29 * DAY) for _ in range(3)]
     stage.now += 28 * DAY
-    await seen(stage, group)
-    assert (await clean(stage, topic)).rows == 6
-    conserves(stage, group)
+    assert (await clean(stage, topic)).rows == 0
     assert (await stage.ack(group, acked)).acked == 2
-    assert (await stage.fail(group, failed)).retried == 0
-    conserves(stage, group)
+    assert (await stage.fail(group, failed)).retried == 2
     stage.now = lost.lease_until
     await stage.end_leases(group)
-    assert (stage.count("claim"), stage.count("retry"), stage.count("dead")) == (0, 0, 0)
-    assert stage.column("SELECT SUM(expired) FROM `cursor`") == [4]
+    assert (await clean(stage, topic)).rows == 2
+    assert len(await stage.fall_due()) == 2
+    assert bodies(await stage.claim(group)) == [b"2", b"3"]
     conserves(stage, group)
 
 
-async def test_the_hard_limit_takes_retries_with_it(stage: Stage) -> None:
+async def test_the_hard_limit_takes_what_came_back_and_nobody_settles(stage: Stage) -> None:
     topic = await stage.topic(ladder=Ladder((40 * DAY,)))
     group = await stage.group(topic)
     await fill(stage, topic, 4)
     claim = await stage.claim(group, 4)
     await stage.fail(group, claim, (1, 2))
     await stage.ack(group, claim)
-    stage.now += 28 * DAY
-    await seen(stage, group)
-    assert (await clean(stage, topic, limit=1)).rows == 4
-    assert stage.count("retry") == 0
-    assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (2, 0)}
+    stage.now += 40 * DAY
+    assert (await clean(stage, topic, limit=1)).rows == 2
+    await stage.fall_due()
+    stage.now += 28 * DAY - 1
+    assert (await clean(stage, topic, limit=1)).rows == 0
+    stage.now += 1
+    assert (await clean(stage, topic, limit=1)).rows == 2
     assert await stage.claim_some(group) is None
     assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (0, 0)}
     conserves(stage, group)
     assert stage.column("SELECT SUM(expired) FROM `cursor`") == [2]
 
 
+async def test_the_hard_limit_takes_a_retry_whose_rung_was_over_long_ago(stage: Stage) -> None:
+    """Nobody has put it back meanwhile, which takes a server that does not do its part."""
+    topic = await stage.topic(ladder=Ladder((DAY,)))
+    group = await stage.group(topic)
+    await fill(stage, topic, 4)
+    claim = await stage.claim(group, 4)
+    await stage.fail(group, claim, (1, 2))
+    await stage.ack(group, claim)
+    stage.now += 29 * DAY
+    assert (await clean(stage, topic, limit=1)).rows == 4
+    assert stage.count("retry") == 0
+    assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (2, 0)}
+    assert await stage.claim_some(group) is None
+    conserves(stage, group)
+    assert stage.column("SELECT SUM(expired) FROM `cursor`") == [2]
+
+
 @pytest.mark.parametrize("rungs", [(), (1000,), (1000, 1000)])
-async def test_the_hard_limit_under_a_return_in_a_claim(stage: Stage, rungs: tuple[int, ...]) -> None:
-    """It fails when it is gone: no rung, and no dead letter without a body."""
+async def test_a_return_in_a_claim_holds_back_past_the_hard_limit(stage: Stage, rungs: tuple[int, ...]) -> None:
+    """When it fails it goes onto its rung, or to the dead letters with its body."""
     topic = await stage.topic(ladder=Ladder(rungs or (5,)))
     group = await stage.group(topic)
     await fill(stage, topic, 2)
@@ -291,29 +310,245 @@ async def test_the_hard_limit_under_a_return_in_a_claim(stage: Stage, rungs: tup
     await stage.fall_due()
     back = await stage.claim(group, 2, lease=60 * DAY)
     stage.now += 28 * DAY
-    await seen(stage, group)
-    assert (await clean(stage, topic)).rows == 2
+    assert (await clean(stage, topic)).rows == 0
     settled = await stage.fail(group, back)
-    assert (settled.retried, settled.dead) == (0, 0)
-    assert (stage.count("retry"), stage.count("dead"), stage.count("claim")) == (0, 0, 0)
+    assert (settled.retried, settled.dead) == ((2, 0) if len(rungs) == 2 else (0, 2))
     conserves(stage, group)
 
 
-async def test_a_group_that_nobody_asks_for_holds_nothing_back(stage: Stage) -> None:
+LONG = 100 * DAY
+
+
+class TestDelays:
+    """No delay is promised that retention takes: the hard limit counts from when a group could have had the message."""
+
+    @pytest.mark.parametrize("count", [True, False], ids=["counted", "suspended"])
+    @pytest.mark.parametrize("keep", [None, 0])
+    async def test_a_rest_of_ones_own(self, stage: Stage, count: bool, keep: int | None) -> None:
+        topic, group = await self.begin(stage, keep)
+        await fill(stage, topic, 1)
+        settled = await stage.fail(group, await stage.claim(group), retry_after=29 * DAY, count=count)
+        assert settled.retried == 1
+        for days in (1, 8, 28, 29):
+            stage.now = START + days * DAY
+            assert (await clean(stage, topic)).rows == 0
+        await self.comes_for_28_days(stage, topic, group, [b"0"])
+
+    async def test_each_rung_of_a_ladder_and_then_the_letter(self, stage: Stage) -> None:
+        topic = await stage.topic(ladder=Ladder((40 * DAY, 50 * DAY)))
+        group = await stage.group(topic)
+        await fill(stage, topic, 1)
+        for rest in (40, 50):
+            await stage.fail(group, await stage.claim(group))
+            stage.now += rest * DAY
+            assert (await clean(stage, topic)).rows == 0
+            await stage.fall_due()
+            assert (await clean(stage, topic)).rows == 0
+        assert (await stage.fail(group, await stage.claim(group))).dead == 1
+        (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
+        assert letter.message.body == b"0"
+        assert (await clean(stage, topic)).rows == 1
+        conserves(stage, group)
+
+    @pytest.mark.parametrize("keep", [None, 0])
+    async def test_a_delay_while_the_group_is_away(self, stage: Stage, keep: int | None) -> None:
+        """It was there when the message was published, and comes back when that is due, or some weeks later."""
+        topic, group = await self.begin(stage, keep)
+        await stage.schedule(topic, LONG)
+        stage.now += 31 * DAY
+        await seen(stage, group)
+        stage.now = START + LONG
+        assert len(await stage.fall_due()) == 1
+        await self.comes_for_28_days(stage, topic, group, [b"0"])
+
+    async def test_a_delay_that_was_changed(self, stage: Stage) -> None:
+        topic, group = await self.begin(stage, 0)
+        (receipt,) = await stage.schedule(topic, DAY)
+        await stage.store.write(timers.reschedule, [(receipt.id, START + LONG)], stage.now)
+        stage.now = START + LONG
+        assert len(await stage.fall_due()) == 1
+        await self.comes_for_28_days(stage, topic, group, [b"0"])
+
+    async def test_what_comes_late_since_no_server_was_at_work(self, stage: Stage) -> None:
+        topic, group = await self.begin(stage, 0)
+        await stage.schedule(topic, DAY)
+        await fill(stage, topic, 1)
+        await stage.fail(group, await stage.claim(group), retry_after=DAY)
+        stage.now = START + LONG
+        assert len(await stage.fall_due()) == 2
+        await self.comes_for_28_days(stage, topic, group, [b"0", b"0"])
+
+    async def test_what_is_published_to_a_group_that_is_away(self, stage: Stage) -> None:
+        """For four weeks nobody has asked for it: it has the default retention, also where the topic keeps nothing."""
+        topic, group = await self.begin(stage, 0)
+        stage.now += 28 * DAY
+        await stage.schedule(topic, 10 * DAY)
+        await fill(stage, topic, 2)
+        stage.now += 7 * DAY - 1
+        assert (await clean(stage, topic)).rows == 0
+        stage.now += 1
+        assert (await clean(stage, topic)).expired == {group.id: 2}
+        stage.now += 3 * DAY
+        assert len(await stage.fall_due()) == 1
+        stage.now += 7 * DAY - 1
+        assert (await clean(stage, topic)).rows == 0
+        assert bodies(await stage.claim(group)) == [b"0"]
+        conserves(stage, group)
+
+    async def test_what_came_back_to_a_group_that_is_away(self, stage: Stage) -> None:
+        topic, group = await self.begin(stage, 0)
+        await fill(stage, topic, 2)
+        await stage.fail(group, await stage.claim(group), retry_after=60 * DAY)
+        stage.now += 60 * DAY
+        assert (await clean(stage, topic)).rows == 0
+        assert len(await stage.fall_due()) == 2
+        await self.comes_for_28_days(stage, topic, group, [b"0", b"1"])
+
+    async def test_a_letter_that_is_redriven(self, stage: Stage) -> None:
+        """Its message went long ago; it is back for as long as any other. (One that waits keeps the floor below it.)"""
+        topic, group = await self.begin(stage, None, ladder=Ladder(()))
+        await fill(stage, topic, 2)
+        claim = await stage.claim(group, 1)
+        await stage.fail(group, claim, retry_after=80 * DAY, count=False)
+        await stage.fail(group, await stage.claim(group))
+        stage.now += 60 * DAY
+        assert (await clean(stage, topic)).rows == 1
+        assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 1
+        assert (await clean(stage, topic)).rows == 0
+        await stage.fall_due()
+        back = await stage.claim(group)
+        assert (await stage.fail(group, back, retry_after=29 * DAY, count=False)).retried == 1
+        stage.now += 29 * DAY
+        await stage.fall_due()
+        await self.comes_for_28_days(stage, topic, group, [b"0", b"1"])
+
+    async def test_what_is_replayed(self, stage: Stage) -> None:
+        topic, group = await self.begin(stage, 27 * DAY)
+        await fill(stage, topic, 1)
+        await stage.ack(group, await stage.claim(group))
+        stage.now += 26 * DAY
+        range_ = Range(Position("earliest"), Position("latest"), topic.queues, bytes(32))
+        assert (await stage.store.replay(group, range_, 10, stage.now)).count == 1
+        stage.now += 10 * DAY
+        await stage.fall_due()
+        await self.comes_for_28_days(stage, topic, group, [b"0"])
+
+    async def test_what_is_parked(self, stage: Stage) -> None:
+        topic = await stage.topic(ordered=True)
+        group = await stage.group(topic)
+        await stage.publish(*(stage.draft(topic, b"%d" % nth, ordering_key="k") for nth in range(2)))
+        await stage.fail(group, await stage.claim(group), (0,), retry_after=60 * DAY)
+        assert stage.count("parked") == 1
+        stage.now += 60 * DAY
+        assert (await clean(stage, topic)).rows == 0
+        await stage.fall_due()
+        stage.now += 20 * DAY
+        await stage.ack(group, await stage.claim(group))
+        stage.now += 20 * DAY
+        assert (await clean(stage, topic)).rows == 1
+        assert bodies(await stage.claim(group)) == [b"1"]
+
+    async def test_what_a_setting_says_later(self, stage: Stage) -> None:
+        """A hard limit of an hour, set when a message rests for two: it counts from its end."""
+        topic, group = await self.begin(stage, 0)
+        await fill(stage, topic, 1)
+        await stage.fail(group, await stage.claim(group), retry_after=2 * HOUR)
+        limits = Limits(retention=0, hard=HOUR, history=HOUR, dead=HOUR)
+        stage.now += 2 * HOUR
+        assert (await clean(stage, topic, limits=limits)).rows == 0
+        await stage.fall_due()
+        stage.now += HOUR - 1
+        assert (await clean(stage, topic, limits=limits)).rows == 0
+        assert (await clean_returns(stage, group, limits=limits)).rows == 0
+        stage.now += 1
+        assert (await clean(stage, topic, limits=limits)).rows == 1
+
+    @pytest.mark.parametrize("limit", [1, 3, 100])
+    async def test_one_that_expires_later(self, stage: Stage, limit: int) -> None:
+        """It is kept until then for the group that has not had it. What lies around it goes at the hard limit."""
+        topic, slow = await self.begin(stage, 0)
+        quick = await stage.group(topic, "quick")
+        lasting = START + 60 * DAY
+        await stage.publish(
+            *(stage.draft(topic, b"%d" % n, expires_at=lasting if n in (4, 8) else None) for n in range(12))
+        )
+        await stage.ack(quick, await stage.claim(quick, 20))
+        await stage.ack(slow, await stage.claim(slow, 2))
+        stage.now += 28 * DAY
+        await seen(stage, quick)
+        assert (await clean(stage, topic, limit=limit)).expired == {slow.id: 2}
+        assert offsets(stage) == [4, 8]
+        assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 4}
+        conserves(stage, slow)
+        stage.now = lasting - 1
+        await seen(stage, slow)
+        await fill(stage, topic, 1)
+        assert (await clean(stage, topic, limit=limit)).expired == {}
+        claim = await stage.claim(slow, 20)
+        assert bodies(claim) == [b"4", b"8", b"0"]
+        conserves(stage, slow)
+        await stage.ack(slow, claim)
+        conserves(stage, slow)
+        assert stage.column(f"SELECT SUM(expired) FROM `cursor` WHERE group_id = {slow.id}") == [8]
+
+    async def test_one_that_expires_later_and_nobody_takes(self, stage: Stage) -> None:
+        topic, group = await self.begin(stage, 0)
+        lasting = START + 60 * DAY
+        await stage.publish(*(stage.draft(topic, b"%d" % n, expires_at=lasting if n == 1 else None) for n in range(3)))
+        stage.now = lasting - 1
+        assert (await clean(stage, topic)).expired == {group.id: 1}
+        assert offsets(stage) == [1]
+        stage.now = lasting
+        assert (await clean(stage, topic)).expired == {group.id: 1}
+        assert offsets(stage) == []
+        assert await stage.claim_some(group) is None
+        assert stage.column("SELECT SUM(expired) FROM `cursor`") == [3], "the one behind it was found to be gone"
+        conserves(stage, group)
+
+    async def begin(self, stage: Stage, keep: int | None, ladder: Ladder | None = None) -> tuple[Topic, Group]:
+        draft = TopicDraft("orders", ladder=ladder, retention=keep)
+        topic = await stage.store.write(catalogue.add_topic, draft, stage.now)
+        return topic, await stage.group(topic)
+
+    async def comes_for_28_days(self, stage: Stage, topic: Topic, group: Group, expected: list[bytes]) -> None:
+        """What is due by now can be had until the hard limit counted from now; then it has expired."""
+        await stage.fall_due()
+        stage.now += 28 * DAY - 1
+        assert (await clean(stage, topic)).rows == 0
+        claims = [await stage.claim(group)]
+        while (claim := await stage.claim_some(group)) is not None:
+            claims.append(claim)
+        assert sorted(body for one in claims for body in bodies(one)) == expected
+        conserves(stage, group)
+        for one in claims:
+            await stage.fail(group, one, retry_after=0, count=False)
+        await stage.fall_due()
+        stage.now += 28 * DAY
+        assert (await clean(stage, topic)).rows == len(expected)
+        assert await stage.claim_some(group) is None
+        conserves(stage, group)
+
+
+async def test_a_group_that_nobody_asks_for(stage: Stage) -> None:
+    """What was published while it was in use it holds back as any other; what comes later for the retention only."""
     topic = await stage.topic()
     gone, here = await stage.group(topic, "gone"), await stage.group(topic, "here")
-    stage.now += 20 * DAY
+    stage.now += 27 * DAY
+    await fill(stage, topic, 1)
+    stage.now += DAY
     await fill(stage, topic, 3)
     await stage.ack(here, await stage.claim(here))
     await seen(stage, here)
     stage.now += 7 * DAY
-    assert (await clean(stage, topic)).rows == 0
-    stage.now += DAY
+    assert (await clean(stage, topic)).rows == 0, "what is held lies before the others"
+    stage.now += 20 * DAY
     await seen(stage, here)
-    assert (await clean(stage, topic)).expired == {gone.id: 3}
+    assert (await clean(stage, topic)).expired == {gone.id: 4}
     assert offsets(stage) == []
     conserves(stage, gone)
     await fill(stage, topic, 2)
+    stage.now += 7 * DAY - 1
+    assert (await clean(stage, topic)).rows == 0
     assert len((await stage.claim(gone)).messages) == 2
     conserves(stage, gone)
 
@@ -601,13 +836,13 @@ async def test_a_retry_that_somebody_works_on_stays(stage: Stage) -> None:
     """Promotion has it locked: the message waits for the next round."""
     if stage.kind == "sqlite":
         pytest.skip("one writer")
-    topic = await stage.topic(ladder=Ladder((40 * DAY,)))
+    topic = await stage.topic(ladder=Ladder((DAY,)))
     group = await stage.group(topic)
     await fill(stage, topic, 3)
     claim = await stage.claim(group, 3)
     await stage.fail(group, claim, (1,))
     await stage.ack(group, claim)
-    stage.now += 28 * DAY
+    stage.now += 29 * DAY
     began, go_on = trio.Event(), trio.Event()
 
     async def hold(tx: Transaction) -> None:

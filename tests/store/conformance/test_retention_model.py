@@ -31,25 +31,34 @@ from tarry.store.stream import stretches
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
-KEEP, HARD = 100, 1000
+KEEP, HARD, LASTING = 100, 1000, 2500
 LIMITS = Limits(retention=KEEP, hard=HARD, history=10_000_000, dead=10_000_000)
+REST = 50
 EVER = 1 << 40
+NEVER = 1 << 50
 T = TypeVar("T")
 
 
 class Lives(RuleBasedStateMachine):
-    """Two groups on one queue; `owed` is what each has not settled: never claimed, in a claim, on a rung, or back."""
+    """Two groups on one queue; `owed` is what each has not settled: never claimed, in a claim, on a rung, or back.
+
+    What was claimed and is owed is in `hands`, on one of the `rungs` until then, or `back` since then."""
 
     @initialize()
     def begin(self) -> None:
         self.open()
         self.now = START
         self.topic = self.drive(
-            self.store.write(catalogue.add_topic, TopicDraft("orders", ladder=Ladder((50, 50))), START)
+            self.store.write(catalogue.add_topic, TopicDraft("orders", ladder=Ladder((REST, REST))), START)
         )
         self.groups = [self.drive(self.store.add_group(self.topic, name, START)) for name in ("a", "b")]
         self.seen = [START, START]
         self.streamed: list[int] = []
+        self.lasts: dict[int, int] = {}
+        """Of some messages their `expires_at`."""
+        self.hands: list[set[int]] = [set(), set()]
+        self.rungs: list[dict[int, int]] = [{}, {}]
+        self.back: list[dict[int, int]] = [{}, {}]
         self.left: set[int] = set()
         self.positions = [0, 0]
         self.owed: list[set[int]] = [set(), set()]
@@ -68,9 +77,13 @@ class Lives(RuleBasedStateMachine):
         if hasattr(self, "backend"):
             self.backend.close()
 
-    @rule(count=st.integers(1, 5))
-    def publish(self, count: int) -> None:
-        drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1", key="k") for _ in range(count))
+    @rule(count=st.integers(1, 5), lasting=st.booleans())
+    def publish(self, count: int, lasting: bool) -> None:
+        expires_at = self.now + LASTING if lasting else None
+        if expires_at is not None:
+            self.lasts |= dict.fromkeys(range(len(self.streamed), len(self.streamed) + count), expires_at)
+        draft = Draft(self.topic, self.topic.queues[0], b"1", key="k", expires_at=expires_at)
+        drafts = (draft,) * count
         self.drive(self.store.publish([Publication(drafts)], self.now))
         for _ in range(count):
             self.left.add(len(self.streamed))
@@ -78,7 +91,7 @@ class Lives(RuleBasedStateMachine):
                 owed.add(len(self.streamed))
             self.streamed.append(self.now)
 
-    @rule(step=st.sampled_from([1, 49, 50, KEEP, HARD - KEEP]))
+    @rule(step=st.sampled_from([1, 49, 50, KEEP, HARD - KEEP, HARD]))
     def wait(self, step: int) -> None:
         self.now += step
 
@@ -96,7 +109,12 @@ class Lives(RuleBasedStateMachine):
             if claim.key.queue_id == self.topic.queues[0].id:
                 self.positions[which] = claim.key.first + claim.size
             # Whoever gets a message has not settled it, and it is there.
-            assert {m.offset for m in claim.messages} <= self.owed[which] & self.left
+            offsets = {m.offset for m in claim.messages}
+            assert offsets <= self.owed[which] & self.left
+            assert not any(self.lasts.get(offset, NEVER) <= self.now for offset in offsets)
+            self.hands[which] |= offsets
+            for offset in offsets:
+                self.back[which].pop(offset, None)
 
     @precondition(lambda self: self.claims)
     @rule(number=st.integers(0, 100), verb=st.sampled_from(["ack", "fail"]))
@@ -108,16 +126,19 @@ class Lives(RuleBasedStateMachine):
         assert settled is not None
         assert not settled.lost
         offsets = {m.offset for m in claim.messages}
+        self.hands[which] -= offsets
         if verb == "ack":
             assert settled.acked == len(offsets)
             self.owed[which] -= offsets
         else:
-            assert settled.retried + settled.dead == len(offsets & self.left)
             died = [
                 letter.message.offset
                 for letter in self.drive(self.store.read(dead_letters_of, self.groups[which], 0, 1000))
             ]
-            self.owed[which] -= offsets & (set(died) | set(range(len(self.streamed))) - self.left)
+            late = {offset for offset in offsets.difference(died) if self.lasts.get(offset, NEVER) <= self.now + REST}
+            assert settled.retried + settled.dead == len(offsets - late)
+            self.owed[which] -= late | offsets & set(died)
+            self.rungs[which] |= dict.fromkeys(offsets & self.owed[which], self.now + REST)
 
     @rule(which=st.integers(0, 1), verb=st.sampled_from(["ack", "ack", "fail"]))
     def catch_up(self, which: int, verb: str) -> None:
@@ -133,6 +154,11 @@ class Lives(RuleBasedStateMachine):
         for shard in range(16):
             ids = self.drive(self.store.read(timers.due_retries, shard, 0, EVER * 2, 1000))
             self.drive(self.store.promote([~id_ for id_ in ids], self.now))
+        for rungs, back in zip(self.rungs, self.back, strict=True):
+            over = [offset for offset, due in rungs.items() if due <= self.now]
+            back |= dict.fromkeys(over, self.now)
+            for offset in over:
+                del rungs[offset]
 
     @rule(limit=st.integers(1, 7), step=st.sampled_from([0, KEEP]))
     def clean(self, limit: int, step: int) -> None:
@@ -157,6 +183,7 @@ class Lives(RuleBasedStateMachine):
         self.left = expected
         for which in (0, 1):
             before, self.positions[which] = self.positions[which], self.drive(self._position(which))
+            assert not any(self._lasts(which, at) for at in range(before, self.positions[which]) if at in self.left)
             self.owed[which] -= set(range(before, self.positions[which]))  # passed over: expired, for good
 
     def _expected(self) -> set[int]:
@@ -164,19 +191,24 @@ class Lives(RuleBasedStateMachine):
         stays: set[int] = set()
         passable = True
         for offset, at in enumerate(self.streamed):
-            old = at <= self.now - KEEP
-            overdue = at <= self.now - HARD
-            holding = [
-                which
-                for which in (0, 1)
-                if offset in self.owed[which] and not overdue and self.seen[which] > self.now - HARD
-            ]
-            # An open claim holds even for a group that nobody asks for any more... unless the hard limit is over.
-            ahead = any(offset >= self.positions[which] for which in holding)
-            passable = passable and old and not ahead
-            if offset in self.left and (not passable or holding):
+            if offset not in self.left:
+                continue
+            # What is published when nobody has asked for a group for long, is not kept for it.
+            ahead = [w for w in (0, 1) if offset >= self.positions[w] and at < self.seen[w] + HARD]
+            passable = passable and at <= self.now - KEEP and not (ahead and at > self.now - HARD)
+            lasts = any(self._lasts(which, offset) for which in ahead)
+            if not passable or lasts or any(self._holds(which, offset) for which in (0, 1)):
                 stays.add(offset)
         return stays
+
+    def _lasts(self, which: int, offset: int) -> bool:
+        """Whether it says that it expires later, and was published to a group in use."""
+        return self.lasts.get(offset, 0) > self.now and self.streamed[offset] < self.seen[which] + HARD
+
+    def _holds(self, which: int, offset: int) -> bool:
+        """Whether a group has it in its hands, or has not had it again for long."""
+        due = max(self.rungs[which].get(offset, 0), self.back[which].get(offset, 0))
+        return offset in self.hands[which] or due > self.now - HARD
 
     async def _position(self, which: int) -> int:
         async def look(tx: Transaction) -> int:
@@ -245,9 +277,9 @@ class LivesOnAStage(Lives):
             which = dice.randrange(2)
             match dice.randrange(9):
                 case 0 | 1:
-                    self.publish(dice.randrange(1, 6))
+                    self.publish(dice.randrange(1, 6), dice.randrange(4) == 0)
                 case 2:
-                    self.wait(dice.choice((1, 49, 50, KEEP, HARD - KEEP)))
+                    self.wait(dice.choice((1, 49, 50, KEEP, HARD - KEEP, HARD)))
                 case 3:
                     self.ask_for(which)
                 case 4:

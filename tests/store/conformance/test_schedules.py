@@ -1,25 +1,32 @@
 """Recurring schedules on a store: one message of each waits, and its turn puts the next in its place, once."""
 
+import random
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import attrs
 import msgspec
 import pytest
+import trio
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
 from tarry.service.durations import format_time
 from tarry.service.schedules.courses import course_of
 from tarry.store import catalogue
 from tarry.store.cleaning import retention
+from tarry.store.errors import Held
 from tarry.store.ids import SHARDS
 from tarry.store.looking import tracing
 from tarry.store.records import Found, Group, Promoted, Topic, TopicState
 from tarry.store.rows import ScheduleRow
 from tarry.store.schedules import schedules
 from tarry.store.schedules.course import Armed, Calendar
-from tarry.store.schedules.schedules import Result, Wish
+from tarry.store.schedules.schedules import Fire, Result, Wish
 from tarry.store.timers import timers
+
+LOOKS = 1000
+"""As many are more than are needed, for what has come has a turn each, and who holds a message is done with it soon."""
 
 
 @attrs.define
@@ -30,14 +37,24 @@ class Rounds:
     topic: Topic
     armed: list[Armed] = attrs.field(factory=list[Armed])
     dropped: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
+    unsent: list[Fire] = attrs.field(factory=list[Fire])
+    """What had come of the schedule that was removed last, and was not sent."""
 
     async def put(
         self, name: str = "daily", paused: bool | None = None, **said: Any
     ) -> tuple[Result, ScheduleRow | None]:
         condition = {key: said.pop(key) for key in ("revision", "absent") if key in said}
-        text = msgspec.json.encode({"topic": self.topic.name, "every": MINUTE, "body": {"a": 1}} | said)
-        wish = Wish(name, self.topic, self.topic.queues[0], text, paused, **condition)
-        return await self.stage.store.schedule(lambda tx, firing: schedules.put(tx, firing, wish), self.stage.now)
+        topic: Topic = said.pop("into", self.topic)
+        text = msgspec.json.encode({"topic": topic.name, "every": MINUTE, "body": {"a": 1}} | said)
+        wish = Wish(name, topic, topic.queues[0], text, paused, **condition)
+        for _ in range(LOOKS):
+            with suppress(Held):
+                result, row = await self.stage.store.schedule(
+                    lambda tx, firing: schedules.put(tx, firing, wish), self.stage.now
+                )
+                if result != "behind":
+                    return result, row
+        raise AssertionError("it stays behind, or held")
 
     async def pause(self, paused: bool = True, name: str = "daily") -> ScheduleRow | None:
         return await self.stage.store.schedule(
@@ -45,7 +62,7 @@ class Rounds:
         )
 
     async def remove(self, revision: int | None = None) -> bool:
-        removed, _ = await self.stage.store.schedule(
+        removed, _, self.unsent = await self.stage.store.schedule(
             lambda tx, firing: schedules.remove(tx, firing, "daily", revision), self.stage.now
         )
         return removed
@@ -431,6 +448,337 @@ class TestChange:
         assert await rounds.remove(revision=START)
         assert [rounds.stage.count(table) for table in ("schedule", "fire", "delay")] == [0, 0, 0]
         assert await rounds.counts() == (2, 1, 1, 0)
+
+
+class TestDue:
+    """A fire time has come and its message waits still, for its jitter or its turn: no change loses it."""
+
+    @pytest.fixture
+    async def waiting(self, rounds: Rounds) -> int:
+        """The message of the first minute, due some seconds later by its jitter; its time has come."""
+        _, row = await rounds.put(jitter="40s", key="k")
+        assert row is not None
+        ((id_, due),) = (await rounds.stage.waiting()).items()
+        assert due > START + MINUTE + SECOND
+        rounds.stage.now = START + MINUTE + 1
+        rounds.dropped.clear()
+        return id_
+
+    @pytest.mark.parametrize(
+        ("said", "then"),
+        [
+            ({"body": 2, "jitter": "40s"}, 120),
+            ({"every": 7 * SECOND}, 63),
+            ({"every": None, "cron": "*/5 * * * *", "timezone": "Asia/Kolkata"}, 100),
+            ({"jitter": "50s"}, 120),
+            ({"misfire": "skip"}, 120),
+            ({"overlap": "skip", "group": "billing"}, 120),
+            ({"ends_at": format_time(START + MINUTE)}, None),
+        ],
+    )
+    async def test_put(self, rounds: Rounds, waiting: int, said: dict[str, Any], then: int | None) -> None:
+        result, row = await rounds.put(**said)
+        assert row is not None
+        assert result == "changed"
+        assert await rounds.fires() == [(60, "fired")]
+        assert row.next_at == (None if then is None else START + then * SECOND)
+        assert waiting in await rounds.stage.waiting(), "it goes at its time"
+        assert rounds.dropped == [], "and the wheel has it"
+        sent = await rounds.due(MINUTE + 41 * SECOND)
+        assert waiting in [one.entry for one in sent]
+        found = await rounds.found(waiting)
+        assert (found.state, found.body, found.key) == ("published", b'{"a":1}', "k"), "as it was"
+        assert (await rounds.counts())[2] == 0
+
+    async def test_put_into_another_topic(self, rounds: Rounds, waiting: int) -> None:
+        other = await rounds.stage.topic("others")
+        await rounds.put(into=other)
+        (sent,) = await rounds.due(MINUTE + 41 * SECOND)
+        assert (sent.entry, sent.queue_id) == (waiting, rounds.topic.queues[0].id)
+        (sent,) = await rounds.due(2 * MINUTE)
+        assert sent.queue_id == other.queues[0].id
+        assert await rounds.fires() == [(60, "fired"), (120, "fired")]
+
+    async def test_put_again_and_again(self, rounds: Rounds) -> None:
+        """Whoever saves it each 40 ms loses none of one-second fires, wherever in the turn that falls."""
+        await rounds.put(every=SECOND)
+        for nth in range(1, 76):
+            rounds.stage.now = START + nth * 40
+            if nth % 7:
+                await rounds.put(every=SECOND, body=nth)
+            else:
+                await rounds.stage.fall_due()
+        await rounds.due(3 * SECOND)
+        assert await rounds.fires() == [(1, "fired"), (2, "fired"), (3, "fired")]
+        assert rounds.stage.count("message") == 3
+
+    async def test_put_at_the_millisecond(self, rounds: Rounds) -> None:
+        for late, told in ((-1, []), (0, [(60, "fired")])):
+            await rounds.put(every=MINUTE, body=late)
+            rounds.stage.now = START + MINUTE + late
+            await rounds.put(every=MINUTE, body=[late])
+            assert await rounds.fires() == told
+
+    async def test_put_where_more_have_come(self, rounds: Rounds) -> None:
+        """The server was held up: what has come since goes, and what is too late is told, by what it said until now."""
+        await rounds.put(every=SECOND)
+        rounds.stage.now = START + 5 * SECOND
+        _, row = await rounds.put(every=SECOND, body=2)
+        assert row is not None
+        assert row.next_at == START + 6 * SECOND
+        assert await rounds.fires() == [(nth, "fired") for nth in range(1, 6)]
+        assert len(await rounds.due(5 * SECOND)) == 5
+        rounds.stage.now = START + HOUR
+        await rounds.put(every=SECOND, body=3)
+        assert (await rounds.fires())[5:] == [(6, "fired")]
+        assert await rounds.missed() == [(6, 3600)]
+
+    async def test_put_of_what_is_too_late(self, rounds: Rounds) -> None:
+        await rounds.put(misfire="skip")
+        rounds.stage.now = START + 150 * SECOND
+        await rounds.put(misfire="skip", body=2)
+        assert await rounds.fires() == [(60, "missed"), (120, "fired")]
+        assert len(await rounds.due(150 * SECOND)) == 1
+
+    async def test_put_while_the_one_before_is_unsettled(self, rounds: Rounds) -> None:
+        await rounds.stage.group(rounds.topic)
+        await rounds.put(overlap="skip", group="billing")
+        await rounds.due(MINUTE)
+        rounds.stage.now = START + 2 * MINUTE
+        await rounds.put()
+        assert await rounds.fires() == [(60, "fired"), (120, "overlapped")]
+
+    async def test_put_with_the_pause(self, rounds: Rounds, waiting: int) -> None:
+        await rounds.put(body=2, paused=True)
+        assert await rounds.fires() == [(60, "cancelled")]
+        assert await rounds.stage.waiting() == {}
+
+    async def test_pause(self, rounds: Rounds, waiting: int) -> None:
+        await rounds.pause()
+        assert await rounds.fires() == [(60, "cancelled")]
+        assert (await rounds.found(waiting)).state == "cancelled"
+        assert [id_ for _, id_ in rounds.dropped] == [waiting]
+        row = await rounds.pause(False)
+        assert row is not None
+        assert row.next_at == START + 2 * MINUTE
+        assert await rounds.due(MINUTE + 41 * SECOND) == []
+        assert await rounds.backfill(START + MINUTE) == [START + MINUTE], "it may be made up for"
+
+    async def test_pause_where_more_have_come(self, rounds: Rounds) -> None:
+        await rounds.put(every=SECOND)
+        rounds.stage.now = START + 5 * SECOND
+        await rounds.pause()
+        assert await rounds.fires() == [(1, "cancelled")]
+        assert await rounds.missed() == [(1, 5)], "and those behind it until then"
+
+    async def test_remove(self, rounds: Rounds, waiting: int) -> None:
+        assert await rounds.remove()
+        assert [(one.fire_at, one.what) for one in rounds.unsent] == [(START + MINUTE, "cancelled")]
+        assert (await rounds.found(waiting)).state == "cancelled"
+        await rounds.put()
+        assert await rounds.remove()
+        assert rounds.unsent == [], "the time of that one had not come"
+
+    async def test_a_run_and_a_backfill_leave_it(self, rounds: Rounds, waiting: int) -> None:
+        await rounds.run()
+        assert await rounds.backfill(START + MINUTE) == [], "it comes by itself"
+        assert waiting in [one.entry for one in await rounds.due(MINUTE + 41 * SECOND)]
+        assert await rounds.fires() == [(60, "fired"), (60, "run")]
+
+    async def test_a_run_takes_no_fire_time(self, rounds: Rounds) -> None:
+        """Of those that have come while the server is behind, the run at the same millisecond is none."""
+        await rounds.put(every=SECOND)
+        rounds.stage.now = START + 2 * SECOND
+        await rounds.run()
+        await rounds.due(2 * SECOND)
+        assert await rounds.fires() == [(1, "fired"), (2, "fired"), (2, "run")]
+
+    @pytest.mark.parametrize("change", ["put", "pause", "remove"])
+    async def test_one_that_was_cancelled_just_before(self, rounds: Rounds, waiting: int, change: str) -> None:
+        """The schedule has not heard of it yet."""
+        await rounds.stage.store.cancel([waiting], rounds.stage.now)
+        if change == "remove":
+            assert await rounds.remove()
+            assert [one.what for one in rounds.unsent] == ["cancelled"]
+            return
+        await (rounds.put(body=2) if change == "put" else rounds.pause())
+        assert await rounds.fires() == [(60, "cancelled")]
+
+    async def test_one_that_was_put_off_by_hand(self, rounds: Rounds, waiting: int) -> None:
+        await rounds.stage.store.write(timers.reschedule, [(waiting, START + HOUR)], rounds.stage.now)
+        await rounds.put(every="2h")
+        assert await rounds.fires() == [(60, "fired")]
+        assert [one.entry for one in await rounds.due(HOUR)] == [waiting]
+
+    @pytest.mark.parametrize(
+        ("said", "told"),
+        [
+            ({"overlap": "queue_one", "group": "billing", "body": 2}, "kept"),
+            ({"overlap": "skip", "group": "billing"}, "overlapped"),
+            ({"overlap": "queue_one", "group": "another"}, "fired"),
+            ({}, "fired"),
+        ],
+    )
+    async def test_one_that_is_kept_back(self, rounds: Rounds, said: dict[str, Any], told: str) -> None:
+        group = await rounds.stage.group(rounds.topic)
+        await rounds.put(overlap="queue_one", group="billing")
+        await rounds.due(MINUTE)
+        await rounds.due(2 * MINUTE)
+        second = (await rounds.find()).next_id
+        assert await rounds.fires() == [(60, "fired"), (120, "kept")]
+        rounds.stage.now += 10 * SECOND
+        await rounds.put(**said)
+        assert await rounds.fires() == [(60, "fired"), (120, told)]
+        await rounds.stage.ack(group, await rounds.stage.claim(group))
+        sent = [one.entry for one in await rounds.due(2 * MINUTE + 20 * SECOND)]
+        assert sent == ([] if told == "overlapped" else [second])
+        if told == "fired":
+            assert (await rounds.find()).last_id == second
+        assert len(await rounds.due(3 * MINUTE)) == (told == "overlapped" or not said or said["group"] == "another")
+
+    async def test_one_that_is_to_be_kept_back_keeps_its_jitter(self, rounds: Rounds) -> None:
+        group = await rounds.stage.group(rounds.topic)
+        await rounds.put(overlap="queue_one", group="billing", jitter="40s")
+        await rounds.due(MINUTE + 41 * SECOND)
+        ((_, due),) = (await rounds.stage.waiting()).items()
+        rounds.stage.now = START + 2 * MINUTE
+        await rounds.put(overlap="queue_one", group="billing", body=2)
+        assert await rounds.fires() == [(60, "fired"), (120, "kept")]
+        assert list((await rounds.stage.waiting()).values()) == [due]
+        await rounds.stage.ack(group, await rounds.stage.claim(group))
+        assert len(await rounds.due(due - START)) == 1
+        assert await rounds.fires() == [(60, "fired"), (120, "fired")]
+
+    async def test_changes_beside_promotion(self, rounds: Rounds) -> None:
+        """Two servers have what is due in hand, and a third saves the schedule."""
+        await rounds.put(every=SECOND)
+        for nth in range(1, 31):
+            rounds.stage.now = START + nth * SECOND
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(rounds.stage.fall_due)
+                nursery.start_soon(partial(rounds.put, every=SECOND, body=nth))
+                nursery.start_soon(rounds.stage.fall_due)
+        await rounds.due(30 * SECOND)
+        assert await rounds.fires() == [(nth, "fired") for nth in range(1, 31)]
+        assert rounds.stage.count("message") == 30
+
+
+SENT = ("fired", "run", "backfilled")
+
+
+@attrs.define
+class Lives:
+    """Schedules of one name that are changed at random, and the fire times that have come while one was active."""
+
+    rounds: Rounds
+    chance: random.Random
+    group: Group
+    said: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    made_at: int = START
+    active: bool = False
+    there: bool = False
+    passed: set[int] = attrs.field(factory=set[int])
+    """Fire times."""
+
+    async def step(self) -> None:
+        steps = [self.put, self.put, self.wait, self.wait, self.turns, self.turns, self.pause, self.resume]
+        await self.chance.choice([*steps, self.remove, self.run, self.backfill, self.cancel, self.settle, self.again])()
+
+    async def wait(self) -> None:
+        """Time passes, and nobody promotes anything meanwhile."""
+        before = self.rounds.stage.now
+        self.rounds.stage.now += self.chance.choice([1, 66, 500, SECOND, 5 * SECOND, 20 * SECOND, 100 * SECOND])
+        every = self.said.get("every", MINUTE)
+        if self.active:
+            behind = [self.made_at + nth * every for nth in range((before - self.made_at) // every + 1, 1 << 40)[:200]]
+            self.passed |= {at for at in behind if at <= self.rounds.stage.now}
+
+    async def turns(self) -> None:
+        await self.rounds.due(self.rounds.stage.now - START)
+
+    async def put(self) -> None:
+        every = self.chance.choice([SECOND, 10 * SECOND, MINUTE])
+        self.said = {"every": every, "body": self.chance.randrange(3), "ordering_key": self.chance.choice([None, "k"])}
+        self.said["jitter"] = self.chance.choice([None, every // 2])
+        self.said["misfire"] = self.chance.choice([None, "skip", {"catch_up": "5m"}])
+        self.said["overlap"] = self.chance.choice([None, None, "skip", "queue_one"])
+        self.said["group"] = self.said["overlap"] and "billing"
+        if not self.there:
+            self.there = self.active = True
+            self.made_at = self.rounds.stage.now
+        await self.rounds.put(**self.said)
+
+    async def again(self) -> None:
+        if self.there:
+            await self.rounds.put(**self.said)
+
+    async def pause(self) -> None:
+        self.active = False
+        await self.rounds.pause()
+
+    async def resume(self) -> None:
+        self.active = self.there
+        await self.rounds.pause(False)
+
+    async def remove(self) -> None:
+        if self.there:
+            fires = await self.told()
+            await self.rounds.remove()
+            self.check([*fires, *self.rounds.unsent])
+            self.there = self.active = False
+            self.passed = set()
+
+    async def run(self) -> None:
+        await self.rounds.run()
+
+    async def backfill(self) -> None:
+        await self.rounds.backfill(*sorted(self.passed)[-3:])
+
+    async def cancel(self) -> None:
+        if self.there and (id_ := (await self.rounds.find()).next_id) is not None:
+            await self.rounds.stage.store.cancel([id_], self.rounds.stage.now)
+
+    async def settle(self) -> None:
+        if claim := await self.rounds.stage.claim_some(self.group, 100):
+            await self.rounds.stage.ack(self.group, claim)
+
+    async def told(self) -> list[Fire]:
+        row = await self.rounds.find()
+        return await self.rounds.stage.store.read(schedules.fires, row.id, 1 << 62, 10_000)
+
+    def check(self, fires: list[Fire]) -> None:
+        """Each that has come is told."""
+        told = {one.fire_at for one in fires}
+        missed = [range(one.fire_at, one.missed_until or 0) for one in fires]
+        assert [at for at in sorted(self.passed - told) if not any(at in some for some in missed)] == []
+
+    async def end(self) -> None:
+        """All that waits has its turn; then what was sent has its message, once."""
+        if not self.there:
+            return
+        await self.pause()
+        fires = await self.told()
+        self.check(fires)
+        assert not [one for one in fires if one.what == "kept"]
+        self.rounds.stage.now += 2 * MINUTE
+        await self.turns()
+        assert self.rounds.stage.count("delay") == 0
+        ids = [one.message_id for one in fires if one.what in SENT]
+        assert len(set(ids)) == len(ids)
+        gone = set(self.rounds.stage.column("SELECT id FROM message UNION ALL SELECT id FROM cancelled"))
+        assert set(ids) <= gone
+        state = (await self.rounds.stage.store.read(catalogue.topic_states, [self.rounds.topic]))[self.rounds.topic.id]
+        done = state.streamed + state.cancelled + state.replaced + state.suppressed
+        assert (state.accepted, state.pending) == (done, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_random_changes_lose_nothing(rounds: Rounds, seed: int) -> None:
+    """What has come while a schedule was active is told once, and what was sent has its message."""
+    lives = Lives(rounds, random.Random(seed), await rounds.stage.group(rounds.topic))
+    for _ in range(60):
+        await lives.step()
+    await lives.end()
 
 
 class TestByHand:

@@ -176,6 +176,9 @@ class Lives:
     async def clean(self) -> None:
         if self.dice.random() < 0.5:
             self.stage.now += _GONE_AFTER
+            for id_ in self._some("claimed"):  # a turn that claims at the moment when the cleaner takes what is overdue
+                taken = f"id = {id_} AND streamed_at <= {self.stage.now - _GONE_AFTER}"
+                self.stage.tables.rows(f"DELETE FROM message WHERE {taken}")
         start, done = 0, False
         while not done:
             (queue,) = self.topic.queues

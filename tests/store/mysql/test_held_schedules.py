@@ -10,6 +10,7 @@ from support.stores import MINUTE, START, connect_raw
 from tarry.service.schedules.courses import course_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Held
 from tarry.store.ids import SHARDS
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.ports import Transaction
@@ -49,6 +50,41 @@ async def waiting(store: Store, topic: Topic) -> list[int]:
 
 async def _put(wish: Wish, tx: Transaction, firing: Firing) -> None:
     await schedules.put(tx, firing, wish)
+
+
+@pytest.mark.parametrize("change", ["put", "pause", "remove"])
+async def test_a_message_that_somebody_holds(
+    store: Store, topic: Topic, waiting: list[int], mysql_dsn: str, change: str
+) -> None:
+    """Of a fire time that has come: who changes its schedule has to ask again, and nothing is done before."""
+    text = msgspec.json.encode({"topic": "orders", "every": MINUTE, "body": 2})
+    wish = Wish("a", topic, topic.queues[0], text, None)
+
+    async def work(tx: Transaction, firing: Firing) -> None:
+        if change == "put":
+            await schedules.put(tx, firing, wish)
+        elif change == "pause":
+            await schedules.pause(tx, firing, "a", paused=True)
+        else:
+            await schedules.remove(tx, firing, "a", None)
+
+    async def ask() -> None:
+        await store.schedule(work, START + MINUTE)
+
+    before = await store.read(schedules.find_schedule, "a")
+    assert before is not None
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("SELECT * FROM delay FOR UPDATE")
+        with pytest.raises(Held):
+            await ask()
+        assert await store.read(schedules.find_schedule, "a") == before
+        other.rollback()
+    await ask()
+    after = await store.read(schedules.find_schedule, "a")
+    assert (after is None) == (change == "remove")
+    if after is not None:
+        (fire,) = await store.read(schedules.fires, after.id, 1 << 62, 9)
+        assert (fire.what, fire.message_id) == ("fired" if change == "put" else "cancelled", waiting[0])
 
 
 @pytest.mark.parametrize(
