@@ -36,7 +36,7 @@ class Channel:
     events: deque[Head | bytes | End] = field(init=False)
     """Requests, and pieces of them."""
     _ahead: bytes = field(default=b"", init=False)
-    """What came while nobody wanted a request."""
+    """What came while nobody wanted a request, or behind one."""
 
     def __attrs_post_init__(self) -> None:
         self.events = self.parser.events
@@ -48,7 +48,9 @@ class Channel:
         if not data and not self.ended:
             data = await self._receive()
         if data:
-            self.parser.feed(data)
+            room = self.parser.room
+            self._ahead = data[room:]
+            self.parser.feed(data[:room] if self._ahead else data)
         return bool(data)
 
     async def until_gone(self) -> None:
@@ -81,24 +83,31 @@ class Channel:
             except OSError:
                 return b""
 
+    def write_now(self, data: bytes) -> memoryview | bytes:
+        """Sends what goes at once; what is left. Nothing is, where nothing can be sent any more."""
+        if self._descriptor is None or self.lost:
+            return b"" if self.lost else data
+        try:
+            sent = os.write(self._descriptor, data)
+        except BlockingIOError:
+            return data
+        except OSError:
+            self.lost = True
+            return b""
+        return b"" if sent == len(data) else memoryview(data)[sent:]
+
     async def write(self, data: bytes) -> None:
         """Sends it; to who does not take it for long, nothing more."""
-        if self._descriptor is not None and len(data) <= _PIECE and not self.lost:
-            try:
-                sent = os.write(self._descriptor, data)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self.lost = True
-                return
-            if sent == len(data):
-                return
-            data = data[sent:]
+        if left := self.write_now(data):
+            await self.write_rest(left)
+
+    async def write_rest(self, data: memoryview | bytes) -> None:
+        """Sends what did not go at once."""
         for start in range(0, len(data), _PIECE):
             if not self.lost:
                 self.lost = True
                 with trio.move_on_after(SENDING), suppress(trio.BrokenResourceError):
-                    await self._stream.send_all(data[start : start + _PIECE] if len(data) > _PIECE else data)
+                    await self._stream.send_all(data[start : start + _PIECE])
                     self.lost = False
 
     async def linger(self) -> None:

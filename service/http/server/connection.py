@@ -18,7 +18,7 @@ from .common import KEEP_ALIVE, Common
 from .exchange import Exchange
 from .heads import refusal
 from .parser import Head
-from .ports import ARRIVED, PRESENCE, TAKEN, Scope
+from .ports import ARRIVED, CREDIT, PRESENCE, TAKEN, Scope
 
 AFTER_LEAVING = 1.5
 """Seconds for the answer to a client that has left, or that only says that it sends no more: which, nobody can tell."""
@@ -112,7 +112,7 @@ class Connection:
 
     async def _answer(self, request: Head) -> bool:
         """Whether another request may follow."""
-        exchange = self._exchange = Exchange(self._channel, request, self._common)
+        exchange = self._exchange = Exchange(self._channel, request, self._common, self.client)
         try:
             await self._common.app(self._scope(request, exchange), exchange.receive, exchange.send)
         finally:
@@ -143,6 +143,7 @@ class Connection:
             ARRIVED: self._channel.arrived,
             PRESENCE: self._channel.presence,
             TAKEN: exchange.taken,
+            CREDIT: exchange,
         }
 
 

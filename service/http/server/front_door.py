@@ -8,7 +8,7 @@ import structlog
 import trio
 from attrs import Factory, define, field
 
-from .common import Common, Incoming
+from .common import Common, Limits
 from .connection import Address, Connection
 from .entrance import Alone, Entrance, Sharing, room
 from .ports import App
@@ -29,7 +29,7 @@ class FrontDoor:
     grace: float
     """Seconds after `stopped` in which requests under way may end."""
     _max_incoming: int
-    """Bytes of bodies of requests that are not answered yet."""
+    """Bytes of bodies of requests that are not answered yet; and as many of answers that are not taken yet."""
     _body_time: float
     """Seconds for the body of a request."""
     most: int = field(factory=room)
@@ -46,7 +46,7 @@ class FrontDoor:
     """Handshakes."""
 
     def __attrs_post_init__(self) -> None:
-        self._common = Common(self.app, Incoming(self._max_incoming), self._body_time)
+        self._common = Common(self.app, Limits(self._max_incoming), self._body_time)
 
     async def serve(self, listeners: list[trio.SocketListener], stopped: trio.Event) -> None:
         """Serves on these, and closes them."""
