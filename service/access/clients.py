@@ -12,6 +12,8 @@ from .keyring import Holder, Keyring
 
 _MOST = 50_000
 """Clients that are remembered."""
+_LINES = 4
+"""Clients that are written at a time: thousands that come at once wait for each other, and not everybody for them."""
 _AGAIN = 600.0
 """Seconds after which it is written that a client is still used."""
 
@@ -25,6 +27,7 @@ class ClientOwners:
     _keyring: Keyring
     _known: OrderedDict[str, tuple[str, float]] = field(factory=OrderedDict[str, tuple[str, float]], init=False)
     """By client: the key whose it is, and when that was written."""
+    _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
 
     async def take(self, client: str, holder: Holder) -> str:
         """The name of the key whose the client is: this one's, where it was nobody's."""
@@ -34,7 +37,9 @@ class ClientOwners:
         now = trio.current_time()
         if owner == holder.name and now - noted < _AGAIN:
             return owner
-        owner = await self._store.write(client_owners.take, client, holder.name, self._keyring.names, self._clock.now())
+        keys = self._keyring.names
+        async with self._line:
+            owner = await self._store.write(client_owners.take, client, holder.name, keys, self._clock.now())
         if owner == holder.name:
             self._known[client] = owner, now
             if len(self._known) > _MOST:

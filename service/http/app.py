@@ -36,7 +36,7 @@ def _document() -> Kept:
 
 async def _openapi(call: Call) -> Response:
     """This document."""
-    return Response(await trio.to_thread.run_sync(_document), media_type="application/json")
+    return Response(_document(), media_type="application/json")
 
 
 @define(eq=False)

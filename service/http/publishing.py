@@ -69,16 +69,21 @@ async def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | N
 
 async def _batch(call: Call, data: bytes) -> tuple[Sequence[Message], str | None]:
     """The messages, and the idempotency key beside them."""
-    most = call.settings.max_batch
+    most, limit = call.settings.max_batch, longest(call.settings)
     if not is_large(data):
-        batch = decode(data, Batch)
-        if len(batch.messages) > most:
-            raise _too_many(most, f", not {len(batch.messages)}")
-        return batch.messages, batch.idempotency_key
+        try:
+            batch = decode(data, Batch)
+        except Problem:
+            if len(data) <= limit:
+                raise
+            # One by one it is said what is wrong, wherever that is.
+        else:
+            if len(batch.messages) > most:
+                raise _too_many(most, f", not {len(batch.messages)}")
+            return batch.messages, batch.idempotency_key
     if has_more(data, "messages", most):
         raise _too_many(most)
     apart = decode(data, BatchApart)
-    limit = longest(call.settings)
     return [one async for one in decode_each(apart.messages, Message, "messages", limit)], apart.idempotency_key
 
 

@@ -12,7 +12,7 @@ import trio
 
 from .asgi import Request
 from .problems import Fault, Problem, bad_field
-from .surrogates import ALONE, pointer_to_lone
+from .surrogates import ALONE, may_be_lone, pointer_to_lone
 from .wording import rule_of
 
 _AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
@@ -142,7 +142,7 @@ def decode(data: bytes, type_: type[B], within: str = "") -> B:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if (pointer := pointer_to_lone(data)) is not None:
             raise bad_field(within + pointer, ALONE) from None
-        raise Problem("bad-request", _malformed(error)) from None
+        raise Problem("bad-request", _malformed(error, data)) from None
 
 
 class _Item(msgspec.Struct):
@@ -203,15 +203,16 @@ def wrong_json(raw: bytes) -> tuple[str, str] | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if (pointer := pointer_to_lone(raw)) is not None:
             return pointer, ALONE
-        return "", _malformed(error)
+        return "", _malformed(error, raw)
     return None
 
 
-def _malformed(error: Exception) -> str:
+def _malformed(error: Exception, data: bytes) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "the JSON is not UTF-8"
     # Which data, it does not say.
-    return "the JSON is truncated" if str(error) == "Input data was truncated" else str(error)
+    said = "the JSON is truncated" if str(error) == "Input data was truncated" else str(error)
+    return f"{said}; or somewhere {ALONE}" if may_be_lone(data) else said
 
 
 def _wrong_field(text: str, type_: type[Body], within: str) -> Problem:

@@ -18,7 +18,8 @@ _SOUND = re.compile(
 _CUT_OFF = re.compile(rb"\\u[0-9a-fA-F]{0,4}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 """What may become a pair."""
 _TOKEN = re.compile(
-    rb'"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)(?:"|(?P<broken>\Z))|(?P<open>[\[{])|(?P<close>[\]}])|[^"\[\]{}]++', re.DOTALL
+    rb'"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)(?:"|(?P<broken>\Z))|(?P<open>[\[{])|(?P<close>[\]}])|[^"\[\]{}]++',
+    re.DOTALL,
 )
 _TEXT, _BROKEN, _OPEN, _CLOSE = range(1, 5)
 _LOOKED_AT = 512 << 10
@@ -35,6 +36,11 @@ ALONE = "it has half of a surrogate pair that stands alone (\\ud800 to \\udfff),
 
 _Level = tuple[bool, int, bytes]
 """Whether it is an object; how many commas of an array came before; the last name of an object, as it is written."""
+
+
+def may_be_lone(data: bytes) -> bool:
+    """Whether there is an escape that wants another beside it, farther off than is looked for."""
+    return _ESCAPE.search(data, _LOOKED_AT) is not None
 
 
 def pointer_to_lone(data: bytes) -> str | None:

@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ..expiry import is_past
 from ..ports import Transaction, Value
-from ..records import Claim, ClaimKey, ClaimRequest, Delivered, Outcome, Queue
+from ..records import Claim, ClaimRequest, Delivered, Outcome, Queue
 from ..rows import encode
 from ..stream.stretches import CLAIM_BYTES, PAGE, Page, Stretch
 from .claim_ids import RANGES

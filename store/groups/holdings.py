@@ -40,28 +40,22 @@ async def open_claims(tx: Transaction, clients: Sequence[str]) -> list[ClaimKey]
 
 async def find_open(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimKey, int]:
     """Of these claims those that are open under their tokens, and how many offsets each has."""
-    found: dict[ClaimKey, int] = {}
+    found: dict[tuple[int, ...], int] = {}
     for some in _pieces(keys):
-        by_place = {(key.group_id, key.queue_id, key.number): key for key in some}
-        spans = [(*place, place[-1] + 1) for place in by_place]
-        for group_id, queue_id, number, token, size in await tx.fetch("claim.find", tuple[int, int, int, int, int], spans):
-            key = by_place[group_id, queue_id, number]
-            if key.token == token:
-                found[key] = size
-    return found
+        spans = sorted({(key.group_id, key.queue_id, key.number, key.number + 1) for key in some})
+        for *claim, size in await tx.fetch("claim.find", tuple[int, int, int, int, int], spans):
+            found[(*claim,)] = size
+    return {key: found[_named(key)] for key in keys if _named(key) in found}
 
 
 async def find_ended(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimKey, bytes]:
     """Of these claims those that have ended, and what became of their messages."""
-    found: dict[ClaimKey, bytes] = {}
+    found: dict[tuple[int, ...], bytes] = {}
     for some in _pieces(keys):
-        wanted = {(key.group_id, key.queue_id, key.number, key.token): key for key in some}
         spans = sorted({(key.group_id, key.queue_id, key.first, key.first + 1) for key in some})
-        for *place, outcome in await tx.fetch("delivery.find_all", tuple[int, int, int, int, bytes], spans):
-            key = wanted.get((*place,))
-            if key is not None:
-                found[key] = outcome
-    return found
+        for *claim, outcome in await tx.fetch("delivery.find_all", tuple[int, int, int, int, bytes], spans):
+            found[(*claim,)] = outcome
+    return {key: found[_named(key)] for key in keys if _named(key) in found}
 
 
 async def find_places(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKey, dict[int, int]]:
@@ -76,11 +70,13 @@ async def find_places(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKe
     rows += await tx.fetch("message.ids_within", tuple[int, int, int], spans)
     ids = {(queue_id, offset): id_ for queue_id, offset, id_ in rows if id_ >= 0}
     return {
-        key: {
-            id_: place for place in range(size) if (id_ := ids.get((key.queue_id, key.first + place))) is not None
-        }
+        key: {id_: place for place in range(size) if (id_ := ids.get((key.queue_id, key.first + place))) is not None}
         for key, size in sizes.items()
     }
+
+
+def _named(key: ClaimKey) -> tuple[int, ...]:
+    return key.group_id, key.queue_id, key.number, key.token
 
 
 def _pieces(keys: Collection[ClaimKey]) -> list[list[ClaimKey]]:

@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import trio
@@ -9,6 +10,9 @@ from attrs import define, field
 
 from .parser import End, Head, RequestParser
 from .ports import Presence
+
+Turn = Callable[[], Awaitable[None]]
+"""Returns when it is one's turn."""
 
 LINGER = 1.0
 """Seconds to read on after an answer that came before the request's end: a close at once would take the answer away."""
@@ -41,12 +45,12 @@ class Channel:
     def __attrs_post_init__(self) -> None:
         self.events = self.parser.events
 
-    async def more(self) -> bool:
-        """Whether more has come before the client's end."""
+    async def more(self, turn: Turn | None = None) -> bool:
+        """Whether more has come before the client's end. What has come is read in its `turn`."""
         data = self._ahead
         self._ahead = b""
         if not data and not self.ended:
-            data = await self._receive()
+            data = await self._receive(turn)
         if data:
             room = self.parser.room
             self._ahead = data[room:]
@@ -62,20 +66,25 @@ class Channel:
             with self.presence.waited_for():
                 await trio.sleep_forever()
 
-    async def _receive(self) -> bytes:
+    async def _receive(self, turn: Turn | None = None) -> bytes:
         data = b""
         if self._descriptor is None:
             with suppress(trio.BrokenResourceError):
                 data = bytes(await self._stream.receive_some(_PIECE))
+            self.arrived = trio.current_time()
+            if turn is not None:
+                await turn()
         else:
-            data = await self._read(self._descriptor)
-        self.arrived = trio.current_time()
+            data = await self._read(self._descriptor, turn)
         self.ended = not data
         return data
 
-    async def _read(self, descriptor: int) -> bytes:
+    async def _read(self, descriptor: int, turn: Turn | None) -> bytes:
         while True:
             await trio.lowlevel.wait_readable(descriptor)
+            self.arrived = trio.current_time()
+            if turn is not None:
+                await turn()
             try:
                 return os.read(descriptor, _PIECE)
             except BlockingIOError:

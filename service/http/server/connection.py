@@ -88,8 +88,8 @@ class Connection:
         self._serving.deadline = min(time, self._gone_by)
 
     async def _next(self) -> Head | None:
-        channel, self._rests = self._channel, True
-        if not channel.events:
+        channel, self._rests, waits = self._channel, True, not self._channel.events
+        if waits:
             if self._common.closing:
                 self._end_by(trio.current_time() + ON_ITS_WAY)
             else:
@@ -100,15 +100,24 @@ class Connection:
                 return None
             if channel.parser.last:
                 return None
-            if not await channel.more():
+            if not await channel.more(self._turn):
                 return None
         self._rests = False
         self._common.rests.end(self._serving)
         if self._common.closing:
             self._end_by(inf)
-        await self._common.pace.turn()
+        if not waits:
+            await self._common.pace.turn()
         event = channel.events.popleft()
         return event if isinstance(event, Head) else None
+
+    async def _turn(self) -> None:
+        """Something has come: of many that come at once each is read in its turn, and is no rest until then."""
+        self._rests = False
+        await self._common.pace.turn()
+        self._rests = True
+        if self._common.closing and self._serving.deadline == inf:
+            self._end_by(trio.current_time() + ON_ITS_WAY)
 
     async def _answer(self, request: Head) -> bool:
         """Whether another request may follow."""

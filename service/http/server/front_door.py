@@ -11,6 +11,7 @@ from attrs import Factory, define, field
 from .common import Common, Limits
 from .connection import Address, Connection
 from .entrance import Alone, Entrance, Sharing, room
+from .pace import ROUND
 from .ports import App
 from .tls import HANDSHAKE, Certificate
 
@@ -122,7 +123,7 @@ class FrontDoor:
         """Hears of clients that close their side."""
         while True:
             await trio.lowlevel.wait_readable(leaving.fileno())
-            for descriptor, _ in leaving.poll(0):
+            for descriptor, _ in leaving.poll(0, ROUND):  # of thousands that leave at once the rest in the next round
                 if connection := self._open.get(descriptor):
                     connection.left()
 
