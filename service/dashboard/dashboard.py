@@ -122,8 +122,8 @@ class Dashboard:
         except ClientGone:
             return Response(status=GONE), route
         except Exception as error:
-            if (problem := problem_of(error)) is not None:
-                return await self._problem(request, Refused(problem.status, {"detail": problem.body.detail})), route
+            if (told := problem_of(error)) is not None:
+                return await self._problem(request, Refused(told.status, {"detail": told.body.detail})), route
             # Whatever it is, a person looks at it: a page of ours, and the rest in the log.
             log.exception("page_failed", route=route)
             fault = Refused(500, {"detail": "something is wrong with the server; its log tells more"})

@@ -296,10 +296,10 @@ class Coordinator:
 
     def _gather(self, settling: list[_Settling], asking: list[_Asking]) -> None:
         """Adds who waits to those who are of a turn, as many as there may be. What it claims from is not read yet."""
-        room = _RANGES - sum([one.ranges for one in settling])
+        room = _RANGES - sum([waiting.ranges for waiting in settling])
         more = 0
-        for one in islice(self._settling, max(0, _TOGETHER - len(settling))):
-            room -= one.ranges
+        for waiting in islice(self._settling, max(0, _TOGETHER - len(settling))):
+            room -= waiting.ranges
             if room < 0:
                 break
             more += 1

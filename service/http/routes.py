@@ -130,7 +130,8 @@ class Operation:
     def kinds(self) -> tuple[str, ...]:
         """All kinds of problems that it may answer."""
         access = () if self.need.of is Of.NOTHING else ("unauthorized", "forbidden", *_READS)
-        return tuple(dict.fromkeys((*self.problems, *access)))
+        much = ("overloaded",) if self.may_answer_much else ()
+        return tuple(dict.fromkeys((*self.problems, *access, *much)))
 
 
 _TOPIC = "/v1/topics/{topic}"

@@ -231,18 +231,22 @@ class Exchange:
         elif self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
             piece += b"" if more else b"0\r\n\r\n"
-        if len(piece) <= _TOGETHER:
-            piece = data + piece if data else piece
-        else:
-            await self._channel.write(data)
+        size = 0 if isinstance(piece, Kept) else len(piece)
+        if data and len(piece) > _TOGETHER:
+            left = self._channel.write_now(data)
+            if left:
+                await self._write_rest(size, left, piece)
+                piece = b""
+        elif data:
+            piece = data + piece
         if left := self._channel.write_now(piece):
-            await self._write_rest(left, piece)
+            await self._write_rest(size, left)
         if more and self._channel.lost:
             raise trio.BrokenResourceError("the client takes nothing of the answer")
 
-    async def _write_rest(self, left: memoryview | bytes, piece: bytes) -> None:
-        """Of an answer that the client does not take at once all is held until it does."""
-        more = 0 if isinstance(piece, Kept) else max(0, len(piece) - self._untaken)
+    async def _write_rest(self, size: int, *left: memoryview | bytes) -> None:
+        """Of a piece that the client does not take at once all is held until it does."""
+        more = max(0, size - self._untaken)
         try:
             if self._limits is self._common.strangers:
                 self.hold(more)
@@ -251,7 +255,8 @@ class Exchange:
         except Overloaded:
             self._channel.lost = True
             return
-        await self._channel.write_rest(left)
+        for some in left:
+            await self._channel.write_rest(some)
         self.free(more)
 
     @property
