@@ -289,22 +289,16 @@ class Coordinator:
         while not self._retired or self._settling:
             await self._wait_for_work()
             self._wake = trio.Event()
-            settling, asking = self._lost(), list[_Asking]()
+            settling, asking = list[_Settling](), list[_Asking]()
+            self._gather_settling(settling)
+            settling += self._lost()
             self._gather(settling, asking)
             if settling or asking:
                 await self._turn(settling, asking)
 
     def _gather(self, settling: list[_Settling], asking: list[_Asking]) -> None:
         """Adds who waits to those who are of a turn, as many as there may be. What it claims from is not read yet."""
-        room = _RANGES - sum([waiting.ranges for waiting in settling])
-        more = 0
-        for waiting in islice(self._settling, max(0, _TOGETHER - len(settling))):
-            room -= waiting.ranges
-            if room < 0:
-                break
-            more += 1
-        settling += self._settling[:more]
-        del self._settling[:more]
+        self._gather_settling(settling)
         if settling and self._full:
             self._full, self._may_find = False, True
         if asking or (self._may_find and trio.current_time() >= self._claims_from and not self._paused):
@@ -314,6 +308,17 @@ class Coordinator:
             asking += came
         self._may_find = self._may_find and not asking  # set again by whoever streams while the turn runs
         self._claiming = bool(asking)
+
+    def _gather_settling(self, settling: list[_Settling]) -> None:
+        room = _RANGES - sum([one.ranges for one in settling])
+        more = 0
+        for one in islice(self._settling, max(0, _TOGETHER - len(settling))):
+            room -= one.ranges
+            if room < 0:
+                break
+            more += 1
+        settling += self._settling[:more]
+        del self._settling[:more]
 
     async def _wait_for_work(self) -> None:
         while not self._settling and not self._retired:

@@ -1,7 +1,5 @@
 """How much of the server's memory clients have: of requests and of answers, with a key and without one."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 import trio
 from trio.testing import lockstep_stream_pair
@@ -37,10 +35,10 @@ class App:
 
 
 @pytest.fixture
-async def common(nursery: trio.Nursery) -> AsyncIterator[Common]:
+async def common(nursery: trio.Nursery) -> Common:
     common = Common(App(), Limits(LIMIT), 20)
     nursery.start_soon(common.pace.run)
-    yield common
+    return common
 
 
 async def ask(common: Common, nursery: trio.Nursery, target: str) -> trio.abc.Stream:
