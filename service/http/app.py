@@ -26,6 +26,8 @@ from .routes import OPERATIONS, Operation
 from .server.ports import ARRIVED, Kept, Receive, Scope, Send
 
 _UNMATCHED = "(unmatched)"
+_SMALL = 16 << 10
+"""Bytes of an answer that counts once its client does not take it."""
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
@@ -108,7 +110,7 @@ class App:
         if operation.may_answer_much:
             request.credit.check()
         response = await operation.handler(call)
-        if operation.method == "GET":  # what is claimed is told all the same
+        if operation.method == "GET" and response.size > _SMALL:  # what is claimed is told all the same
             request.credit.hold(response.size)
         return response
 

@@ -1,7 +1,5 @@
 """What all connections of a server have in common."""
 
-from collections import Counter
-
 from attrs import Factory, define, field
 
 from ...errors import Overloaded
@@ -42,11 +40,12 @@ class Untaken:
 
     limit: int
     held: int = field(default=0, init=False)
-    _of: Counter[str] = field(factory=Counter[str], init=False)
+    _of: dict[str, int] = field(factory=dict[str, int], init=False)
+    """By client."""
 
     def check(self, client: str, more: int = 0) -> None:
         """Raises `Overloaded` when a client may not have so many more."""
-        own = self._of[client]
+        own = self._of.get(client, 0)
         if own and own + more > self.limit // 2:
             raise Overloaded("answers of yours wait for you to take them; read them, and try again in a moment")
         if self.held and self.held + more > self.limit:
@@ -55,14 +54,15 @@ class Untaken:
     def hold(self, client: str, size: int) -> None:
         """So many more are there."""
         self.held += size
-        self._of[client] += size
+        self._of[client] = self._of.get(client, 0) + size
 
     def free(self, client: str, size: int) -> None:
         """So many are taken, or never will be."""
         self.held -= size
-        self._of[client] -= size
-        if not self._of[client]:
-            del self._of[client]
+        if left := self._of.get(client, 0) - size:
+            self._of[client] = left
+        else:
+            self._of.pop(client, None)
 
 
 @define(eq=False)

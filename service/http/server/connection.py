@@ -113,6 +113,8 @@ class Connection:
 
     async def _turn(self) -> None:
         """Something has come: of many that come at once each is read in its turn, and is no rest until then."""
+        if self._common.pace.at_once():
+            return
         self._rests = False
         await self._common.pace.turn()
         self._rests = True

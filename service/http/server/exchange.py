@@ -90,11 +90,14 @@ class Exchange:
     def know(self, client: str) -> None:
         """It has shown the key of this name, or needs none."""
         if self._limits is self._common.strangers:
-            self._limits.incoming.held -= self._size
+            size = self._size
+            if size:
+                self._keep(0)
             self._limits = self._common.known
-            self._limits.incoming.held += self._size
+            if size:
+                self._keep(size)
             # Names of keys have no blank.
-            self._client = client or f" {self._address[0] if self._address else ''}"
+            self._client = client or (f" {self._address[0]}" if self._address else " ")
 
     def check(self) -> None:
         """Raises `Overloaded` where it takes too little of its answers."""
@@ -299,8 +302,10 @@ class Exchange:
 
     def release(self) -> None:
         """Gives back what the body held."""
-        self._keep(0)
-        self.free(self._untaken)
+        if self._size:
+            self._keep(0)
+        if self._untaken:
+            self.free(self._untaken)
 
     def end(self) -> None:
         """The app has returned. Raises `AppFault` when it has not answered."""

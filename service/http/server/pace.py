@@ -35,10 +35,16 @@ class Pace(trio.abc.Instrument):
         del timeout
         self._left = ROUND
 
-    async def turn(self) -> None:
-        """At once, or when those who stand in line have had theirs, as above."""
+    def at_once(self) -> bool:
+        """Whether it is one's turn already; then it is taken."""
         if self._left > 0 and not self._line:
             self._left -= 1
+            return True
+        return False
+
+    async def turn(self) -> None:
+        """At once, or when those who stand in line have had theirs, as above."""
+        if self.at_once():
             return
         task = trio.lowlevel.current_task()
         self._line[task] = None
