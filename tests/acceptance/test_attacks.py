@@ -111,17 +111,17 @@ def say(crowd: list[socket.socket], data: bytes) -> None:
             selector.register(one, selectors.EVENT_WRITE, data)
         while ready := selector.select(0.5):
             for key, _ in ready:
-                one = key.fileobj
-                assert isinstance(one, socket.socket)
+                at = key.fileobj
+                assert isinstance(at, socket.socket)
                 left: bytes = key.data
                 try:
-                    left = left[one.send(left) :]
+                    left = left[at.send(left) :]
                 except OSError:
                     left = b""
                 if left:
-                    selector.modify(one, selectors.EVENT_WRITE, left)
+                    selector.modify(at, selectors.EVENT_WRITE, left)
                 else:
-                    selector.unregister(one)
+                    selector.unregister(at)
             if not selector.get_map():
                 return
 
