@@ -32,6 +32,9 @@ ends, and without what not every reader of it has: names, and looks ahead."""
 _CALENDAR = re.compile(r"-?P[0-9.,YMWD]*[YM]|-?[0-9.,]+ ?(?:y|yr|years?|mo|mon|months?)\b.*", re.IGNORECASE | re.DOTALL)
 _FORM = 'write milliseconds (600000), units from w, d, h, m, s and ms ("10m", "1h30m"), or ISO 8601 ("PT10M")'
 
+_LONGEST = 200
+"""Characters of a text that is a duration; each of its parts has a digit number of its own."""
+
 MAX_DURATION = 10**15
 """Milliseconds, some 31,000 years: what is longer is a mistake and not worth arithmetic."""
 
@@ -64,6 +67,8 @@ def parse_duration(value: int | str) -> int:
 @lru_cache(1000)  # the same few delays come again and again; what is refused is not kept
 def _parse_text(value: str) -> int:
     text = value[:100]
+    if len(value) > _LONGEST:
+        raise ValueError(f"{text!r} is not a duration: {_FORM}")
     if _WHOLE.fullmatch(value):
         return _within(int(value))
     parts = _ISO.fullmatch(value) or (_SHORT.fullmatch(value) if value else None)

@@ -19,6 +19,8 @@ from .keyring import Holder, Keyring
 
 _MOST = 50_000
 """Clients that are remembered."""
+_LINES = 4
+"""Clients that are written at a time: thousands that come at once wait for each other, and not everybody for them."""
 _AGAIN = 600.0
 """Seconds after which it is written that a client is still used."""
 _OWN = re.compile(r"push-.*-[0-9a-f]{8}-[0-9]+", re.ASCII | re.DOTALL)
@@ -45,6 +47,7 @@ class ClientOwners:
     _group_of: Callable[[int], Awaitable[Group | None]]
     _known: OrderedDict[str, tuple[str, float]] = field(factory=OrderedDict[str, tuple[str, float]], init=False)
     """By client: the key whose it is, and when that was written."""
+    _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
 
     async def may_use(self, client: str, holder: Holder) -> bool:
         """Whether the client is this key's; it is from now on, where it was nobody's."""
@@ -58,7 +61,9 @@ class ClientOwners:
             return True
         if owner != holder.name and not await self.may_end(client, holder):
             return False
-        owner = await self._store.write(client_owners.take, client, holder.name, self._keyring.names, self._clock.now())
+        keys = self._keyring.names
+        async with self._line:
+            owner = await self._store.write(client_owners.take, client, holder.name, keys, self._clock.now())
         if owner == holder.name:
             self._known[client] = owner, now
             if len(self._known) > _MOST:

@@ -6,7 +6,7 @@ It knows nothing of the node: each page asks the HTTP API in its visitor's name 
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import quote, unquote
 
 import structlog
 import trio
@@ -14,7 +14,9 @@ from attrs import define, field
 
 from ..http.asgi import BadAddress, Request, Response
 from ..http.hosts import Hosts
-from ..http.problems import Problem
+from ..http.problems import Problem, problem_of
+from ..http.reading import GONE, ClientGone
+from ..http.requests import SignIn
 from ..http.server.ports import App, Receive, Scope, Send
 from . import rendering, static_files
 from .api import Api, Refused, path_and_query
@@ -34,6 +36,9 @@ _HTML = "text/html; charset=utf-8"
 _SIGN_IN = f"{HOME}/sign-in"
 _BACK = re.compile(rf"{HOME}(?:[/?][\x21-\x7e]*)?")
 """Where one may go on after signing in: here, and nowhere else."""
+
+_LONGEST_BACK = 500
+"""Characters in the form, which has the key beside."""
 
 _WRONG = {
     400: "This cannot be asked",
@@ -114,7 +119,11 @@ class Dashboard:
         except BadAddress as error:
             facts = {"title": _WRONG[400], "detail": f"{error}", "status": 400}
             return _html(rendering.whole("problem_alone", facts), 400), route
-        except Exception:
+        except ClientGone:
+            return Response(status=GONE), route
+        except Exception as error:
+            if (told := problem_of(error)) is not None:
+                return await self._problem(request, Refused(told.status, {"detail": told.body.detail})), route
             # Whatever it is, a person looks at it: a page of ours, and the rest in the log.
             log.exception("page_failed", route=route)
             fault = Refused(500, {"detail": "something is wrong with the server; its log tells more"})
@@ -125,7 +134,7 @@ class Dashboard:
         if found.act:
             if request.method != "POST":
                 raise Refused(405, {"detail": "this is done by a button of the page"})
-            form = parse_qs((await read_form(request)).decode("utf-8", "replace"), keep_blank_values=True)
+            form = await read_form(request)
             visit = Visit(request, api, visitor, found.parts, form)
             said = await found.place.acts[found.act](visit)
             return _redirect(said.address) if isinstance(said, Elsewhere) else _said(request, said)
@@ -174,8 +183,9 @@ class Dashboard:
             answer = await api.ask("DELETE", "/v1/session")
             return _with_cookies(_redirect(_SIGN_IN), answer.headers)
         if _reads(request):
-            return self._sign_in_page(request.query.get("next", HOME), "")
-        form = parse_qs((await read_form(request)).decode("utf-8", "replace"))
+            back = request.query.get("next", HOME)
+            return self._sign_in_page(back if len(quote(back)) <= _LONGEST_BACK else HOME, "")
+        form = await read_form(request, SignIn.limit)
         back = next(iter(form.get("next", ())), HOME)
         key = next(iter(form.get("key", ())), "").strip()
         if not key:

@@ -5,18 +5,19 @@ from hashlib import sha256
 from pathlib import Path
 
 from ..http.asgi import Request, Response
+from ..http.server.ports import Kept
 
 _FOLDER = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
 @cache
-def _files() -> dict[str, tuple[bytes, str, str]]:
+def _files() -> dict[str, tuple[Kept, str, str]]:
     """By name: content, type, tag. Nothing else is ever read."""
-    found: dict[str, tuple[bytes, str, str]] = {}
+    found: dict[str, tuple[Kept, str, str]] = {}
     for path in _FOLDER.rglob("*"):
         if path.suffix in _TYPES:
-            content = path.read_bytes()
+            content = Kept(path.read_bytes())
             tag = f'"{sha256(content).hexdigest()[:16]}"'
             found[path.relative_to(_FOLDER).as_posix()] = content, _TYPES[path.suffix], tag
     return found

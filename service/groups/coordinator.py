@@ -21,6 +21,8 @@ from ..errors import Busy, Overloaded
 
 _TOGETHER = 500
 """Settlements, and claims, in one turn at most."""
+_RANGES = 2_000
+"""Ranges of what is settled in one turn: each is a row."""
 _WAITING = 20_000
 """Settlements and claims that may wait at one coordinator."""
 _PAUSE = 0.2
@@ -71,6 +73,11 @@ class _Settling(_Waiting):
     settled: Settled | None = None
     nobody: bool = False
     """Nobody waits for it."""
+
+    @property
+    def ranges(self) -> int:
+        """How many it has to do with."""
+        return 1 + len(self.settlement.others)
 
 
 @define(eq=False)
@@ -282,17 +289,16 @@ class Coordinator:
         while not self._retired or self._settling:
             await self._wait_for_work()
             self._wake = trio.Event()
-            settling, asking = [*self._settling[:_TOGETHER], *self._lost()], list[_Asking]()
-            del self._settling[:_TOGETHER]
+            settling, asking = list[_Settling](), list[_Asking]()
+            self._gather_settling(settling)
+            settling += self._lost()
             self._gather(settling, asking)
             if settling or asking:
                 await self._turn(settling, asking)
 
     def _gather(self, settling: list[_Settling], asking: list[_Asking]) -> None:
         """Adds who waits to those who are of a turn, as many as there may be. What it claims from is not read yet."""
-        room = max(0, _TOGETHER - len(settling))
-        settling += self._settling[:room]
-        del self._settling[:room]
+        self._gather_settling(settling)
         if settling and self._full:
             self._full, self._may_find = False, True
         if asking or (self._may_find and trio.current_time() >= self._claims_from and not self._paused):
@@ -302,6 +308,17 @@ class Coordinator:
             asking += came
         self._may_find = self._may_find and not asking  # set again by whoever streams while the turn runs
         self._claiming = bool(asking)
+
+    def _gather_settling(self, settling: list[_Settling]) -> None:
+        room = _RANGES - sum([one.ranges for one in settling])
+        more = 0
+        for one in islice(self._settling, max(0, _TOGETHER - len(settling))):
+            room -= one.ranges
+            if room < 0:
+                break
+            more += 1
+        settling += self._settling[:more]
+        del self._settling[:more]
 
     async def _wait_for_work(self) -> None:
         while not self._settling and not self._retired:

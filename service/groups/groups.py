@@ -11,7 +11,7 @@ from attrs import define, evolve, field
 
 from ...store import catalogue
 from ...store.errors import GroupGone, Locked, StoreError
-from ...store.groups import claims
+from ...store.groups import holdings
 from ...store.groups.claim_ids import format_claim, parse_claim
 from ...store.records import (
     Claim,
@@ -175,17 +175,22 @@ class Groups:
         """The positions of these messages in the ranges of a claim that have some; None when there is no such claim."""
         places: dict[ClaimKey, tuple[int, ...]] = {}
         missing = dict.fromkeys(ids)
-        there = False
-        for key in keys:
-            if not missing and there:
-                break
-            known = coordinator.places(key) or await self._store.read(claims.find_places, key)
-            there |= known is not None
-            if known is not None and (own := [id_ for id_ in missing if id_ in known]):
-                places[key] = tuple(known[id_] for id_ in own)
-                missing = {id_: None for id_ in missing if id_ not in known}
-        if not there:
-            return None
+
+        def look(known: Mapping[ClaimKey, Mapping[int, int]]) -> None:
+            for key, own in known.items():
+                if found := [id_ for id_ in missing if id_ in own]:
+                    places[key] = tuple([own[id_] for id_ in found])
+                    for id_ in found:
+                        del missing[id_]
+
+        here = {key: own for key in keys if (own := coordinator.places(key)) is not None}
+        look(here)
+        if missing or not here:
+            others = [key for key in keys if key not in here]
+            there = await self._store.read(holdings.find_places, others) if others else {}
+            if not here and not there:
+                return None
+            look(there)
         return places or {keys[0]: ()}
 
     async def dismiss(self, client: str, claims: Sequence[ClaimKey]) -> None:

@@ -99,14 +99,18 @@ async def holder_of(request: Request, node: Node) -> Holder:
     nobody can tell."""
     keyring = node.keyring
     if keyring.anybody is not None:
+        request.credit.know("")
         return keyring.anybody
     text = session_of(request)
     try:
         if text is None:
-            return keyring.find(token_of(request))
+            holder = keyring.find(token_of(request))
+            request.credit.know(holder.name)
+            return holder
         session = await node.sessions.find(text)
     except NoKey as error:
         raise unauthorized(str(error)) from None
+    request.credit.know(session.holder.name)
     sent = (request.header(CSRF) or "").encode("latin-1")
     if request.method not in _SAFE and not hmac.compare_digest(sent, session.csrf.encode()):
         detail = "a session's write brings what GET /v1/session tells as csrf, in the header X-Tarry-CSRF"

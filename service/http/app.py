@@ -1,9 +1,10 @@
 """Puts the app together: a plain ASGI callable that any server can run on trio."""
 
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 from urllib.parse import urlsplit
 
+import msgspec
 import trio
 from attrs import define, field
 
@@ -15,23 +16,29 @@ from . import reference, spans
 from .access import NOTHING, Of, check, holder_of, is_of_a_page
 from .asgi import Request, Response
 from .audit import Audit
-from .call import Call, answer
+from .call import Call
 from .hosts import Hosts
 from .openapi import DOCS, PATH, STYLE, document
 from .problems import Problem, problem_of, unexpected
-from .reading import ClientGone, refuse_body
+from .reading import GONE, ClientGone, refuse_body
 from .router import Router
 from .routes import OPERATIONS, Operation
-from .server.ports import ARRIVED, Receive, Scope, Send
+from .server.ports import ARRIVED, Kept, Receive, Scope, Send
 
 _UNMATCHED = "(unmatched)"
+_SMALL = 16 << 10
+"""Bytes of an answer that counts once its client does not take it."""
 _SAFE = {"GET", "HEAD", "OPTIONS"}
-_GONE = 499
+
+
+@cache
+def _document() -> Kept:
+    return Kept(msgspec.json.encode(document()))  # made when somebody asks: it is a twelfth of a start
 
 
 async def _openapi(call: Call) -> Response:
     """This document."""
-    return answer(document())  # made when somebody asks: it is a twelfth of a start
+    return Response(_document(), media_type="application/json")
 
 
 @define(eq=False)
@@ -81,7 +88,7 @@ class App:
                 return await self._audit.told(request, operation, partial(self._act, request, operation))
             return await self._act(request, operation)
         except ClientGone:
-            return Response(status=_GONE)  # nobody reads it, but it is counted
+            return Response(status=GONE)  # nobody reads it, but it is counted
         except Exception as error:
             problem = problem_of(error) or unexpected(error, request.route)
             return problem.response()
@@ -100,7 +107,12 @@ class App:
             check(need, holder, request)
         if not operation.takes_body:
             await refuse_body(request)
-        return await operation.handler(call)
+        if operation.may_answer_much:
+            request.credit.check()
+        response = await operation.handler(call)
+        if operation.method == "GET" and response.size > _SMALL:  # what is claimed is told all the same
+            request.credit.hold(response.size)
+        return response
 
     async def _own_metrics(self) -> bytes:
         return self._metrics.text()

@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from urllib.parse import parse_qsl, unquote
 
-from .server.ports import Receive, Scope, Send
+from .server.ports import CREDIT, Credit, Kept, Receive, Scope, Send, Unlimited
+
+_UNLIMITED = Unlimited()
 
 
 class BadAddress(ValueError):
@@ -44,6 +46,11 @@ class Request:
         except UnicodeDecodeError:
             raise BadAddress("path") from None
 
+    @property
+    def credit(self) -> Credit:
+        """How much of the server's memory its client may have."""
+        return self.scope.get(CREDIT) or _UNLIMITED
+
     def header(self, name: bytes) -> str | None:
         """The first header of this name, in lower case."""
         value = self._first.get(name)
@@ -81,6 +88,11 @@ class Response:
             self._headers.append((b"content-type", media_type.encode()))
         for name, value in (headers or {}).items():
             self._headers.append((name.lower().encode(), value.encode("latin-1")))
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body that are there for its sake alone."""
+        return 0 if isinstance(self.body, Kept) else len(self.body)
 
     def add_header(self, name: str, value: str) -> None:
         """One more."""

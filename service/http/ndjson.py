@@ -23,7 +23,7 @@ from .access import revoked
 from .answers import Answer, LineFault
 from .asgi import Response, Stream
 from .call import Call
-from .drafts import SLACK, Checked, Faults, answered_before, check, fingerprint, guards_of, windows
+from .drafts import Checked, Faults, answered_before, check, fingerprint, guards_of, longest, windows
 from .lines import Line, Lines
 from .names import wrong_label
 from .passage import Passage
@@ -114,8 +114,7 @@ class _Publishing:
     """The last error."""
 
     def __attrs_post_init__(self) -> None:
-        limit = self._call.settings.max_body
-        self._lines = Lines(limit + limit // 2 + SLACK)  # in base64 it is a third longer
+        self._lines = Lines(longest(self._call.settings))
 
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Until all lines are answered; `send` sends a piece of the answer."""
@@ -124,6 +123,7 @@ class _Publishing:
             nursery.start_soon(self._publish_all)
             while pieces := await self._answered.take():
                 for piece in pieces:
+                    self._call.request.credit.free(len(piece))
                     await send(piece)
 
     # Reading
@@ -248,6 +248,7 @@ class _Publishing:
         await flight.before.wait()
         for start in range(0, len(answers), _AT_ONCE):
             piece = _encode(answers[start : start + _AT_ONCE])
+            self._call.request.credit.hold(len(piece))  # or nothing more is read, and the connection ends
             await self._answered.put([piece], len(piece))
         self._flying.remove(flight)
         self._checked.wait_for_more(bool(self._flying))

@@ -9,11 +9,11 @@ from ...store.records import Conflict, Publication
 from . import answers, ndjson, rendering
 from .asgi import Response
 from .call import Call, answer
-from .drafts import SLACK, answered_before, check_single, checked, fingerprint, guards_of, windows
+from .drafts import SLACK, answered_before, check_single, checked, fingerprint, guards_of, longest, windows
 from .names import wrong_label
 from .problems import Fault, Problem, bad_field, idempotency_conflict
-from .reading import decode, media_type, read_body
-from .requests import Batch, Message, Shape, Single
+from .reading import decode, decode_each, has_more, is_large, media_type, read_body, too_long
+from .requests import Batch, BatchApart, Lengths, Message, Shape, Single
 from .surrogates import ALONE, pointer_to_lone
 
 _read_single = msgspec.json.Decoder(Single).decode
@@ -28,7 +28,7 @@ async def publish(call: Call) -> Response:
         return ndjson.publish_lines(call)
     name = call.part("topic")
     data = await read_body(call.request, call.settings.max_batch_bytes + SLACK)
-    messages, key, single = _messages(call, data)
+    messages, key, single = await _messages(call, data)
     mark = b"" if key is None else fingerprint(name, data)
     try:
         found = [check_single(call, messages[0])] if single else await checked(call, messages)
@@ -53,29 +53,55 @@ async def publish(call: Call) -> Response:
     return answer(answered[0] if single else answers.BatchAnswer(messages=answered), 201)
 
 
-def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | None, bool]:
+async def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | None, bool]:
     """The messages, the idempotency key of the request, and whether it is a single message."""
-    if (message := _single(data)) is not None:
+    if (message := _single(call, data)) is not None:
         return [message], idempotency_key(call, message.idempotency_key), True
-    batch = decode(data, Batch)
-    if len(batch.messages) > call.settings.max_batch:
-        raise Problem(
-            "too-large",
-            f"a batch has {call.settings.max_batch} messages at most, not {len(batch.messages)}",
-            faults=[Fault("too many messages", pointer="/messages")],
-            executed=False,
-        )
-    for index, message in enumerate(batch.messages):
+    messages, key = await _batch(call, data)
+    for index, message in enumerate(messages):
         if message.idempotency_key is not None:
             raise bad_field(
                 f"/messages/{index}/idempotency_key",
                 "a batch is accepted all or none: put idempotency_key beside messages",
             )
-    return batch.messages, idempotency_key(call, batch.idempotency_key), False
+    return messages, idempotency_key(call, key), False
 
 
-def _single(data: bytes) -> Message | None:
+async def _batch(call: Call, data: bytes) -> tuple[Sequence[Message], str | None]:
+    """The messages, and the idempotency key beside them."""
+    most, limit = call.settings.max_batch, longest(call.settings)
+    if not is_large(data):
+        try:
+            batch = decode(data, Batch)
+        except Problem:
+            if len(data) <= limit:
+                raise
+            # One by one it is said what is wrong, wherever that is.
+        else:
+            if len(batch.messages) > most:
+                raise _too_many(most, f", not {len(batch.messages)}")
+            return batch.messages, batch.idempotency_key
+    if has_more(data, "messages", most):
+        raise _too_many(most)
+    apart = decode(data, BatchApart)
+    return [one async for one in decode_each(apart.messages, Message, "messages", limit)], apart.idempotency_key
+
+
+def _too_many(most: int, there_are: str = "") -> Problem:
+    return Problem(
+        "too-large",
+        f"a batch has {most} messages at most{there_are}",
+        faults=[Fault("too many messages", pointer="/messages")],
+        executed=False,
+    )
+
+
+def _single(call: Call, data: bytes) -> Message | None:
     """None for a batch."""
+    if len(data) > longest(call.settings):
+        if _is_batch(data):
+            return None
+        raise _too_large(call, data)
     try:
         message = _read_single(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -90,6 +116,18 @@ def _is_batch(data: bytes) -> bool:
         if (pointer := pointer_to_lone(data)) is not None:
             raise bad_field(pointer, ALONE) from None
         return False  # decoding it as a message says what is wrong
+
+
+def _too_large(call: Call, data: bytes) -> Problem:
+    """Of a message: its body, or what is around it."""
+    shape, limit = decode(data, Lengths), call.settings.max_body
+    if len(shape.body) > limit:
+        return too_long("/body", len(shape.body), limit)
+    size = len(shape.body_base64) // 4 * 3
+    if size > limit:
+        return too_long("/body_base64", size, limit)
+    detail = f"a message may have {longest(call.settings)} bytes with all that it says, not {len(data)}"
+    return Problem("too-large", detail, executed=False)
 
 
 def idempotency_key(call: Call, named: str | None) -> str | None:

@@ -1,17 +1,18 @@
 """Reading a request's body: no more of it than its limit, and JSON into structs with faults that point to the field."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import msgspec.inspect
+import trio
 
 from .asgi import Request
-from .problems import Problem, bad_field
-from .surrogates import ALONE, pointer_to_lone
+from .problems import Fault, Problem, bad_field
+from .surrogates import ALONE, may_be_lone, pointer_to_lone
 from .wording import rule_of
 
 _AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
@@ -19,6 +20,13 @@ _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]+)`")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 _SHOWN = 100
+_SAID = 200
+"""Characters at the beginning and at the end of what msgspec says, which repeats what came, however long that is."""
+_FEW = 50_000
+"""Commas of a body that is read at once: there is one for all but the first of a list's items and an object's members,
+and each may become forty times the bytes that it came in."""
+_AT_ONCE = 256 << 10
+"""Bytes of a list that are read before others have their turn."""
 _LONGER = 4
 """Characters by which a misspelt name may be longer or shorter than the one that is meant."""
 _NOTHING_AT_MOST = 1_000
@@ -40,8 +48,13 @@ B = TypeVar("B", bound=Body)
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body. One that is said to be over the limit is not read at all, and one that turns out to be is cut."""
+    """The whole body, which is JSON; see `read_bytes`."""
     _check_headers(request)
+    return await read_bytes(request, limit)
+
+
+async def read_bytes(request: Request, limit: int) -> bytes:
+    """The whole body. One that is said to be over the limit is not read at all, and one that turns out to be is cut."""
     length = request.header(b"content-length") or ""
     if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > limit):
         raise _too_large(limit)
@@ -82,6 +95,10 @@ async def refuse_body(request: Request) -> None:
         raise Problem("bad-request", "this call takes no body: leave it out, what it says would change nothing")
 
 
+GONE = 499
+"""The status under which is counted what nobody reads."""
+
+
 class ClientGone(Exception):
     """The client closed the connection before it was answered."""
 
@@ -119,18 +136,67 @@ def _too_large(limit: int) -> Problem:
     return Problem("too-large", f"the request may have {limit} bytes at most", executed=False)
 
 
-def decode(data: bytes, type_: type[B]) -> B:
-    """The struct; an empty body is an empty object."""
+def decode(data: bytes, type_: type[B], within: str = "") -> B:
+    """The struct, at this pointer of the body; an empty body is an empty object."""
     try:
         return msgspec.json.decode(data or b"{}", type=type_)
     except msgspec.ValidationError as error:
-        raise _wrong_field(str(error), type_) from None
+        raise _wrong_field(str(error), type_, within) from None
     except RecursionError:
         raise Problem("bad-request", "the JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if (pointer := pointer_to_lone(data)) is not None:
-            raise bad_field(pointer, ALONE) from None
-        raise Problem("bad-request", _malformed(error)) from None
+            raise bad_field(within + pointer, ALONE) from None
+        raise Problem("bad-request", _malformed(error, data)) from None
+
+
+class _Item(msgspec.Struct):
+    """One of a list: it is counted while the list is being read, and nothing is kept of it."""
+
+    left: ClassVar[int] = 0
+    """How many more there may be. The list is read in one go, in the one thread of the event loop."""
+
+    def __post_init__(self) -> None:
+        _Item.left -= 1
+        if _Item.left < 0:
+            raise ValueError("too many")
+
+
+def is_large(data: bytes) -> bool:
+    """Whether a body is to be read item by item: at once it might take long, and forty times its bytes."""
+    return len(data) > _FEW and data.count(b",") > _FEW
+
+
+def has_more(data: bytes, name: str, most: int) -> bool:
+    """Whether the list of this name has more items than so many; what else is wrong is for others to say."""
+    outline = msgspec.defstruct("Outline", [(name, list[_Item])])
+    _Item.left = most
+    try:
+        msgspec.json.decode(data, type=outline)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Item.left < 0
+    return False
+
+
+async def decode_each(items: list[msgspec.Raw], type_: type[B], name: str, limit: int) -> AsyncIterator[B]:
+    """The items of the list of this name, of so many bytes each. Others have their turn in between."""
+    read = 0
+    for index, item in enumerate(items):
+        data = bytes(item)
+        if len(data) > limit:
+            raise too_long(f"/{name}/{index}", len(data), limit)
+        yield decode(data, type_, f"/{name}/{index}")
+        read += len(data)
+        if read > _AT_ONCE:
+            read = 0
+            await trio.lowlevel.checkpoint()
+
+
+def too_long(pointer: str, size: int, limit: int) -> Problem:
+    """413 for a field."""
+    detail = f"it has {size} bytes, and may have {limit}"
+    faults = [Fault(detail, pointer=pointer)]
+    return Problem("too-large", f"{pointer}: {detail}", faults=faults, executed=False)
 
 
 def wrong_json(raw: bytes) -> tuple[str, str] | None:
@@ -142,21 +208,24 @@ def wrong_json(raw: bytes) -> tuple[str, str] | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if (pointer := pointer_to_lone(raw)) is not None:
             return pointer, ALONE
-        return "", _malformed(error)
+        return "", _malformed(error, raw)
     return None
 
 
-def _malformed(error: Exception) -> str:
+def _malformed(error: Exception, data: bytes) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "the JSON is not UTF-8"
     # Which data, it does not say.
-    return "the JSON is truncated" if str(error) == "Input data was truncated" else str(error)
+    said = "the JSON is truncated" if str(error) == "Input data was truncated" else str(error)
+    return f"{said}; or somewhere {ALONE}" if may_be_lone(data) else said
 
 
-def _wrong_field(text: str, type_: type[Body]) -> Problem:
+def _wrong_field(text: str, type_: type[Body], within: str) -> Problem:
+    if len(text) > 2 * _SAID:
+        text = text[:_SAID] + text[-_SAID:]
     at = _AT.search(text)
     path = at["path"] if at else "$"
-    pointer = re.sub(r"\.|\[", "/", path[1:].replace("[...]", "").replace("]", ""))
+    pointer = within + re.sub(r"\.|\[", "/", path[1:].replace("[...]", "").replace("]", ""))
     said = text[: at.start()] if at else text
     if missing := _MISSING.match(said):
         return bad_field(f"{pointer}/{missing['name']}", "it is required")

@@ -19,6 +19,7 @@ from .call import Call
 from .kinds import Kind, abouts, as_text, kind_of
 from .openapi import STYLE, document
 from .schemas import Json
+from .server.ports import Kept
 
 _FOLDER = Path(__file__).parent
 _STYLE = _FOLDER / "reference.css"
@@ -74,7 +75,7 @@ async def docs(call: Call) -> Response:
 
 async def style(call: Call) -> Response:
     """The stylesheet of that page"""
-    return Response(_STYLE.read_bytes(), 200, "text/css; charset=utf-8", _GUARD)
+    return Response(_style(), 200, "text/css; charset=utf-8", _GUARD)
 
 
 def calls(told: Json) -> list[Section]:
@@ -93,10 +94,15 @@ def bodies(told: Json) -> list[Section]:
 
 
 @cache
-def _page() -> bytes:
+def _style() -> Kept:
+    return Kept(_STYLE.read_bytes())
+
+
+@cache
+def _page() -> Kept:
     told = document()
     parts = (("Calls", calls(told)), ("Bodies", bodies(told)))
-    return _template("reference").render(parts=parts, version=__version__, style=STYLE).encode()
+    return Kept(_template("reference").render(parts=parts, version=__version__, style=STYLE).encode())
 
 
 @cache

@@ -57,6 +57,13 @@ class Shape(msgspec.Struct):
     messages: msgspec.Raw | UnsetType = UNSET
 
 
+class Lengths(Body, forbid_unknown_fields=False):
+    """How long the body of a message is, which is too long."""
+
+    body: msgspec.Raw = msgspec.Raw()
+    body_base64: msgspec.Raw = msgspec.Raw()
+
+
 class Timed(Body):
     """What a message is made of: `body` or `body_base64`, and at most one of `delay` and `deliver_at`."""
 
@@ -225,9 +232,17 @@ class Batch(Body):
     idempotency_key: Label | None = None
 
 
+class BatchApart(Body):
+    """A large batch, whose messages are read one by one."""
+
+    messages: Annotated[list[msgspec.Raw], Meta(min_length=1)]
+    idempotency_key: Label | None = None
+
+
 class SignIn(Body):
     """A key, in exchange for a session."""
 
+    limit: ClassVar[int] = 1 << 10
     key: Annotated[Label, Meta(description="the text that `tarry keys create` printed")]
 
 
@@ -294,6 +309,7 @@ class Settlement(Body):
         "anyOf": [schemas.given("ack"), schemas.given("fail"), schemas.given("begun")],
         "not": {"allOf": [schemas.given("fail"), {"required": ["ack"], "properties": {"ack": {"enum": ["all"]}}}]},
     }
+    limit: ClassVar[int] = _ROOM_FOR_IDS
     claim: str
     ack: Annotated[Ids | Literal["all"] | None, Meta(description="ids, or all")] = None
     fail: Fail | None = None
@@ -305,6 +321,12 @@ class Settle(Body):
 
     limit: ClassVar[int] = 4 << 20
     settle: Annotated[list[Settlement], Meta(max_length=1000)]
+
+
+class SettleApart(Body):
+    """Many settlements, which are read one by one."""
+
+    settle: Annotated[list[msgspec.Raw], Meta(max_length=1000)]
 
 
 class Extend(Body):

@@ -117,6 +117,11 @@ class Operation:
         return "bad-request" in self.problems
 
     @cached_property
+    def may_answer_much(self) -> bool:
+        """Its answer may be thousands of times as long as what asks for it."""
+        return self.need.of is not Of.NOTHING and (self.method == "GET" or answers.ClaimAnswer in self.answers)
+
+    @cached_property
     def takes_body(self) -> bool:
         """It reads one, or lets one be as HTTP does: of a GET or a DELETE a body has no meaning."""
         return self.method != "POST" or bool(self.requests)
@@ -125,7 +130,8 @@ class Operation:
     def kinds(self) -> tuple[str, ...]:
         """All kinds of problems that it may answer."""
         access = () if self.need.of is Of.NOTHING else ("unauthorized", "forbidden", *_READS)
-        return tuple(dict.fromkeys((*self.problems, *access)))
+        much = ("overloaded",) if self.may_answer_much else ()
+        return tuple(dict.fromkeys((*self.problems, *access, *much)))
 
 
 _TOPIC = "/v1/topics/{topic}"

@@ -2,7 +2,7 @@
 own."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import trio
 from attrs import define
@@ -13,10 +13,15 @@ from .answers import SettleAnswer, SettledAnswer
 from .asgi import Response
 from .call import Call, answer
 from .problems import bad_field, problem_of, unexpected
-from .requests import Settle, Settlement
+from .reading import decode, decode_each, has_more, is_large, read_body
+from .requests import Settle, SettleApart, Settlement
 
 MAX_IDS = 10_000
-"""Of all settlements of a request."""
+"""Of all settlements of a request; and ranges of their claims."""
+MOST = 1000
+"""Settlements."""
+_RANGES = 500
+"""Of the claims that are settled side by side: one may have 64, and naming claims that there are not costs nothing."""
 
 
 @define
@@ -34,30 +39,75 @@ async def settle(call: Call) -> Response:
 
     Those of one claim are done one after the other, the others side by side, so that they share transactions.
     """
-    request = await call.read(Settle)
-    _check_ids(request.settle)
-    entries = [_entry(call, one, f"/settle/{number}") for number, one in enumerate(request.settle)]
+    settlements = await _read(call)
+    _check_ids(settlements)
+    entries = [_entry(call, one, f"/settle/{number}") for number, one in enumerate(settlements)]
     settled: dict[int, SettledAnswer] = {}
     of_claim: defaultdict[str, list[int]] = defaultdict(list)
     for number, entry in enumerate(entries):
         of_claim[entry.claim].append(number)
+    _check_ranges(of_claim)
 
     async def settle_one_by_one(numbers: Sequence[int]) -> None:
         for number in numbers:
             settled[number] = await _settle(call, entries[number])
 
-    async with trio.open_nursery() as nursery:
-        for numbers in of_claim.values():
-            nursery.start_soon(settle_one_by_one, numbers)
+    for some in _together(of_claim):
+        async with trio.open_nursery() as nursery:
+            for claim in some:
+                nursery.start_soon(settle_one_by_one, of_claim[claim])
     return answer(SettleAnswer(settled=[settled[number] for number in range(len(entries))]))
 
 
-def _check_ids(settlements: Sequence[Settlement]) -> None:
+async def _read(call: Call) -> Sequence[Settlement]:
+    data = await read_body(call.request, Settle.limit)
+    if not is_large(data):
+        return decode(data, Settle).settle
+    if has_more(data, "settle", MOST):
+        raise bad_field("/settle", f"it must have {MOST} items at most")
+    apart = decode(data, SettleApart).settle
+    settlements: list[Settlement] = []
     ids = 0
-    for one in settlements:
-        ids += len(one.ack) if isinstance(one.ack, list) else 0
-        ids += len(one.begun or ())
-        ids += 0 if one.fail is None else len(one.fail.ids or ())
+    async for one in decode_each(apart, Settlement, "settle", Settlement.limit):
+        ids += _ids_of(one)
+        settlements.append(one)
+        if ids > MAX_IDS:
+            break  # what is wrong is plain
+    return settlements
+
+
+def _ranges_of(claim: str) -> int:
+    return claim.count(".") + 1
+
+
+def _check_ranges(claims: Collection[str]) -> None:
+    ranges = sum(map(_ranges_of, claims))
+    if ranges > MAX_IDS:
+        detail = f"its claims have {ranges} ranges together, and may have {MAX_IDS}: send them in several requests"
+        raise bad_field("/settle", detail)
+
+
+def _together(claims: Iterable[str]) -> Iterator[list[str]]:
+    """The claims, in pieces of so many ranges."""
+    some: list[str] = []
+    room = _RANGES
+    for claim in claims:
+        room -= _ranges_of(claim)
+        if some and room < 0:
+            yield some
+            some, room = [], _RANGES
+        some.append(claim)
+    yield some
+
+
+def _ids_of(one: Settlement) -> int:
+    acked = len(one.ack) if isinstance(one.ack, list) else 0
+    failed = 0 if one.fail is None else len(one.fail.ids or ())
+    return acked + failed + len(one.begun or ())
+
+
+def _check_ids(settlements: Sequence[Settlement]) -> None:
+    ids = sum(map(_ids_of, settlements))
     if ids > MAX_IDS:
         raise bad_field("/settle", f"it names {ids} ids, and may name {MAX_IDS}: send them in several requests")
 

@@ -17,6 +17,8 @@ from .listeners import Listeners
 
 _TOGETHER = 10_000
 """Messages that clients of broadcast topics are given in one transaction, at most."""
+_LOOKS = 16
+"""Pulls that read at a time: a queue that grows wakes all who wait for it, and each may be given 8 MiB."""
 
 
 @define(eq=False)
@@ -32,6 +34,7 @@ class Readers:
     _listeners: Listeners
     _handed_out: Callable[[Group, Sequence[Delivered], int], None]
     _together: Combiner[ReadRequest, ReadAnswer] = field(init=False)
+    _looking: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LOOKS), init=False)
     _stopping: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -73,7 +76,8 @@ class Readers:
         while True:
             with self._listeners.listen([queue.id]) as grown:
                 try:
-                    pulled = await self._store.read(stretches.read_from, queue, offset, size, self._clock.now())
+                    async with self._looking:
+                        pulled = await self._store.read(stretches.read_from, queue, offset, size, self._clock.now())
                 except TopicGone:
                     return Pulled([], offset)
                 if pulled.messages:

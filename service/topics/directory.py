@@ -33,6 +33,9 @@ _EVERY = 10.0
 _LAST = 1 << 62
 _REMEMBERED = 10_000
 """Topics, and as many groups, that are known to be removed: somebody may have read them just before."""
+_LINES = 4
+"""Topics and groups that come into being with their first use, at a time: thousands wait for each other, and not
+everybody for them."""
 
 
 @define(eq=False)
@@ -64,6 +67,7 @@ class Directory:
         self._group_of_queue: dict[int, Group] = {}
         self._making: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
         """By topic: one that is locked keeps no other waiting."""
+        self._line = trio.CapacityLimiter(_LINES)
         self._removed_topics: dict[int, None] = {}
         self._removed_groups: dict[int, None] = {}
         self._looks: list[_Look] = []  # that are under way, in the order in which they began
@@ -245,7 +249,8 @@ class Directory:
                 return found
             if not (create and self._auto_create):
                 raise UnknownTopic(f"there is no topic {name!r}: make it with PUT /v1/topics/{name}")
-            return await self.make_topic(TopicDraft(name))
+            async with self._line:
+                return await self.make_topic(TopicDraft(name))
 
     async def make_topic(self, draft: TopicDraft) -> Topic:
         """Makes a topic, or gives one that exists the queues it lacks."""
@@ -291,9 +296,10 @@ class Directory:
                 return group
             if not (asked_for or (create and self._auto_create)):
                 raise UnknownGroup(f"topic {topic.name!r} has no group {name!r}")
-            group = await self._store.add_group(
-                topic, name, self._clock.now(), ladder=ladder, latest=latest, since=since
-            )
+            async with self._line:
+                group = await self._store.add_group(
+                    topic, name, self._clock.now(), ladder=ladder, latest=latest, since=since
+                )
             return self._note_group(group)
 
     async def read_group(self, group: Group) -> Group:

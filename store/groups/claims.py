@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ..expiry import is_past
 from ..ports import Transaction, Value
-from ..records import UNBEGUN, Claim, ClaimKey, ClaimRequest, Delivered, Outcome, Queue
+from ..records import UNBEGUN, Claim, ClaimRequest, Delivered, Outcome, Queue
 from ..rows import encode
 from ..stream.stretches import CLAIM_BYTES, PAGE, Page, Stretch
 from .claim_ids import RANGES
@@ -316,19 +316,3 @@ def _claim_row(claim: Claim, parked: Iterable[int], *, tells: bool) -> Sequence[
         *(key.group_id, key.queue_id, key.number, key.token, encode(claim.client), key.first, claim.size),
         *(claim.claimed_at, claim.lease_until, bytes(outcome), bytes(settled_at)),
     )
-
-
-async def find_places(tx: Transaction, key: ClaimKey) -> dict[int, int] | None:
-    """Position by message id in a claim, open or ended; None when there is no such claim under this token."""
-    found = await tx.fetch("claim.find", tuple[int, int], key.group_id, key.queue_id, key.number)
-    if not found:
-        place = (key.group_id, key.queue_id, key.first, key.number)
-        ended = await tx.fetch("delivery.find", tuple[int, int, int, bytes], *place)
-        found = [(token, size) for token, _, size, _ in ended]
-    if not found or found[0][0] != key.token:
-        return None
-    stretch = (key.queue_id, key.first, key.first + found[0][1])
-    rows = await tx.fetch("redelivery.ids", tuple[int, int], *stretch)
-    if not rows:  # not a retry queue
-        rows = await tx.fetch("message.ids", tuple[int, int], *stretch)
-    return {id_: offset - key.first for offset, id_ in rows}

@@ -1,12 +1,18 @@
-"""What clients hold: open claims, and queues of ordered topics."""
+"""What clients hold: open claims, and queues of ordered topics; and what has become of claims by their names.
 
-from collections.abc import Sequence
+Anybody may name claims by the thousand that there are not: all of them are looked up together.
+"""
+
+from collections.abc import Collection, Sequence
 
 from attrs import frozen
 
 from ..ports import Transaction
 from ..records import ClaimKey
 from ..rows import encode
+
+_TOGETHER = 500
+"""Claims of a look-up: of many more MySQL would read the whole table."""
 
 
 @frozen
@@ -30,6 +36,52 @@ async def holders(tx: Transaction, after: str, limit: int) -> list[str]:
 async def open_claims(tx: Transaction, clients: Sequence[str]) -> list[ClaimKey]:
     """The open claims of these clients."""
     return await tx.fetch("claim.of_clients", ClaimKey, [encode(client) for client in clients])
+
+
+async def find_open(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimKey, int]:
+    """Of these claims those that are open under their tokens, and how many offsets each has."""
+    found: dict[tuple[int, ...], int] = {}
+    for some in _pieces(keys):
+        spans = sorted({(key.group_id, key.queue_id, key.number, key.number + 1) for key in some})
+        for *claim, size in await tx.fetch("claim.find", tuple[int, int, int, int, int], spans):
+            found[(*claim,)] = size
+    return {key: found[_named(key)] for key in keys if _named(key) in found}
+
+
+async def find_ended(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimKey, bytes]:
+    """Of these claims those that have ended, and what became of their messages."""
+    found: dict[tuple[int, ...], bytes] = {}
+    for some in _pieces(keys):
+        spans = sorted({(key.group_id, key.queue_id, key.first, key.first + 1) for key in some})
+        for *claim, outcome in await tx.fetch("delivery.find_all", tuple[int, int, int, int, bytes], spans):
+            found[(*claim,)] = outcome
+    return {key: found[_named(key)] for key in keys if _named(key) in found}
+
+
+async def find_places(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKey, dict[int, int]]:
+    """Position by message id in each of these claims, open or ended, that there is under its token."""
+    sizes = await find_open(tx, keys)
+    ended = await find_ended(tx, [key for key in keys if key not in sizes])
+    sizes |= {key: len(outcome) for key, outcome in ended.items()}
+    if not sizes:
+        return {}
+    spans = [(key.queue_id, key.first, key.first + size) for key, size in sizes.items()]
+    rows = await tx.fetch("redelivery.ids_within", tuple[int, int, int], spans)
+    rows += await tx.fetch("message.ids_within", tuple[int, int, int], spans)
+    ids = {(queue_id, offset): id_ for queue_id, offset, id_ in rows if id_ >= 0}
+    return {
+        key: {id_: place for place in range(size) if (id_ := ids.get((key.queue_id, key.first + place))) is not None}
+        for key, size in sizes.items()
+    }
+
+
+def _named(key: ClaimKey) -> tuple[int, ...]:
+    return key.group_id, key.queue_id, key.number, key.token
+
+
+def _pieces(keys: Collection[ClaimKey]) -> list[list[ClaimKey]]:
+    every = list(keys)
+    return [every[start : start + _TOGETHER] for start in range(0, len(every), _TOGETHER)]
 
 
 async def over(tx: Transaction, now: int, limit: int) -> list[tuple[ClaimKey, int]]:

@@ -18,6 +18,7 @@ from ..rows import encode
 from ..states import AFTER
 from ..stream.stretches import PAGE, Page
 from .claim_ids import RANGES
+from .holdings import find_ended, find_open
 from .reach import Reach, with_partners
 
 MANY = 64
@@ -189,17 +190,9 @@ class LockedRows:
         locks = _locks(self.group, missing)
         await tx.fetch_all(locks)
         self.claims |= _by_place(locks)
-        missing = self._missing(settlements)
-        for key in missing:
-            place = (self.group.id, key.queue_id, key.first, key.number)
-            for token, _, _, outcome in await tx.fetch("delivery.find", tuple[int, int, int, bytes], *place):
-                if token == key.token:
-                    self.ended[key] = outcome
-        for key in missing:
-            if key not in self.ended and key.group_id == self.group.id:
-                found = await tx.fetch("claim.find", tuple[int, int], key.group_id, key.queue_id, key.number)
-                if key.token in [token for token, _ in found]:
-                    self.with_users.add(key)
+        missing = [key for key in self._missing(settlements) if key.group_id == self.group.id]
+        self.ended |= await find_ended(tx, missing)
+        self.with_users |= set(await find_open(tx, [key for key in missing if key not in self.ended]))
 
     def _missing(self, settlements: Iterable[Settlement]) -> list[ClaimKey]:
         keys = dict.fromkeys(settlement.key for settlement in settlements)

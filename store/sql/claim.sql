@@ -22,8 +22,9 @@ SELECT group_id, queue_id, number, `first`, token, lease_until
 FROM claim /*! FORCE INDEX (idx_claim_lease_until) */ WHERE lease_until <= ? ORDER BY lease_until LIMIT ?;
 
 -- name: find
--- One claim.
-SELECT token, size FROM claim WHERE group_id = ? AND queue_id = ? AND number = ?;
+-- Open claims by number.
+SELECT group_id, queue_id, number, token, size FROM claim /*! FORCE INDEX (PRIMARY) */
+WHERE (group_id, queue_id, number) WITHIN (?*);
 
 -- name: outcomes
 -- What has become of the messages of a group's open claims.

@@ -8,6 +8,11 @@ INSERT INTO delivery (group_id, queue_id, number, claim, token, client, `first`,
 SELECT token, `first`, size, outcome FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
 WHERE group_id = ? AND queue_id = ? AND `first` = ? AND claim = ?;
 
+-- name: find_all
+-- Claims that ended, by where they began.
+SELECT group_id, queue_id, claim, token, outcome FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
+WHERE (group_id, queue_id, `first`) WITHIN (?*);
+
 -- name: of_spans
 -- The ended claims that begin in stretches of queues. (A claim holds 1000 messages at most: what held an offset begins
 -- near it.)

@@ -32,10 +32,6 @@ ORDER BY `offset` LIMIT ?;
 SELECT `offset`, expires_at FROM message /*! FORCE INDEX (PRIMARY) */
 WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0 ORDER BY `offset` LIMIT ?;
 
--- name: ids
--- The ids of a stretch of a queue.
-SELECT `offset`, id FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0;
-
 -- name: leaving
 -- The ids of a stretch of a queue, and past which times nobody is given them: of what leaves its claim.
 SELECT `offset`, id, expires_at FROM message /*! FORCE INDEX (PRIMARY) */

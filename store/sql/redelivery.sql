@@ -22,10 +22,6 @@ SELECT r.`offset`, m.expires_at
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
 
--- name: ids
--- The ids of the messages in a stretch of a retry queue.
-SELECT `offset`, message_id FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
-
 -- name: ids_within
 -- The ids of the messages in stretches of retry queues.
 SELECT queue_id, `offset`, message_id FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE (queue_id, `offset`) WITHIN (?*);

@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import trio
@@ -9,6 +10,9 @@ from attrs import define, field
 
 from .parser import End, Head, RequestParser
 from .ports import Presence
+
+Turn = Callable[[], Awaitable[None]]
+"""Returns when it is one's turn."""
 
 LINGER = 1.0
 """Seconds to read on after an answer that came before the request's end: a close at once would take the answer away."""
@@ -36,19 +40,21 @@ class Channel:
     events: deque[Head | bytes | End] = field(init=False)
     """Requests, and pieces of them."""
     _ahead: bytes = field(default=b"", init=False)
-    """What came while nobody wanted a request."""
+    """What came while nobody wanted a request, or behind one."""
 
     def __attrs_post_init__(self) -> None:
         self.events = self.parser.events
 
-    async def more(self) -> bool:
-        """Whether more has come before the client's end."""
+    async def more(self, turn: Turn | None = None) -> bool:
+        """Whether more has come before the client's end. What has come is read in its `turn`."""
         data = self._ahead
         self._ahead = b""
         if not data and not self.ended:
-            data = await self._receive()
+            data = await self._receive(turn)
         if data:
-            self.parser.feed(data)
+            room = self.parser.room
+            self._ahead = data[room:]
+            self.parser.feed(data[:room] if self._ahead else data)
         return bool(data)
 
     async def until_gone(self) -> None:
@@ -60,20 +66,25 @@ class Channel:
             with self.presence.waited_for():
                 await trio.sleep_forever()
 
-    async def _receive(self) -> bytes:
+    async def _receive(self, turn: Turn | None = None) -> bytes:
         data = b""
         if self._descriptor is None:
             with suppress(trio.BrokenResourceError):
                 data = bytes(await self._stream.receive_some(_PIECE))
+            self.arrived = trio.current_time()
+            if turn is not None:
+                await turn()
         else:
-            data = await self._read(self._descriptor)
-        self.arrived = trio.current_time()
+            data = await self._read(self._descriptor, turn)
         self.ended = not data
         return data
 
-    async def _read(self, descriptor: int) -> bytes:
+    async def _read(self, descriptor: int, turn: Turn | None) -> bytes:
         while True:
             await trio.lowlevel.wait_readable(descriptor)
+            self.arrived = trio.current_time()
+            if turn is not None:
+                await turn()
             try:
                 return os.read(descriptor, _PIECE)
             except BlockingIOError:
@@ -81,24 +92,31 @@ class Channel:
             except OSError:
                 return b""
 
+    def write_now(self, data: bytes) -> memoryview | bytes:
+        """Sends what goes at once; what is left. Nothing is, where nothing can be sent any more."""
+        if self._descriptor is None or self.lost:
+            return b"" if self.lost else data
+        try:
+            sent = os.write(self._descriptor, data)
+        except BlockingIOError:
+            return data
+        except OSError:
+            self.lost = True
+            return b""
+        return b"" if sent == len(data) else memoryview(data)[sent:]
+
     async def write(self, data: bytes) -> None:
         """Sends it; to who does not take it for long, nothing more."""
-        if self._descriptor is not None and len(data) <= _PIECE and not self.lost:
-            try:
-                sent = os.write(self._descriptor, data)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self.lost = True
-                return
-            if sent == len(data):
-                return
-            data = data[sent:]
+        if left := self.write_now(data):
+            await self.write_rest(left)
+
+    async def write_rest(self, data: memoryview | bytes) -> None:
+        """Sends what did not go at once."""
         for start in range(0, len(data), _PIECE):
             if not self.lost:
                 self.lost = True
                 with trio.move_on_after(SENDING), suppress(trio.BrokenResourceError):
-                    await self._stream.send_all(data[start : start + _PIECE] if len(data) > _PIECE else data)
+                    await self._stream.send_all(data[start : start + _PIECE])
                     self.lost = False
 
     async def linger(self) -> None:

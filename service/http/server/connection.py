@@ -18,7 +18,7 @@ from .common import KEEP_ALIVE, Common
 from .exchange import Exchange
 from .heads import refusal
 from .parser import Head
-from .ports import ARRIVED, PRESENCE, TAKEN, Scope
+from .ports import ARRIVED, CREDIT, PRESENCE, TAKEN, Scope
 
 AFTER_LEAVING = 1.5
 """Seconds for the answer to a client that has left, or that only says that it sends no more: which, nobody can tell."""
@@ -88,8 +88,8 @@ class Connection:
         self._serving.deadline = min(time, self._gone_by)
 
     async def _next(self) -> Head | None:
-        channel, self._rests = self._channel, True
-        if not channel.events:
+        channel, self._rests, waits = self._channel, True, not self._channel.events
+        if waits:
             if self._common.closing:
                 self._end_by(trio.current_time() + ON_ITS_WAY)
             else:
@@ -100,19 +100,30 @@ class Connection:
                 return None
             if channel.parser.last:
                 return None
-            if not await channel.more():
+            if not await channel.more(self._turn):
                 return None
         self._rests = False
         self._common.rests.end(self._serving)
         if self._common.closing:
             self._end_by(inf)
-        await self._common.pace.turn()
+        if not waits:
+            await self._common.pace.turn()
         event = channel.events.popleft()
         return event if isinstance(event, Head) else None
 
+    async def _turn(self) -> None:
+        """Something has come: of many that come at once each is read in its turn, and is no rest until then."""
+        if self._common.pace.at_once():
+            return
+        self._rests = False
+        await self._common.pace.turn()
+        self._rests = True
+        if self._common.closing and self._serving.deadline == inf:
+            self._end_by(trio.current_time() + ON_ITS_WAY)
+
     async def _answer(self, request: Head) -> bool:
         """Whether another request may follow."""
-        exchange = self._exchange = Exchange(self._channel, request, self._common)
+        exchange = self._exchange = Exchange(self._channel, request, self._common, self.client)
         try:
             await self._common.app(self._scope(request, exchange), exchange.receive, exchange.send)
         finally:
@@ -143,6 +154,7 @@ class Connection:
             ARRIVED: self._channel.arrived,
             PRESENCE: self._channel.presence,
             TAKEN: exchange.taken,
+            CREDIT: exchange,
         }
 
 

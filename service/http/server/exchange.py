@@ -10,10 +10,10 @@ from attrs import define, field
 from ...errors import Overloaded, Stopping
 from ..problems import Problem
 from .channel import Channel
-from .common import Common
+from .common import Common, Limits
 from .heads import CONTINUE, head
 from .parser import End, Head
-from .ports import Message
+from .ports import Kept, Message
 
 BODY_PACE = 64 << 10
 """Bytes that buy a body another second: who sends it byte by byte must not hold a connection and what it has sent."""
@@ -22,6 +22,8 @@ _LITTLE = 64 << 10
 LITTLE_TIME = 1.0
 """Seconds for them."""
 _NO_BODY = (204, 304)
+_TOGETHER = 64 << 10
+"""Bytes of a body that go out with the head in one piece; of a longer one there would be two."""
 _NO_MORE = "the server is stopping: it has read no more than this"
 
 
@@ -36,8 +38,17 @@ class Exchange:
     _channel: Channel
     _head: Head
     _common: Common
+    _address: tuple[str, int] | None = None
+    """The client's."""
     keeps: bool = field(init=False)
     """Another request may follow on the connection."""
+
+    # Its client
+    _limits: Limits = field(init=False)
+    _client: str = field(default="", init=False)
+    """Who it is, of those who have limits in common."""
+    _untaken: int = field(default=0, init=False)
+    """Bytes of its answer that are held."""
 
     # The request
     _complete: bool = field(default=False, init=False)
@@ -69,9 +80,42 @@ class Exchange:
 
     def __attrs_post_init__(self) -> None:
         self.keeps, self._expects = self._head.keeps, self._head.expects
+        self._limits = self._common.strangers
         if self._head.length == 0:  # its end is behind its head
             self._channel.events.popleft()
             self._complete = True
+
+    # Its client: see `ports.Credit`
+
+    def know(self, client: str) -> None:
+        """It has shown the key of this name, or needs none."""
+        if self._limits is self._common.strangers:
+            size = self._size
+            if size:
+                self._keep(0)
+            self._limits = self._common.known
+            if size:
+                self._keep(size)
+            # Names of keys have no blank.
+            self._client = client or (f" {self._address[0]}" if self._address else " ")
+
+    def check(self) -> None:
+        """Raises `Overloaded` where it takes too little of its answers."""
+        self._limits.untaken.check(self._client)
+
+    def hold(self, size: int) -> None:
+        """So many bytes more of its answer are there. Raises `Overloaded`, and holds nothing."""
+        self._limits.untaken.check(self._client, size)
+        self._hold(size)
+
+    def _hold(self, size: int) -> None:
+        self._limits.untaken.hold(self._client, size)
+        self._untaken += size
+
+    def free(self, size: int) -> None:
+        """So many of them are not."""
+        self._limits.untaken.free(self._client, size)
+        self._untaken -= size
 
     # The request
 
@@ -89,9 +133,12 @@ class Exchange:
     def taken(self, kept: int) -> None:
         """See `ports.Taken`."""
         self._by_pieces = True
-        self._common.incoming.held += kept - self._size
-        self._size = kept
+        self._keep(kept)
         self._until = trio.current_time() + self._common.body_time + kept / BODY_PACE
+
+    def _keep(self, size: int) -> None:
+        self._limits.incoming.held += size - self._size
+        self._size = size
 
     def finish(self, by: float) -> None:
         """The server stops: of a body that the app takes by pieces no more is read than has come by then."""
@@ -102,7 +149,7 @@ class Exchange:
         """What has come, or comes next, of a body that is not complete; None when the client is gone."""
         if not self._asked:
             self._asked = True
-            self._common.incoming.check(self._size, self._head.length or 0)
+            self._limits.incoming.check(self._size, self._head.length or 0)
         events = self._channel.events
         if not events:
             if self._expects and not self._sent:
@@ -118,9 +165,8 @@ class Exchange:
         if events and isinstance(events[0], End):
             events.popleft()
             self._complete = True
-        self._common.incoming.check(self._size, len(piece))
-        self._size += len(piece)
-        self._common.incoming.held += len(piece)
+        self._limits.incoming.check(self._size, len(piece))
+        self._keep(self._size + len(piece))
         if self._until:
             self._until += len(piece) / BODY_PACE
         return piece
@@ -147,11 +193,13 @@ class Exchange:
     async def _drop_rest(self) -> None:
         """Reads a little of what the app did not want; else the connection ends with the answer."""
         left = _LITTLE - (self._head.length or 0)
+        self._keep(0)
         with trio.move_on_after(LITTLE_TIME):
             while not self._complete and left >= 0 and (not self._expects or self._channel.events):
                 if self._head.length is None and not self._channel.events:
                     break  # of chunks nobody knows how many come
                 piece = await self._piece()
+                self._keep(0)
                 if piece is None:
                     break
         self.keeps = self.keeps and self._complete
@@ -186,9 +234,33 @@ class Exchange:
         elif self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
             piece += b"" if more else b"0\r\n\r\n"
-        await self._channel.write(data + piece if data else piece)
+        size = 0 if isinstance(piece, Kept) else len(piece)
+        if data and len(piece) > _TOGETHER:
+            left = self._channel.write_now(data)
+            if left:
+                await self._write_rest(size, left, piece)
+                piece = b""
+        elif data:
+            piece = data + piece
+        if left := self._channel.write_now(piece):
+            await self._write_rest(size, left)
         if more and self._channel.lost:
             raise trio.BrokenResourceError("the client takes nothing of the answer")
+
+    async def _write_rest(self, size: int, *left: memoryview | bytes) -> None:
+        """Of a piece that the client does not take at once all is held until it does."""
+        more = max(0, size - self._untaken)
+        try:
+            if self._limits is self._common.strangers:
+                self.hold(more)
+            else:
+                self._hold(more)
+        except Overloaded:
+            self._channel.lost = True
+            return
+        for some in left:
+            await self._channel.write_rest(some)
+        self.free(more)
 
     @property
     def _has_body(self) -> bool:
@@ -230,8 +302,10 @@ class Exchange:
 
     def release(self) -> None:
         """Gives back what the body held."""
-        self._common.incoming.held -= self._size
-        self._size = 0
+        if self._size:
+            self._keep(0)
+        if self._untaken:
+            self.free(self._untaken)
 
     def end(self) -> None:
         """The app has returned. Raises `AppFault` when it has not answered."""

@@ -8,9 +8,10 @@ import structlog
 import trio
 from attrs import Factory, define, field
 
-from .common import Common, Incoming
+from .common import Common, Limits
 from .connection import Address, Connection
 from .entrance import Alone, Entrance, Sharing, room
+from .pace import ROUND
 from .ports import App
 from .tls import HANDSHAKE, Certificate
 
@@ -29,7 +30,7 @@ class FrontDoor:
     grace: float
     """Seconds after `stopped` in which requests under way may end."""
     _max_incoming: int
-    """Bytes of bodies of requests that are not answered yet."""
+    """Bytes of bodies of requests that are not answered yet; and as many of answers that are not taken yet."""
     _body_time: float
     """Seconds for the body of a request."""
     most: int = field(factory=room)
@@ -46,7 +47,7 @@ class FrontDoor:
     """Handshakes."""
 
     def __attrs_post_init__(self) -> None:
-        self._common = Common(self.app, Incoming(self._max_incoming), self._body_time)
+        self._common = Common(self.app, Limits(self._max_incoming), self._body_time)
 
     async def serve(self, listeners: list[trio.SocketListener], stopped: trio.Event) -> None:
         """Serves on these, and closes them."""
@@ -122,7 +123,7 @@ class FrontDoor:
         """Hears of clients that close their side."""
         while True:
             await trio.lowlevel.wait_readable(leaving.fileno())
-            for descriptor, _ in leaving.poll(0):
+            for descriptor, _ in leaving.poll(0, ROUND):  # of thousands that leave at once the rest in the next round
                 if connection := self._open.get(descriptor):
                     connection.left()
 

@@ -15,6 +15,9 @@ MAX_HEAD = 16 << 10
 """Bytes of a request line, its headers and its trailers."""
 _SLICE = 2 << 10
 """Bytes that are read at once of what is not plainly a body: up to twice as much more may be said of a chunk."""
+_FED = 4 << 10
+"""Bytes that are fed at once: each may be of requests that wait behind the first, and become thirty times as many."""
+_FED_OF_CHUNKS = 16 << 10
 
 
 @frozen(eq=False)
@@ -66,6 +69,8 @@ class RequestParser:
     _ended: int = field(default=0, init=False)
     """Heads that are whole."""
     _head: Head | None = field(default=None, init=False)
+    _left: int = field(default=0, init=False)
+    """Bytes of its body that have not come, where their number is known."""
     _passes_on: bool = field(default=True, init=False)
     """False while a head is read that the client did not send."""
     _parser: httptools.HttpRequestParser = field(init=False)
@@ -82,6 +87,13 @@ class RequestParser:
     def has_unread(self) -> bool:
         """Whether the client may be sending still, or has sent more than was read."""
         return self.over or self.in_head or self.refused is not None or self._head is not None or bool(self.events)
+
+    @property
+    def room(self) -> int:
+        """How many bytes are to be fed at once. More of a body of a known length: it is kept as it comes."""
+        if self._head is None or self.in_head:
+            return _FED
+        return _FED_OF_CHUNKS if self._head.length is None else max(_FED, self._left)
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes of the connection."""
@@ -191,10 +203,12 @@ class RequestParser:
         keeps = version == "1.1" and self._parser.should_keep_alive()
         method = self._parser.get_method().decode("ascii")
         self._head = Head(method, self._target, version, self._headers, length, keeps, expects)
+        self._left = length or 0
         self.events.append(self._head)
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
+        self._left -= len(body)
         self.events.append(body)
 
     def on_message_complete(self) -> None:

@@ -1,5 +1,7 @@
 """Signing in and out, and what a page says to whom."""
 
+from typing import Any
+
 import httpx
 import pytest
 
@@ -7,6 +9,7 @@ from support.spied import SpiedServer
 from tarry.service.access.tokens import digest, make_token
 from tarry.service.dashboard.dashboard import Dashboard
 from tarry.service.dashboard.places import PLACES
+from tarry.service.errors import Overloaded
 from tarry.store.operating import keys
 from tarry.store.operating.keys import Key
 
@@ -145,3 +148,28 @@ async def test_the_door(browser: httpx.AsyncClient, dashboard: Dashboard) -> Non
         assert (told.status_code, "is not UTF-8" in told.text) == (400, True)
     assert (await browser.post("/ui/topics")).status_code == 405
     assert (await browser.get("/ui/static/../dashboard.py")).status_code == 404
+
+
+async def test_when_there_is_no_room_it_is_said_and_not_logged(
+    server: SpiedServer, dashboard: Dashboard, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who has no key shares little with others who have none."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        raise Overloaded("too many bytes of requests are on their way at once; try again in a moment")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-length", b"60"), (b"accept", b"text/html")]
+    named = {"path": "/ui/sign-in", "raw_path": b"/ui/sign-in", "query_string": b"", "headers": headers}
+    await dashboard({"type": "http", "method": "POST", **named}, receive, send)
+    assert sent[0]["status"] == 503
+    assert "page_failed" not in caplog.text + "".join(capsys.readouterr())
+
+
+async def test_a_sign_in_is_short(browser: httpx.AsyncClient) -> None:
+    assert (await browser.post("/ui/sign-in", data={"key": "a" * 1100})).status_code == 413
+    shown = await browser.get("/ui/sign-in", params={"next": "/ui/topics?cursor=" + "é" * 300})
+    assert "%C3%A9" not in shown.text, "what a form carries along has room in it"

@@ -9,10 +9,10 @@ from trio.testing import MemoryReceiveStream, MemorySendStream, MockClock, memor
 
 from tarry.service.errors import Overloaded
 from tarry.service.http.problems import Problem
-from tarry.service.http.server.common import Common, Incoming
+from tarry.service.http.server.common import Common, Limits
 from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import BODY_PACE, LITTLE_TIME
-from tarry.service.http.server.ports import Receive, Scope, Send
+from tarry.service.http.server.ports import CREDIT, Receive, Scope, Send
 
 Client = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 Reads = Callable[[Receive], Awaitable[object]]
@@ -47,6 +47,7 @@ class App:
         self.raised: list[Exception] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[CREDIT].know("key")
         try:
             self.read.append(await self.reads(receive))
         except (Problem, Overloaded) as error:
@@ -60,11 +61,11 @@ class Server:
 
     def __init__(self, app: App, limit: int = 1 << 30, body_time: float = 20) -> None:
         self.app = app
-        self.common = Common(app, Incoming(limit), body_time)
+        self.common = Common(app, Limits(limit), body_time)
 
     @property
     def held(self) -> int:
-        return self.common.incoming.held
+        return self.common.known.incoming.held
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Client]:

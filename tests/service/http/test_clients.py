@@ -1,11 +1,17 @@
 """Renewing and deregistering clients."""
 
+from typing import Any
+
 import httpx
 import pytest
+import trio
 
 from support.spied import SpiedServer
+from tarry.service.access.keyring import Holder
+from tarry.service.access.scopes import Scopes
 from tarry.store.errors import Unavailable
 from tarry.store.records import ClaimRequest
+from tarry.store.store import Store
 
 
 async def test_a_client_renews(client: httpx.AsyncClient, server: SpiedServer) -> None:
@@ -93,3 +99,32 @@ async def test_a_page_that_cannot_be_had(client: httpx.AsyncClient, server: Spie
     assert response.status_code == 400
     assert response.json()["errors"][0]["parameter"] == query.partition("=")[0]
     assert server.asked == []
+
+
+async def test_a_crowd_leaves_most_writers_to_others(server: SpiedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client that comes, and each topic and group that comes into being with it, is written."""
+    at_once = most = 0
+    write = Store.write
+
+    async def counted(store: Store, work: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            return await write(store, work, *args, **kwargs)
+        finally:
+            at_once -= 1
+
+    monkeypatch.setattr(Store, "write", counted)
+    holder = Holder("me", Scopes(["admin"]))
+    node = server.node
+
+    async def come(number: int) -> None:
+        assert await node.client_owners.take(f"c{number}", holder) == "me"
+        topic = await node.directory.topic(f"topic-{number}")
+        await node.directory.group(topic, "g")
+
+    async with trio.open_nursery() as nursery:
+        for number in range(40):
+            nursery.start_soon(come, number)
+    assert most <= 8

@@ -11,7 +11,7 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 from tarry.service.errors import Stopping
 from tarry.service.http.problems import Problem
 from tarry.service.http.server import channel, connection, exchange
-from tarry.service.http.server.common import KEEP_ALIVE, Common, Incoming
+from tarry.service.http.server.common import KEEP_ALIVE, Common, Limits
 from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import AppFault
 from tarry.service.http.server.ports import ARRIVED, TAKEN, Message, Receive, Scope, Send
@@ -60,7 +60,7 @@ def app() -> App:
 async def served(app: App, pair: tuple[Stream, Stream] | None = None) -> AsyncIterator[tuple[Stream, Connection]]:
     """A client's end, and the connection that serves the other; at the block's end it has ended, in its own time."""
     near, far = pair or memory_stream_pair()
-    common = Common(app, Incoming(1 << 30), 20)
+    common = Common(app, Limits(1 << 30), 20)
     serving = Connection(common, far)
 
     async def serve() -> None:
@@ -325,12 +325,12 @@ async def test_an_answer_may_begin_before_the_request_has_come_whole(autojump_cl
             await trio.sleep(15)  # each piece has the time of a body
             await client.send_all(b"0123456789")
             await trio.testing.wait_all_tasks_blocked()
-            assert serving._common.incoming.held == 0
+            assert serving._common.strangers.incoming.held == 0
         assert (await client.receive_some()).count(b"0123456789") == 10
         await client.send_eof()
         await everything(client)
     assert echo.failed is None
-    assert serving._common.incoming.held == 0
+    assert serving._common.strangers.incoming.held == 0
 
 
 async def test_what_the_app_keeps_is_held(autojump_clock: MockClock) -> None:
@@ -339,7 +339,7 @@ async def test_what_the_app_keeps_is_held(autojump_clock: MockClock) -> None:
     async with served(echo) as (client, serving):
         await client.send_all(UPLOADING + b"x" * 50)
         await trio.testing.wait_all_tasks_blocked()
-        assert serving._common.incoming.held == 1000
+        assert serving._common.strangers.incoming.held == 1000
         await client.aclose()
 
 
@@ -392,7 +392,7 @@ async def test_a_body_that_is_none_is_refused_as_soon_as_it_has_come(body: bytes
 
     near, far = memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Connection(Common(take_all, Incoming(1 << 20), 20), far).run)
+        nursery.start_soon(Connection(Common(take_all, Limits(1 << 20), 20), far).run)
         began = trio.current_time()
         await near.send_all(b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + body + GET)
     assert refused == [(400, began)]

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from tarry.service.http.server.common import Common, Incoming
+from tarry.service.http.server.common import Common, Limits
 from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import AppFault
 from tarry.service.http.server.heads import head
@@ -36,7 +36,7 @@ async def answers(asked: bytes, *messages: Message) -> tuple[bytes, Exception | 
     async def serve() -> None:
         async with far:
             try:
-                await Connection(Common(app, Incoming(1 << 20), 20), far).run()
+                await Connection(Common(app, Limits(1 << 20), 20), far).run()
             except Exception as error:
                 raised.append(error)
 

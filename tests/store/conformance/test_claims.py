@@ -9,7 +9,7 @@ import trio
 from support.stores import MINUTE, SECOND, START, Stage, bodies, connect_raw
 from tarry.store import catalogue
 from tarry.store.errors import Locked
-from tarry.store.groups import claims, holdings
+from tarry.store.groups import holdings
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
 from tarry.store.stream import stretches
 from tarry.store.stream.positions import Position
@@ -264,11 +264,11 @@ class TestAck:
         forged = attrs.evolve(claim.key, token=claim.key.token ^ 1)
         for verb in ("ack", "fail", "extend", "end"):
             assert await stage.settle(group, Settlement(forged, verb)) == [None]
-        assert await stage.store.read(claims.find_places, forged) is None
+        assert await stage.store.read(holdings.find_places, [forged]) == {}
         assert stage.column("SELECT outcome FROM claim") == [b"\0\0"]
         await stage.ack(group, claim)
         assert await stage.settle(group, Settlement(forged, "ack")) == [None]
-        assert await stage.store.read(claims.find_places, forged) is None
+        assert await stage.store.read(holdings.find_places, [forged]) == {}
 
     async def test_another_group_s_claim(self, stage: Stage) -> None:
         topic, group = await _stream(stage, 2)
@@ -285,7 +285,7 @@ class TestAck:
         claim = await stage.claim(group)
         for stranger in (attrs.evolve(claim.key, number=77), attrs.evolve(claim.key, queue_id=1 << 30)):
             assert await stage.settle(group, Settlement(stranger, "ack")) == [None]
-            assert await stage.store.read(claims.find_places, stranger) is None
+            assert await stage.store.read(holdings.find_places, [stranger]) == {}
 
     async def test_one_turn_for_many(self, stage: Stage) -> None:
         """Answers come in the order of the questions, whatever their kinds."""
@@ -315,13 +315,13 @@ class TestAck:
     async def test_places_of_a_claim(self, stage: Stage) -> None:
         _, group = await _stream(stage, 3)
         claim = await stage.claim(group)
-        assert await stage.store.read(claims.find_places, claim.key) == dict(claim.places)
+        assert await stage.store.read(holdings.find_places, [claim.key]) == {claim.key: dict(claim.places)}
         await stage.fail(group, claim, (0, 1), retry_after=0)
         await stage.ack(group, claim)
-        assert await stage.store.read(claims.find_places, claim.key) == dict(claim.places)
+        assert await stage.store.read(holdings.find_places, [claim.key]) == {claim.key: dict(claim.places)}
         await stage.fall_due()
         back = await stage.claim(group)
-        assert await stage.store.read(claims.find_places, back.key) == dict(back.places)
+        assert await stage.store.read(holdings.find_places, [back.key]) == {back.key: dict(back.places)}
         assert set(back.places) == {m.id for m in claim.messages[:2]}
 
 

@@ -13,7 +13,7 @@ from tarry.bench.proxy import MOMENTS, Proxy
 from tarry.client import outbox
 from tarry.store import catalogue
 from tarry.store.errors import OutcomeUnknown
-from tarry.store.groups import claims
+from tarry.store.groups import holdings
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.opening import open_backend
 from tarry.store.records import ClaimRequest, Conflict, Group, Publication, Settled, Settlement, Topic
@@ -158,7 +158,7 @@ async def test_claim(line: Line) -> None:
         line.cut(i)
         claim = await stage.claim(line.group, 2)
         seen += bodies(claim)
-        assert await stage.store.read(claims.find_places, claim.key) == dict(claim.places)
+        assert await stage.store.read(holdings.find_places, [claim.key]) == {claim.key: dict(claim.places)}
     line.check(TIMES)
     assert sorted(map(int, seen)) == list(range(2 * TIMES))
     assert stage.count("claim") == TIMES

@@ -11,7 +11,7 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits, Removed
-from tarry.store.groups import claims
+from tarry.store.groups import holdings
 from tarry.store.looking import tracing
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
@@ -176,8 +176,7 @@ async def test_an_open_claim_holds_back(stage: Stage) -> None:
     assert (await clean(stage, topic)).rows == 6
     assert offsets(stage) == [3, 4, 5, 6]
     assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 3}
-    places = await stage.store.read(claims.find_places, held.key)
-    assert places == held.places
+    assert await stage.store.read(holdings.find_places, [held.key]) == {held.key: held.places}
     assert (await stage.ack(group, held)).acked == 4
     assert (await clean(stage, topic)).rows == 4
     assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 7}
