@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, time
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any, cast
 from uuid import UUID
 
@@ -22,6 +23,15 @@ _read_any = msgspec.json.Decoder().decode
 _BOM = b"\xef\xbb\xbf"
 _NO_NUMBER = re.compile(rb"\b(NaN|Infinity)\b")
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_TEXT = re.compile(rb'"(?:[^"\\]+|\\.)*"', re.DOTALL)
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+
+MAX_DEPTH = 500
+"""Lists and objects in each other. What is nested more deeply some readers cannot read, `json` of Python 3.11 among
+them, and nothing else of the same answer."""
+
+TOO_DEEP = f"it is nested too deeply: {MAX_DEPTH} levels are the most"
 
 Dumps = Callable[[Any], str | bytes]
 """From a body to JSON: `orjson.dumps`, `msgspec.json.encode`, `partial(json.dumps, default=str)`."""
@@ -63,7 +73,7 @@ def wrong_json(text: bytes) -> str | None:
     try:
         _read_any(text)
     except RecursionError:
-        return "it is nested too deeply"
+        return TOO_DEEP
     except UnicodeDecodeError:
         return "it is not UTF-8"
     except msgspec.DecodeError as error:
@@ -77,7 +87,15 @@ def wrong_json(text: bytes) -> str | None:
             return "it has half of a surrogate pair that stands alone (\\ud800 to \\udfff), which is no character"
         # Which data, it does not say.
         return "it is cut off" if str(error) == "Input data was truncated" else str(error)
-    return None
+    return TOO_DEEP if is_too_deep(text) else None
+
+
+def is_too_deep(text: bytes) -> bool:
+    """Whether JSON is nested more deeply than `MAX_DEPTH`; looked at closely only where there are so many brackets."""
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return False
+    steps = _TEXT.sub(b"", text).translate(_STEPS, _OTHERS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH
 
 
 def encode(document: Any, name: str = "") -> bytes:

@@ -3,7 +3,7 @@
 Who asks says what a row is, and gets that: `await tx.fetch("queue.ends", tuple[int, int], ids)` is a
 `list[tuple[int, int]]`. A NamedTuple or an attrs class has a field for each column, by its name and in order; a tuple
 type says only what the columns hold; a plain type stands for the value of the only column. Columns hold text as UTF-8:
-what is to be a `str` is decoded here. tests/store/test_queries.py holds every such wish against the query.
+what is to be a `str` is decoded here, and where it is no UTF-8 U+FFFD stands for what cannot be read. tests/store/test_queries.py holds every such wish against the query.
 
 What several parts of the store read is declared below; what one part reads, there.
 """
@@ -344,7 +344,10 @@ def _reader(row: Any) -> Callable[[Sequence[tuple[Any, ...]]], list[Any]]:
     def decoded(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
         columns = list(zip(*rows, strict=True))
         for place in text:
-            columns[place] = tuple([None if value is None else value.decode() for value in columns[place]])
+            try:
+                columns[place] = tuple([None if value is None else value.decode() for value in columns[place]])
+            except UnicodeDecodeError:  # by somebody's own SQL: one row must not hide all others
+                columns[place] = tuple([None if v is None else v.decode(errors="replace") for v in columns[place]])
         if content is not None:
             its = slice(content, content + len(Content._fields))
             columns[its] = [tuple(map(_new, repeat(Content), zip(*columns[its], strict=True)))]

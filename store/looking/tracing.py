@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 from attrs import evolve, field, frozen
 
 from ..groups.claims import WIDEST
+from ..history import attempts_of
 from ..ids import due_of, places_of
 from ..ports import Transaction
 from ..records import Event, Found, Outcome
@@ -273,9 +273,8 @@ def _with_reasons(
     """Adds why each delivery failed, from the history that the retry, the return or the dead letter carries."""
     reasons: dict[tuple[str | None, int | None], str | None] = {}
     for group_id, text in histories:
-        for attempt, entry in enumerate(msgspec.json.decode(text, type=list[dict[str, str | int | None]]), 1):
-            reason = entry.get("reason")
-            reasons[groups[group_id], attempt] = reason if isinstance(reason, str) else None
+        for attempt, entry in enumerate(attempts_of(text), 1):
+            reasons[groups[group_id], attempt] = entry.reason
     return [
         evolve(event, reason=reasons.get((event.group, event.attempt))) if event.what in _WITH_REASON else event
         for event in life

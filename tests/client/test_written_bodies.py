@@ -56,10 +56,13 @@ BROKEN = {
     "out of range": b"1e999",
     "ten thousand digits": b"1" * 10_000,
     "too deep": b"[" * 200_000 + b"]" * 200_000,
+    "a level too deep": b'{"a":' + b"[" * 500 + b'"[[["' + b"]" * 500 + b"}",
     "html": b"<p>sorry</p>",
     "undefined": b"undefined",
 }
-SOUND = [b"null", b"0", b"-0.5e3", b'""', b'"\\ud83d\\ude00"', '"ü"'.encode(), b" [1, {} ]\n", b'{"a":1,"a":2}', b"1e-999"]
+DEEP = b'{"a\\"[":' + b"[" * 499 + b'"[[{\\"[\\\\"' + b"]" * 499 + b"}"
+WIDE = b"[" + b"{},[]," * 1000 + b'"' + b"[" * 1000 + b'"]'
+SOUND = [b"null", b"0", b"-0.5e3", b'""', b'"\\ud83d\\ude00"', '"ü"'.encode(), b" [1, {} ]\n", b'{"a":1,"a":2}', b"1e-999", DEEP, WIDE]
 
 
 def through_threads(url: str, write: Callable[[Any], bytes]) -> None:
