@@ -121,7 +121,7 @@ class Lifecycle:
                 await self._node.nodes.leave()
 
     async def readiness(self) -> list[tuple[str, str | None]]:
-        """(check, what is wrong or None) for /readyz: store, host, clock, writers, hand, durability."""
+        """(check, what is wrong or None) for /readyz: store, host, clock, writers, hand, rows, durability."""
         node = self._node
         if node is None:
             why = "" if self._waits_for is None else f": {why_away(self._waits_for)}; the log tells more"
@@ -138,6 +138,7 @@ class Lifecycle:
         checks.append(("writers", node.writer_watch.wrong))
         behind = node.hand.behind
         checks.append(("hand", f"the hand is {behind} ms behind" if behind > 60_000 else None))
+        checks.append(("rows", node.promotion.spoilt.wrong))
         checks += [("sealing", str(one)) for one in node.growth.sealer.standing.values()]
         checks.append(("stopping", "the server is shutting down" if self._stopping else None))
         checks += [("durability", problem) for problem in self._durability]

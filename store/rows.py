@@ -14,6 +14,8 @@ from itertools import repeat, starmap
 from types import GenericAlias
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints, overload
 
+from .ids import SHARDS
+
 R = TypeVar("R")
 _new: Callable[..., Any] = tuple.__new__  # pyright: ignore  # of any tuple
 
@@ -116,6 +118,12 @@ class Waiting(NamedTuple):
     expires_at: int | None
     special: int
     """As in `Due`."""
+    shard: int
+
+    @property
+    def place(self) -> int:
+        """Where it lies in `delay`, whatever its time: somebody's own SQL may have changed that and left it there."""
+        return self.id if self.shard < SHARDS else ~self.id
 
 
 class Due(NamedTuple):
@@ -128,6 +136,12 @@ class Due(NamedTuple):
     uncounted: int
     special: int
     """Bits: `OF_SCHEDULE`, `GUARDED`."""
+    shard: int
+
+    @property
+    def place(self) -> int:
+        """As of `Waiting`."""
+        return self.id if self.shard < SHARDS else ~self.id
 
 
 OF_SCHEDULE = 1

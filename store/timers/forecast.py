@@ -68,7 +68,7 @@ def _by_topic(now: int, pairs: Iterable[_Pair]) -> dict[int, Minutes]:
     topics: dict[int, list[int]] = {}
     first = (now // MINUTE + 1) * MINUTE
     for topic_id, due in pairs:
-        if due >= first:
+        if first <= due < EVER:  # beyond, somebody has written it
             topics.setdefault(topic_id, []).append(due // MINUTE)
     return {topic_id: Counter(minutes) for topic_id, minutes in topics.items()}
 
