@@ -203,6 +203,20 @@ class Outcome(IntEnum):
     """Its tag was not among those that were asked for."""
 
 
+_SOUND = bytes(Outcome)
+_MENDED = bytes(byte if byte in _SOUND else Outcome.OPEN for byte in range(256))
+
+
+def is_sound(outcome: bytes | bytearray, size: int) -> bool:
+    """Whether a claim of so many messages may say this of them."""
+    return len(outcome) == size and not outcome.translate(None, _SOUND)
+
+
+def mended(outcome: bytes | bytearray, size: int) -> bytes:
+    """The same with what is none, by somebody's own SQL, as if it were open: rather twice than never."""
+    return outcome[:size].ljust(size, bytes([Outcome.OPEN])).translate(_MENDED)
+
+
 @frozen
 class ClaimKey:
     """The key of a claim row, and the token that fences it."""

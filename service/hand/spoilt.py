@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import structlog
 from attrs import define, field
 
-from ...store.errors import Contention, DuplicateKey, NoSuchTable, SchemaError, StoreError, Unavailable
+from ...store.errors import DuplicateKey, StoreError, is_of_one
 from ...store.store import Store
 from ...store.timers import spoilt
 from ..clock import Clock
@@ -81,7 +81,7 @@ class Spoilt:
     ) -> tuple[list[T], Sequence[int]]:
         """What `promote` gives of entries that have failed together, part by part; and the last of them, where it was
         the store that failed. Raises that, or this error, where nothing was done before."""
-        if not is_of_a_row(error):
+        if not is_of_one(error):
             raise error
         parting = _Parting(promote, list(entries))
         if isinstance(error, DuplicateKey):  # by far the most likely, of many at once after a restore
@@ -90,7 +90,7 @@ class Spoilt:
         try:
             await parting.run(None if parting.spoilt else error)
         except StoreError as failure:
-            if is_of_a_row(failure) or not (parting.results or parting.spoilt):
+            if is_of_one(failure) or not (parting.results or parting.spoilt):
                 raise
         finally:
             self._put(parting.spoilt)
@@ -169,7 +169,7 @@ class _Parting(Generic[T]):
                     raise error
                 self.results.append(await self._promote(some))
             except Exception as failure:
-                if not is_of_a_row(failure):
+                if not is_of_one(failure):
                     raise
                 if in_vain == _IN_VAIN and not self.results:
                     raise StoreError(f"nothing of a batch goes: {failure}") from failure
@@ -181,11 +181,6 @@ class _Parting(Generic[T]):
             else:
                 del self.left[: len(some)]
                 size = 2 * len(some)
-
-
-def is_of_a_row(error: Exception) -> bool:
-    """Whether it may be the fault of one row: the store is there, and nobody stands in the way."""
-    return not isinstance(error, Unavailable | Contention | SchemaError | NoSuchTable)
 
 
 def _name(entry: int) -> str:

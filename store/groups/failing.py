@@ -110,7 +110,7 @@ class Failing:
     def _rest(self, attempt: int, wish: Settlement) -> int | None:
         """Milliseconds until it comes again after this failed attempt; None: the ladder is exhausted."""
         ladder = self.group.ladder
-        rest = ladder.rung(attempt)
+        rest = ladder.rung(max(1, attempt))
         if rest is None and self.order is not None and self.group.block:
             rest = ladder.rungs[-1] if ladder.rungs else _LAST_REST
         if rest is None and not wish.count:

@@ -15,7 +15,7 @@ from ..groups.claims import WIDEST
 from ..history import attempts_of
 from ..ids import due_of, places_of
 from ..ports import Transaction
-from ..records import Event, Found, Outcome
+from ..records import Event, Found, Outcome, mended
 from ..rows import Cancelled, ErasedRow, GroupRow, Return, Scheduled, Streamed
 from ..states import ENDS
 
@@ -244,9 +244,9 @@ def _add_handling(life: list[Event], place: _Place, group: str, spans: Iterable[
     for span in spans:
         at = place.offset - span.first
         settled_at = int.from_bytes(span.settled_at[8 * at : 8 * at + 8], "big")
-        if span.outcome[at] == Outcome.PARKED and not settled_at:
+        outcome = Outcome(mended(span.outcome[at : at + 1], 1)[0])
+        if outcome == Outcome.PARKED and not settled_at:
             continue  # it lay in the range, and was not handed out
-        outcome = Outcome(span.outcome[at])
         if outcome == Outcome.SKIPPED:  # its tag was not asked for: nobody had it
             life.append(Event("skipped", span.claimed_at, group, attempt=place.attempt))
             continue

@@ -10,15 +10,19 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from support.nodes import name_of
 from support.store_homes import KINDS, dsn, homes, migrated_file, stage
 from support.stores import Kind, Stage
 from tarry.service.clock import Clock
+from tarry.service.errors import UnknownClaim, UnknownGroup
 from tarry.service.lifecycle import Lifecycle
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
 from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import StoreError
+from tarry.store.looking import group_counts, tracing
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Settlement, Topic
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
@@ -197,3 +201,172 @@ async def test_a_row_that_can_be_promoted_goes_with_its_neighbours(world: World,
     assert world.stage.count("delay") == 0
     assert await world.wrong() == ""
     assert not [line for line in lines if line["log_level"] in ("warning", "error")]
+
+
+async def test_of_many_at_once_each_is_set_aside_and_some_are_named(world: World) -> None:
+    orders = await world.topic()
+    ids = await world.publish(orders, *(b"%d" % number for number in range(900)))
+    world.sql(TAKEN.replace("-7", "-id").format(id="-1 OR id % 32 >= 16"))  # every other
+    taken = world.stage.count("message")
+    assert 200 < taken < 700
+    with capture_logs() as lines:
+        world.pass_by(SOON)
+        assert len(await world.bodies(orders, 900 - taken)) == 900 - taken
+        await world.until(lambda: len(world.node.promotion.spoilt) == taken)
+    told = [line for line in lines if line["event"] == "rows_set_aside"]
+    assert len(told) < 20, "a line a batch"
+    assert f"and {taken - 10} more" in await world.wrong()
+    world.sql("DELETE FROM message WHERE queue_id = 999")  # a restore that went wrong, put right
+    with trio.fail_after(30):
+        while world.node.promotion.spoilt:
+            world.pass_by(60_000)
+            await world.node.promotion.try_again()
+    assert await world.wrong() == ""
+    assert len(await world.bodies(orders, taken)) == taken
+    assert world.stage.count("delay") == 0
+    assert sorted(world.stage.column("SELECT id FROM message")) == sorted(ids)
+
+
+async def test_a_queue_whose_next_offset_is_taken_goes_on_behind_it(world: World) -> None:
+    orders, others, _ = await spoilt_in_the_middle(world, "UPDATE topic SET name = name")
+    world.sql(
+        "INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
+        f" VALUES ({orders.queues[0].id}, 0, 7, 0, X'30', 0, 0, 0)"
+    )
+    world.pass_by(SOON)
+    assert await world.bodies(others, 1) == [b"4"]
+    assert await world.bodies(orders, 4) == [b"0", b"1", b"2", b"3"]
+    assert await world.wrong() == ""
+
+
+RETRIES = {
+    "its id is another shard's": ("UPDATE retry SET shard = (shard + 1) % 16 WHERE message_id = {id}", "it lies in shard"),
+    "no such retry queue": ("UPDATE retry SET return_queue_id = 999 WHERE message_id = {id}", "there is no queue 999"),
+    "no such message": ("UPDATE retry SET message_id = 5, message_offset = 999 WHERE message_id = {id}", None),
+    "no such queue": ("UPDATE retry SET message_queue_id = 999 WHERE message_id = {id}", None),
+    "negative offset": ("UPDATE retry SET message_offset = -1 WHERE message_id = {id}", None),
+    "another's message": ("UPDATE retry SET message_id = 5 WHERE message_id = {id}", None),
+    "no such group": ("UPDATE retry SET group_id = 999 WHERE message_id = {id}", None),
+    "a history that is none": ("UPDATE retry SET history = X'FF' WHERE message_id = {id}", None),
+    "an attempt that is none": ("UPDATE retry SET attempt = 4000000000 WHERE message_id = {id}", None),
+    "attempt 0": ("UPDATE retry SET attempt = 0 WHERE message_id = {id}", None),
+    "failed never": ("UPDATE retry SET failed_at = -1 WHERE message_id = {id}", None),
+}
+
+
+@pytest.mark.parametrize("name", RETRIES)
+async def test_a_retry_that_is_spoilt_keeps_nobody_from_coming_back(world: World, name: str) -> None:
+    statement, why = RETRIES[name]
+    orders, others = await world.topic(), await world.topic("others")
+    ids = await world.publish(orders, b"1", b"2", b"3", delay=None)
+    await world.publish(others, b"4", delay=None)
+    for topic in (orders, others):
+        group = await world.node.directory.group(topic, "g")
+        claim = await world.claim(group)
+        assert claim is not None
+        failed = await world.node.groups.settle(name_of(claim), "fail", retry_after=SOON)
+        assert failed.retried == (3 if topic is orders else 1)
+    world.sql(statement.format(id=ids[1]))
+    world.pass_by(SOON)
+    # Two come back at least; who claims and fails what there is does so for all of it.
+    group = await world.node.directory.group(orders, "g")
+    seen: set[bytes] = set()
+    for _ in range(2):
+        with trio.fail_after(20):
+            while not {b"1", b"3"} <= seen:
+                claim = await world.node.groups.claim(group, ClaimRequest("c", 100, 60_000), 5000)
+                if claim is not None:
+                    seen |= {message.body for one in claim.ranges for message in one.messages}
+                    await world.node.groups.settle(name_of(claim), "fail", reason="no", retry_after=0)
+    assert await world.bodies(others, 1) == [b"4"]
+    if why is not None:
+        world.pass_by(180_000)
+        await world.sweep_far()
+        assert why in await world.wrong()
+        assert "retry " in await world.wrong()
+
+
+CLAIMS = {
+    "nothing is known": "UPDATE claim SET outcome = X'', settled_at = X''",
+    "too little is known": "UPDATE claim SET outcome = X'00'",
+    "too much is known": "UPDATE claim SET outcome = X'0000000000000000'",
+    "what nobody knows": "UPDATE claim SET outcome = X'FFFEFD'",
+    "no times": "UPDATE claim SET settled_at = X'01'",
+    "of nothing": "UPDATE claim SET size = 0",
+    "of everything": "UPDATE claim SET size = 4000000000",
+    "before the first": "UPDATE claim SET `first` = -5",
+    "behind the last": "UPDATE claim SET `first` = 4611686018427387904",
+    "a client that is none": "UPDATE claim SET client = X'FF'",
+    "a lease that never began": "UPDATE claim SET lease_until = -1",
+    "a lease for ever": "UPDATE claim SET lease_until = 4611686018427387904",
+    "claimed never": "UPDATE claim SET claimed_at = -4611686018427387904",
+    "another token": "UPDATE claim SET token = 5",
+    "another number": "UPDATE claim SET number = 77",
+    "of nobody's queue": "UPDATE claim SET queue_id = 999",
+    "of nobody's group": "UPDATE claim SET group_id = 999",
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+async def test_a_claim_that_is_spoilt_stands_in_nobodys_way(world: World, name: str) -> None:
+    orders, others = await world.topic(), await world.topic("others")
+    group = await world.node.directory.group(orders, "g")
+    ids = await world.publish(orders, b"1", b"2", b"3", delay=None)
+    claim = await world.claim(group, 3)
+    assert claim is not None
+    world.sql(f"{CLAIMS[name]} WHERE number = {claim.key.number} AND group_id = {group.id}")
+    await world.publish(orders, b"4", b"5", delay=None)
+    await world.publish(others, b"6", delay=None)
+    second = await world.claim(group, 1)
+    third = await world.claim(group, 1)
+    assert second is not None
+    assert third is not None
+    results: dict[str, object] = {}
+
+    async def settle(what: str, claim: Claim) -> None:
+        try:
+            results[what] = (await world.node.groups.settle(name_of(claim), "ack")).acked
+        except (StoreError, UnknownClaim):
+            results[what] = None
+
+    async with trio.open_nursery() as nursery:  # in one turn
+        nursery.start_soon(settle, "spoilt", claim)
+        nursery.start_soon(settle, "second", second)
+        nursery.start_soon(settle, "third", third)
+    assert (results["second"], results["third"]) == (1, 1)
+    assert await world.bodies(others, 1) == [b"6"]
+    # The lease is over, and the group goes on; so do looks at its messages.
+    world.pass_by(120_000)
+    await world.node.sweeps.leases()
+    await world.publish(orders, b"7", delay=None)
+    seen: set[bytes] = set()
+    with trio.fail_after(20):
+        while b"7" not in seen:
+            more = await world.node.groups.claim(group, ClaimRequest("c", 100, 60_000), 5000)
+            seen |= set() if more is None else {message.body for one in more.ranges for message in one.messages}
+    for id_ in ids:
+        assert await world.node.store.read(tracing.find_message, id_) is not None
+    await world.node.store.read(group_counts.of_groups, [group])
+
+
+CURSORS = {
+    "before the first": "UPDATE `cursor` SET position = -7",
+    "behind the last": "UPDATE `cursor` SET position = 4611686018427387904",
+    "claims before the first": "UPDATE `cursor` SET next_claim = -9",
+    "counters": "UPDATE `cursor` SET acked = -5, dead = -5, expired = -5",
+    "none": "DELETE FROM `cursor`",
+}
+
+
+@pytest.mark.parametrize("name", CURSORS)
+async def test_a_cursor_that_is_spoilt_stands_in_no_other_groups_way(world: World, name: str) -> None:
+    orders = await world.topic()
+    group, other = [await world.node.directory.group(orders, one) for one in ("spoilt", "g")]
+    await world.publish(orders, b"1", b"2", delay=None)
+    world.sql(f"{CURSORS[name]} WHERE group_id = {group.id}")
+    try:
+        await world.claim(group)
+    except (StoreError, UnknownGroup):
+        assert name == "none"
+    assert other.id != group.id
+    assert await world.bodies(orders, 2) == [b"1", b"2"]
