@@ -113,8 +113,8 @@ def encode(document: Any, name: str = "") -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{_torn(document, name) or 'the text'} has half a character in it ({error.object[error.start]!r}): surrogates "
-            'come in pairs. Take bytes, or .encode("utf-8", "replace")'
+            f"{_torn(document, name) or 'the text'} has half a character in it ({error.object[error.start]!r}): "
+            'surrogates come in pairs. Take bytes, or .encode("utf-8", "replace")'
         ) from error
 
 

@@ -53,11 +53,13 @@ class Lifecycle:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
         await until_done(self._open, (Unavailable, Contention))
         hand, sealer, directory = self.node.hand, self.node.growth.sealer, self.node.directory
+        spoilt = self.node.promotion.spoilt
         self._metrics.watch(
             entries=lambda: len(hand),
             behind=lambda: hand.behind,
             ahead=lambda: self._clock.now() / 1000 - time.time(),
             standing=lambda: len(sealer.standing),
+            spoilt=lambda: len(spoilt),
             held_back=lambda: {directory.name_of(id_): hand.crowd.held_back_of(id_) for id_ in directory.release_rates},
         )
         self.ready.set()

@@ -214,7 +214,7 @@ def is_sound(outcome: bytes | bytearray, size: int) -> bool:
 
 def mended(outcome: bytes | bytearray, size: int) -> bytes:
     """The same with what is none, by somebody's own SQL, as if it were open: rather twice than never."""
-    return outcome[:size].ljust(size, bytes([Outcome.OPEN])).translate(_MENDED)
+    return bytes(outcome[:size]).ljust(size, bytes([Outcome.OPEN])).translate(_MENDED)
 
 
 @frozen

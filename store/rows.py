@@ -3,7 +3,8 @@
 Who asks says what a row is, and gets that: `await tx.fetch("queue.ends", tuple[int, int], ids)` is a
 `list[tuple[int, int]]`. A NamedTuple or an attrs class has a field for each column, by its name and in order; a tuple
 type says only what the columns hold; a plain type stands for the value of the only column. Columns hold text as UTF-8:
-what is to be a `str` is decoded here, and where it is no UTF-8 U+FFFD stands for what cannot be read. tests/store/test_queries.py holds every such wish against the query.
+what is to be a `str` is decoded here, and where it is no UTF-8 U+FFFD stands for what cannot be read.
+tests/store/test_queries.py holds every such wish against the query.
 
 What several parts of the store read is declared below; what one part reads, there.
 """

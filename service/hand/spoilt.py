@@ -68,7 +68,7 @@ class Spoilt:
     def named(self) -> list[str]:
         """Some of them, each with its reason, and how many more there are."""
         rows = self._rows | self._tried
-        return _some([f"{_name(entry)}: {row.why}" for entry, row in list(rows.items())[:_NAMED]], len(rows))
+        return _some([f"{spoilt.name_of(entry)}: {row.why}" for entry, row in list(rows.items())[:_NAMED]], len(rows))
 
     @property
     def wrong(self) -> str | None:
@@ -123,7 +123,7 @@ class Spoilt:
             left = list(self._tried)
             self._put(await self._store.read(spoilt.passed_over, left, self._clock.now()) if left else {})
             if self._tried:
-                well = _some([_name(entry) for entry in list(self._tried)[:_NAMED]], len(self._tried))
+                well = _some([spoilt.name_of(entry) for entry in list(self._tried)[:_NAMED]], len(self._tried))
                 log.info("rows_well_again", rows=well, left=len(self._rows))
             self._tried = {}
         finally:
@@ -138,7 +138,7 @@ class Spoilt:
             row = self._tried.pop(entry, None)
             if row is None:
                 row = _Row()
-                new.append(f"{_name(entry)}: {why}")
+                new.append(f"{spoilt.name_of(entry)}: {why}")
             row.why, row.rest = why, min(max(_FIRST_REST, 2 * row.rest), _LONGEST_REST)
             row.again_at = self._clock.now() + row.rest
             self._rows[entry] = row
@@ -181,10 +181,6 @@ class _Parting(Generic[T]):
             else:
                 del self.left[: len(some)]
                 size = 2 * len(some)
-
-
-def _name(entry: int) -> str:
-    return f"message {entry}" if entry >= 0 else f"retry {~entry}"
 
 
 def _some(told: list[str], many: int) -> list[str]:

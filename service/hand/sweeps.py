@@ -8,7 +8,8 @@
   filled for the first time, which may take long, it looks at what falls due from then on: another node may die
   meanwhile, and users' own transactions go on.
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
-  committed hours late. What it finds three times, promotion has passed over twice: such rows are `stuck`. Both, when somebody says that a transaction of theirs was committed (`nudge`).
+  committed hours late. What it finds three times promotion has passed over twice: such rows are `stuck`. Both, when
+  somebody says that a transaction of theirs was committed (`nudge`).
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
 - idempotency_keys, every two minutes: idempotency keys whose window is over, a bounded batch at a time.
 - look, every second while somebody waits: queues that other nodes have made grow, for readers, and groups that have

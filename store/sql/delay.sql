@@ -164,3 +164,9 @@ UPDATE delay SET special = 0 WHERE (shard, id) AT (?*);
 SELECT id, shard, due, topic_id, queue_id, special FROM delay /*! FORCE INDEX (PRIMARY) */
 WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
   29, 30, 31) AND id IN (?*);
+
+-- name: unpointed
+-- Messages of a shard apart to which no pointer leads, so that no scan finds them: a walk through all of it.
+SELECT d.id FROM delay d /*! FORCE INDEX (PRIMARY) */
+LEFT JOIN moved m /*! FORCE INDEX (PRIMARY) */ ON m.shard = d.shard - 16 AND m.due = d.due AND m.id = d.id
+WHERE d.shard = ? AND m.id IS NULL ORDER BY d.id LIMIT ?;

@@ -62,7 +62,19 @@ BROKEN = {
 }
 DEEP = b'{"a\\"[":' + b"[" * 499 + b'"[[{\\"[\\\\"' + b"]" * 499 + b"}"
 WIDE = b"[" + b"{},[]," * 1000 + b'"' + b"[" * 1000 + b'"]'
-SOUND = [b"null", b"0", b"-0.5e3", b'""', b'"\\ud83d\\ude00"', '"ü"'.encode(), b" [1, {} ]\n", b'{"a":1,"a":2}', b"1e-999", DEEP, WIDE]
+SOUND = [
+    b"null",
+    b"0",
+    b"-0.5e3",
+    b'""',
+    b'"\\ud83d\\ude00"',
+    '"ü"'.encode(),
+    b" [1, {} ]\n",
+    b'{"a":1,"a":2}',
+    b"1e-999",
+    DEEP,
+    WIDE,
+]
 
 
 def through_threads(url: str, write: Callable[[Any], bytes]) -> None:
@@ -73,7 +85,7 @@ def through_threads(url: str, write: Callable[[Any], bytes]) -> None:
             lambda: tarry.set_timer("t", "k", {"it": 1}, delay="1h"),
             lambda: tarry.put_schedule("s", every="1h", topic="t", body={"it": 1}),
         ):
-            with pytest.raises(ValueError, match="^json: what it gave for the body is no JSON: "):
+            with pytest.raises(ValueError, match=r"^json: what it gave for the body is no JSON: "):
                 send()
 
 
@@ -86,7 +98,7 @@ def through_tasks(url: str, write: Callable[[Any], bytes]) -> None:
                 lambda: tarry.set_timer("t", "k", {"it": 1}, delay="1h"),
                 lambda: tarry.put_schedule("s", every="1h", topic="t", body={"it": 1}),
             ):
-                with pytest.raises(ValueError, match="^json: what it gave for the body is no JSON: "):
+                with pytest.raises(ValueError, match=r"^json: what it gave for the body is no JSON: "):
                     await sending()
 
     asyncio.run(send())
@@ -99,7 +111,7 @@ def through_an_outbox(_url: str, write: Callable[[Any], bytes]) -> None:
         lambda: outbox.publish_many(nowhere, "t", [Draft(body=b"as it is"), Draft(body={"it": 1})]),  # type: ignore[arg-type]
         lambda: outbox.set_timer(nowhere, "t", "k", {"it": 1}, delay="1h"),  # type: ignore[arg-type]
     ):
-        with pytest.raises(BadRequest, match="^body: it is no JSON value: json: what it gave"):
+        with pytest.raises(BadRequest, match=r"^body: it is no JSON value: json: what it gave"):
             send()
 
 
@@ -164,7 +176,7 @@ def test_a_body_nested_too_deeply_is_told_by_its_name(script: ScriptedServer) ->
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises(BadRequest, match="^body: it is no JSON value: it is nested too deeply"):
+    with pytest.raises(BadRequest, match=r"^body: it is no JSON value: it is nested too deeply"):
         entries([Draft(body=deep)], Limits())
     with Tarry(script.url) as tarry, pytest.raises(ValueError, match="nested too deeply"):
         tarry.publish("t", deep)

@@ -3,7 +3,7 @@ and of others. On every store; the server is real, and its clock is moved by han
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 
 import attrs
 import pytest
@@ -13,8 +13,11 @@ from structlog.testing import capture_logs
 from support.nodes import name_of
 from support.store_homes import KINDS, dsn, homes, migrated_file, stage
 from support.stores import Kind, Stage
+from tarry.service.cli import checkup
+from tarry.service.cli.checkup import Finding
 from tarry.service.clock import Clock
 from tarry.service.errors import UnknownClaim, UnknownGroup
+from tarry.service.hand.spoilt import FACT as SPOILT
 from tarry.service.lifecycle import Lifecycle
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
@@ -23,7 +26,8 @@ from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import StoreError
 from tarry.store.looking import group_counts, tracing
-from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Settlement, Topic
+from tarry.store.nodes import NodeRow
+from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Topic
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
 
@@ -240,7 +244,10 @@ async def test_a_queue_whose_next_offset_is_taken_goes_on_behind_it(world: World
 
 
 RETRIES = {
-    "its id is another shard's": ("UPDATE retry SET shard = (shard + 1) % 16 WHERE message_id = {id}", "it lies in shard"),
+    "its id is another shard's": (
+        "UPDATE retry SET shard = (shard + 1) % 16 WHERE message_id = {id}",
+        "it lies in shard",
+    ),
     "no such retry queue": ("UPDATE retry SET return_queue_id = 999 WHERE message_id = {id}", "there is no queue 999"),
     "no such message": ("UPDATE retry SET message_id = 5, message_offset = 999 WHERE message_id = {id}", None),
     "no such queue": ("UPDATE retry SET message_queue_id = 999 WHERE message_id = {id}", None),
@@ -370,3 +377,32 @@ async def test_a_cursor_that_is_spoilt_stands_in_no_other_groups_way(world: Worl
         assert name == "none"
     assert other.id != group.id
     assert await world.bodies(orders, 2) == [b"1", b"2"]
+
+
+async def test_the_doctor_names_what_is_spoilt(world: World) -> None:
+    orders = await world.topic()
+    ids = await world.publish(orders, *b"1 2 3 4 5 6".split())
+    await world.node.intake.reschedule(ids[4], world.ms + SOON + 7)
+    world.sql(TAKEN.format(id=ids[0]))
+    world.sql(f"UPDATE delay SET queue_id = 999 WHERE id = {ids[1]}")
+    world.sql(f"UPDATE delay SET shard = (shard + 1) % 16 WHERE id = {ids[2]}")
+    world.sql(f"UPDATE delay SET special = 9 WHERE id = {ids[3]}")
+    world.sql("DELETE FROM moved")
+    world.node.hand.wheel.cancel(world.ms + SOON + 7, ids[4])  # as after a restart
+    world.pass_by(SOON + 7)
+    assert await world.bodies(orders, 1) == [b"6"]
+    world.pass_by(120_000)
+    finding = await checkup._rows(world.stage.store.backend, world.ms)
+    assert finding.state == "wrong"
+    for id_, why in zip(
+        ids, ("a message with its id", "no queue 999", "it lies in", "special", "was resch"), strict=False
+    ):
+        assert f"message {id_}: " in finding.detail
+        assert why in finding.detail
+    told = [NodeRow("b", "n", 0, 0, 0, 0, json.dumps({SPOILT: [f"message {ids[0]}: x", "retry 7: y"]}).encode())]
+    assert "retry 7: y" in (await checkup._rows(world.stage.store.backend, world.ms, told)).detail
+    for id_ in ids[:5]:
+        world.sql(f"DELETE FROM delay WHERE id = {id_}")
+    assert await checkup._rows(world.stage.store.backend, world.ms) == Finding(
+        "rows", "ok", "none that is due is spoilt"
+    )

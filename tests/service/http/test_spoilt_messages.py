@@ -111,12 +111,14 @@ async def test_a_label_that_is_no_text_is_told_as_far_as_it_can_be_read(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], label: str
 ) -> None:
     ids = await three(server)
-    spoil(f"UPDATE message SET {label} = ? WHERE id = ?", b"order-\xff7", int(ids[1]))  # noqa: S608  # of three
+    spoil(f"UPDATE message SET {label} = ? WHERE id = ?", b"order-\xff7", int(ids[1]))  # of three
     for told in await answers(client, server, ids):
         assert (told[label], told["body"]) == ("order-\ufffd7", 2)
 
 
-@pytest.mark.parametrize("content_type", [b"", b"\xff", b" erased ", b" erased x", b" erased -1", b" erased " + b"9" * 99])
+@pytest.mark.parametrize(
+    "content_type", [b"", b"\xff", b" erased ", b" erased x", b" erased -1", b" erased " + b"9" * 99]
+)
 async def test_a_content_type_that_is_none_keeps_its_bytes(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], content_type: bytes
 ) -> None:
@@ -132,7 +134,7 @@ async def test_a_time_that_is_none_stops_nobody(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], column: str, at: int
 ) -> None:
     ids = await three(server)
-    spoil(f"UPDATE message SET {column} = ? WHERE id = ?", at, int(ids[1]))  # noqa: S608  # of three
+    spoil(f"UPDATE message SET {column} = ? WHERE id = ?", at, int(ids[1]))  # of three
     for told in await answers(client, server, ids):
         assert told["body"] == 2
         assert {told["published_at"][:4], told["deliver_at"][:4]} <= {"2026", "0001", "9999"}
@@ -157,7 +159,7 @@ async def test_a_history_that_cannot_be_read_stops_nobody(
     failed = await client.post(f"/v1/claims/{name_of(claim)}/fail", json={"retry_after": 0})
     assert strictly(failed) == {"retried": 3, "dead": 0}
     for table in ("retry", "redelivery"):  # the hand takes it from the one to the other at once
-        spoil(f"UPDATE {table} SET history = ? WHERE message_id = ?", history, receipts[1].id)  # noqa: S608  # of two
+        spoil(f"UPDATE {table} SET history = ? WHERE message_id = ?", history, receipts[1].id)  # of two
     for receipt in receipts:
         strictly(await client.get(f"/v1/messages/{receipt.id}"))
     again = await server.claim(await server.group(topic), wait=5000)
@@ -168,5 +170,7 @@ async def test_a_history_that_cannot_be_read_stops_nobody(
     reasons = {one["id"]: [attempt["reason"] for attempt in one["attempts"]] for one in dead}
     lost = "what was remembered of earlier attempts cannot be read"
     assert [reasons[str(receipt.id)] for receipt in receipts] == [[None, "declined"], [lost, "declined"], [lost]]
-    found = strictly(await client.get("/v1/topics/orders/groups/billing/dead", params={"reason": "declined"}))["messages"]
+    found = strictly(await client.get("/v1/topics/orders/groups/billing/dead", params={"reason": "declined"}))[
+        "messages"
+    ]
     assert {one["id"] for one in found} == {str(receipt.id) for receipt in receipts[:2]}
