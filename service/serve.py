@@ -44,6 +44,7 @@ from .hand.loader import Loader
 from .hand.promotion import Promotion
 from .hand.releases import Releases
 from .hand.spoilt import FACT as SPOILT
+from .hand.spoilt import TOLD
 from .hand.sweeps import Sweeps
 from .http.app import App
 from .http.server.entrance import Alone
@@ -327,7 +328,7 @@ def make_node(
     def facts() -> dict[str, Any]:
         told = {"version": __version__, "url": place.url, "hand_behind": hand.behind, "timers": len(hand)}
         told |= {"skew": store.backend.skew(), FACT: list(writer_watch.found)}
-        return told | {SPOILT: promotion.spoilt.named}
+        return told | {SPOILT: promotion.spoilt.named(TOLD)}
 
     tell = nobody_hears if notices is None else notices.tell
     shares = Shares()

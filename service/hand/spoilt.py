@@ -27,8 +27,10 @@ _FIRST_REST, _LONGEST_REST = 1_000, 60_000
 """Milliseconds before another try, doubled each time."""
 _TOGETHER = 100
 """Entries that are tried again together."""
-_NAMED = 10
-"""Of many so many are named."""
+_NAMED, TOLD = 10, 3
+"""Of many so many are named; and by a node to the others, whose facts have a column of 4096 bytes."""
+_LONGEST = 200
+"""Characters of a reason."""
 
 log = structlog.get_logger()
 
@@ -64,16 +66,15 @@ class Spoilt:
         """Those of these that are not set aside."""
         return [entry for entry in entries if entry not in self._rows] if self._rows else entries
 
-    @property
-    def named(self) -> list[str]:
+    def named(self, most: int = _NAMED) -> list[str]:
         """Some of them, each with its reason, and how many more there are."""
         rows = self._rows | self._tried
-        return _some([f"{spoilt.name_of(entry)}: {row.why}" for entry, row in list(rows.items())[:_NAMED]], len(rows))
+        return _some([f"{spoilt.name_of(entry)}: {row.why}" for entry, row in list(rows.items())[:most]], len(rows))
 
     @property
     def wrong(self) -> str | None:
         """As a sentence; None where all goes that is due."""
-        told = [*self.named, *self._elsewhere()]
+        told = [*self.named(), *self._elsewhere()]
         return f"due, and cannot be promoted: {'; '.join(told)}" if told else None
 
     async def part(
@@ -132,7 +133,8 @@ class Spoilt:
 
     def _put(self, whys: Mapping[int, str]) -> None:
         new: list[str] = []
-        for entry, why in whys.items():
+        for entry, whole in whys.items():
+            why = whole[:_LONGEST]
             if entry in self._rows:
                 continue
             row = self._tried.pop(entry, None)

@@ -406,3 +406,64 @@ async def test_the_doctor_names_what_is_spoilt(world: World) -> None:
     assert await checkup._rows(world.stage.store.backend, world.ms) == Finding(
         "rows", "ok", "none that is due is spoilt"
     )
+
+
+OTHERS = {
+    "a ladder of a topic": "UPDATE topic SET ladder = X'FF' WHERE name = X'7370696C6C'",
+    "rungs that are none": "UPDATE topic SET ladder = X'2D35' WHERE name = X'7370696C6C'",
+    "a name of a topic": "UPDATE topic SET name = X'FF' WHERE name = X'7370696C6C'",
+    "a kind of topic": "UPDATE topic SET kind = 9 WHERE name = X'7370696C6C'",
+    "who draws offsets": "UPDATE topic SET sequencer = 9 WHERE name = X'7370696C6C'",
+    "retention": "UPDATE topic SET retention = -5 WHERE name = X'7370696C6C'",
+    "a rate": "UPDATE topic SET max_rate = -1, release_rate = -1, max_pending = -1 WHERE name = X'7370696C6C'",
+    "made never": "UPDATE topic SET created_at = -4611686018427387904 WHERE name = X'7370696C6C'",
+    "no queues": "DELETE FROM queue WHERE topic_id = {topic}",
+    "a queue's number": "UPDATE queue SET number = 4000000 WHERE topic_id = {topic} AND group_id = 0",
+    "a queue's end": "UPDATE queue SET next_offset = -9 WHERE topic_id = {topic}",
+    "a ladder of a group": "UPDATE consumer_group SET ladder = X'FF' WHERE topic_id = {topic}",
+    "a name of a group": "UPDATE consumer_group SET name = X'FF' WHERE topic_id = {topic}",
+    "what follows exhaustion": "UPDATE consumer_group SET on_exhausted = 9 WHERE topic_id = {topic}",
+    "a group of nobody's": "UPDATE consumer_group SET topic_id = 999 WHERE topic_id = {topic}",
+    "a key's scopes": "INSERT INTO access_key (name, digest, scopes, created_at) VALUES (X'6B', X'00', X'FF', 0)",
+    "a client": "INSERT INTO client (name, registered_at, renewed_at) VALUES (X'FF', -1, -1)",
+    "a push": "INSERT INTO push (group_id, url, secrets, timeout, max_in_flight, changed_at) "
+    "VALUES ({group}, X'FF', X'FF', 0, 0, 0)",
+    "a schedule": "INSERT INTO schedule (name, topic_id, queue_id, spec, revision, paused, made_at, last_at, next_at) "
+    "VALUES (X'FF', {topic}, 1, X'FF', 1, 0, 0, 0, 5)",
+    "a forecast": "INSERT INTO forecast (topic_id, hour, counts) VALUES ({topic}, 498683, X'00')",
+    "a change of the forecast": "INSERT INTO forecast_change (id, topic_id, changes) VALUES (7, {topic}, X'000000')",
+    "a guard": "INSERT INTO guard (name) VALUES (X'FF')",
+    "a timer": "INSERT INTO timer (topic_id, `key`, id, revision, first_at) VALUES ({topic}, X'FF', -7, -1, -1)",
+    "a label": "INSERT INTO label (topic_id, `key`, id) VALUES ({topic}, X'FF', -7)",
+    "an idempotency key": "INSERT INTO idempotency (topic_id, `key`, fingerprint, receipts, expires_at) "
+    "VALUES ({topic}, X'FF', X'00', X'FF', 0)",
+    "a reader": "INSERT INTO reader (group_id, client, queue_id, position, asked_at) VALUES ({group}, X'FF', 1, -5, 0)",
+    "a floor": "UPDATE cleaned SET floor = -5",
+    "a tally": "INSERT INTO tally (topic_id, maker, scheduled, cancelled) VALUES ({topic}, 999, -5, -5)",
+    "a lease": "INSERT INTO lease (name, holder, epoch, lease_until) VALUES (X'FF', X'FF', -1, -1)",
+    "an owner": "INSERT INTO queue_owner (group_id, queue_id, client, epoch, owned_at) "
+    "VALUES ({group}, 1, X'FF', -1, -1)",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+async def test_what_is_spoilt_elsewhere_stands_in_no_other_topics_way(world: World, name: str) -> None:
+    spilt, others = await world.topic("spill"), await world.topic("others")
+    group = await world.node.directory.group(spilt, "g")
+    await world.publish(spilt, b"0", delay=None)
+    world.sql(OTHERS[name].format(topic=spilt.id, group=group.id))
+    node = world.node
+    for step in (
+        *(node.directory.read_anew, node.keyring.refresh, node.membership.look, node.forecast.add_up),
+        *(node.forecast.look, node.forecast.forget, node.pushers.look, node.schedules.mend, node.schedules.forget),
+        *(node.timers.forget, node.sweeps.idempotency_keys, node.cleaner.clean, node.measures.take, node.sweeps.look),
+        *(node.guards.look_for_undeclared, node.pauses.look, node.remover.clear, node.client_owners.forget_unused),
+    ):
+        try:
+            await step()
+        except Exception as error:
+            raise AssertionError(f"{step.__qualname__}: {error!r}") from error
+    await world.publish(others, b"1")
+    await world.publish(others, b"2", delay=None)
+    world.pass_by(SOON)
+    assert await world.bodies(others, 2) == [b"1", b"2"]

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tarry.service.clock import Clock
-from tarry.service.hand.spoilt import Spoilt
+from tarry.service.hand.spoilt import TOLD, Spoilt
 from tarry.store.errors import DuplicateKey, Locked, Refused, StoreError, Unavailable
 from tarry.store.store import Store
 from tarry.store.timers import spoilt as rows
@@ -103,7 +103,7 @@ async def test_what_is_put_right_goes_and_is_told_once() -> None:
     aside = await promoting.over()
     with capture_logs() as lines:
         await aside.wholly([4, 5, -6], promoting.promote)
-        assert aside.named == ["message 5: out of range", "retry 5: out of range"]
+        assert aside.named() == ["message 5: out of range", "retry 5: out of range"]
         assert aside.wrong == "due, and cannot be promoted: message 5: out of range; retry 5: out of range"
 
         async def again(entries: Sequence[int]) -> None:
@@ -121,7 +121,7 @@ async def test_what_is_put_right_goes_and_is_told_once() -> None:
         promoting.there = {-6: "there is no queue 9"}
         promoting.ms += 60_000
         await aside.try_again(again)
-    assert aside.named == ["retry 5: out of range"]
+    assert aside.named() == ["retry 5: out of range"]
     assert [line["event"] for line in lines] == ["rows_set_aside", "rows_well_again"]
     assert lines[1]["rows"] == ["message 5"]
 
@@ -139,9 +139,20 @@ async def test_what_is_there_still_without_a_failure_stays_aside() -> None:
         for _ in range(3):
             promoting.ms += 60_000
             await aside.try_again(again)
-        assert aside.named == ["message 7: there is no queue 9"]
+        assert aside.named() == ["message 7: there is no queue 9"]
         promoting.there.clear()
         promoting.ms += 60_000
         await aside.try_again(again)
     assert (len(aside), aside.wrong) == (0, None)
     assert len(lines) == 2
+
+
+async def test_what_other_nodes_are_told_is_short() -> None:
+    promoting = Promoting(*range(0, 100, 2))
+    promoting.error = Refused("x" * 5000)
+    aside = await promoting.over()
+    await aside.wholly(range(100), promoting.promote)
+    told = aside.named(TOLD)
+    assert len(told) == 4
+    assert told[3] == "and 47 more"
+    assert sum(map(len, told)) < 1000, "it has a part of a column of 4096 bytes"
