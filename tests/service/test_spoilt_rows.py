@@ -467,3 +467,38 @@ async def test_what_is_spoilt_elsewhere_stands_in_no_other_topics_way(world: Wor
     await world.publish(others, b"2", delay=None)
     world.pass_by(SOON)
     assert await world.bodies(others, 2) == [b"1", b"2"]
+
+
+ORDERED = {
+    "an ordering key": "UPDATE message SET ordering_key = X'FF' WHERE id = {id}",
+    "who is away": "UPDATE chain SET away = X'FF'",
+    "nobody is away": "UPDATE chain SET away = X''",
+    "a chain of nobody's": "UPDATE chain SET ordering_key = X'FF'",
+    "no chain": "DELETE FROM chain",
+    "a parked history": "UPDATE parked SET history = X'FF'",
+    "a parked attempt": "UPDATE parked SET attempt = 4000000000",
+    "a parked message of nobody's": "UPDATE parked SET message_id = 5",
+    "parked nowhere": "UPDATE parked SET message_offset = message_offset + 900",
+    "parked for nobody": "UPDATE parked SET ordering_key = X'FF'",
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+async def test_what_is_spoilt_of_one_key_stands_in_no_other_keys_way(world: World, name: str) -> None:
+    topic = (await world.node.catalogue.put_topic(TopicDraft("orders", ordered=True)))[0]
+    group = await world.node.directory.group(topic, "g")
+    ids = await world.publish(topic, b"1", b"2", b"3", delay=None, ordering_key="spoilt")
+    claim = await world.claim(group)
+    assert claim is not None
+    assert (await world.node.groups.settle(name_of(claim), "fail", ids=[ids[0]], retry_after=SOON)).retried == 1
+    world.sql(ORDERED[name].format(id=ids[1]))
+    world.pass_by(SOON)
+    await world.publish(topic, b"4", b"5", delay=None, ordering_key="well")
+    seen: list[bytes] = []
+    with trio.fail_after(20):
+        while b"5" not in seen:
+            some = await world.node.groups.claim(group, ClaimRequest("c", 100, 60_000), 5000)
+            if some is not None:
+                seen += [message.body for one in some.ranges for message in one.messages]
+                await world.node.groups.settle(name_of(some), "ack")
+    assert [body for body in seen if body in (b"4", b"5")] == [b"4", b"5"]

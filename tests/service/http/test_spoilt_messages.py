@@ -174,3 +174,23 @@ async def test_a_history_that_cannot_be_read_stops_nobody(
         "messages"
     ]
     assert {one["id"] for one in found} == {str(receipt.id) for receipt in receipts[:2]}
+
+
+async def test_a_schedule_that_is_written_over_is_listed_set_anew_and_removed(
+    client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None]
+) -> None:
+    wish = {"every": "1h", "topic": "orders", "body": 1}
+    for name in ("a", "b", "c"):
+        assert (await client.put(f"/v1/schedules/{name}", json=wish)).status_code == 201
+    spoil("UPDATE schedule SET spec = ? WHERE name = ?", b"\xff", b"a")
+    spoil("UPDATE schedule SET spec = ? WHERE name = ?", b'{"topic":"orders","cron":"x"}', b"b")
+    listed = strictly(await client.get("/v1/schedules"))["schedules"]
+    assert [(one["name"], len(one["next"])) for one in listed] == [("a", 0), ("b", 0), ("c", 5)]
+    for name in ("a", "b"):
+        refused = await client.get(f"/v1/schedules/{name}")
+        assert refused.status_code == 400
+        assert (await client.put(f"/v1/schedules/{name}", json=wish)).status_code == 200
+        assert len(strictly(await client.get(f"/v1/schedules/{name}"))["next"]) == 5
+    spoil("UPDATE schedule SET spec = ? WHERE name = ?", b"", b"a")
+    assert (await client.delete("/v1/schedules/a")).status_code == 200
+    assert len(strictly(await client.get("/v1/schedules"))["schedules"]) == 2
