@@ -74,7 +74,7 @@ class Spoilt:
     @property
     def wrong(self) -> str | None:
         """As a sentence; None where all goes that is due."""
-        told = [*self.named(), *self._elsewhere()]
+        told = dict.fromkeys([*self.named(), *self._elsewhere()])  # several may have met the same
         return f"due, and cannot be promoted: {'; '.join(told)}" if told else None
 
     async def part(
