@@ -99,8 +99,9 @@ class Spoilt:
 
     async def wholly(self, entries: Sequence[int], promote: Callable[[Sequence[int]], Awaitable[T]]) -> list[T]:
         """What `promote` gives of all of these: of all at once, or part by part. Raises `StoreError`."""
+        left = self.without(entries)
         try:
-            return [await promote(left)] if (left := self.without(entries)) else []
+            return [await promote(left)] if left else []
         except Exception as failure:
             error, done = failure, list[T]()
         while left:
