@@ -41,7 +41,7 @@ async def test_ready(client: httpx.AsyncClient) -> None:
         "ready": True,
         "checks": [
             {"check": check, "ok": True, "detail": None}
-            for check in ("store", "host", "clock", "host_clock", "writers", "hand", "stopping")
+            for check in ("store", "host", "clock", "host_clock", "writers", "hand", "rows", "stopping")
         ],
     }
 
@@ -65,7 +65,7 @@ async def test_not_ready(client: httpx.AsyncClient, server: SpiedServer, monkeyp
     assert (response.status_code, "checks" in response.json()) == (503, False)
     assert response.headers["content-type"] == "application/problem+json"
     response = await client.get("/readyz?verbose")
-    assert [check["ok"] for check in response.json()["checks"]] == [False, True, True, True, True, True, True]
+    assert [check["ok"] for check in response.json()["checks"]] == [False, True, True, True, True, True, True, True]
     assert response.json()["detail"] == "store: it is away"
 
 
