@@ -1,17 +1,37 @@
-"""Requests as JSON. A user's own `json` writes bodies, and nothing else."""
+"""Requests as JSON. A user's own `json` writes bodies, and nothing else; what it wrote is read before it is sent.
+
+For one request holds many messages, as one claim does: what no reader can read takes its neighbours along.
+"""
 
 import json as json_
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, time
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any, cast
 from uuid import UUID
 
+import msgspec
 from attrs import evolve
 
 from .records import Draft, Receipt
 
 _ENCODER = json_.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+_read_any = msgspec.json.Decoder().decode
+_BOM = b"\xef\xbb\xbf"
+_NO_NUMBER = re.compile(rb"\b(NaN|Infinity)\b")
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_TEXT = re.compile(rb'"(?:[^"\\]+|\\.)*"', re.DOTALL)
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+
+MAX_DEPTH = 500
+"""Lists and objects in each other. What is nested more deeply some readers cannot read, `json` of Python 3.11 among
+them, and nothing else of the same answer."""
+
+TOO_DEEP = f"it is nested too deeply: {MAX_DEPTH} levels are the most"
 
 Dumps = Callable[[Any], str | bytes]
 """From a body to JSON: `orjson.dumps`, `msgspec.json.encode`, `partial(json.dumps, default=str)`."""
@@ -27,15 +47,55 @@ def written(draft: Draft, json: Dumps | None, **more: Any) -> bytes:
 
 
 def body_text(body: Any, json: Dumps | None) -> bytes:
-    """A body that is no bytes, as JSON."""
-    if json is None:
-        return encode(body, "body")
+    """A body that is no bytes, as JSON that the server takes. Raises `TypeError`, and `ValueError`."""
+    text = encode(body, "body") if json is None else _given(body, json)
+    if (wrong := wrong_json(text)) is not None:
+        raise ValueError(f"{'body' if json is None else 'json: what it gave for the body is no JSON'}: {wrong}")
+    return text
+
+
+def _given(body: Any, json: Dumps) -> bytes:
+    """What a user's own function made of it."""
     text = cast("object", json(body))  # users are not all typed
-    if isinstance(text, str):
-        return text.encode()
     if isinstance(text, bytes):
         return text
-    raise TypeError(f"json: it gave an object of type {type(text).__name__}, and gives JSON as str or bytes")
+    if not isinstance(text, str):
+        raise TypeError(f"json: it gave an object of type {type(text).__name__}, and gives JSON as str or bytes")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ValueError(f"json: what it gave for the body has half a character in it ({half!r})") from error
+
+
+def wrong_json(text: bytes) -> str | None:
+    """Why this is not one JSON value in UTF-8, as the server reads it; None where it is."""
+    try:
+        _read_any(text)
+    except RecursionError:
+        return TOO_DEEP
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    except msgspec.DecodeError as error:
+        if not text.strip():
+            return "it is empty"
+        if text.startswith(_BOM):
+            return "it begins with a byte order mark: write UTF-8 without one"
+        if (found := _NO_NUMBER.search(text)) is not None:
+            return f"JSON has no {found[1].decode()}: write null or a text for it"
+        if _HALF.search(text) is not None:
+            return "it has half of a surrogate pair that stands alone (\\ud800 to \\udfff), which is no character"
+        # Which data, it does not say.
+        return "it is cut off" if str(error) == "Input data was truncated" else str(error)
+    return TOO_DEEP if is_too_deep(text) else None
+
+
+def is_too_deep(text: bytes) -> bool:
+    """Whether JSON is nested more deeply than `MAX_DEPTH`; looked at closely only where there are so many brackets."""
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return False
+    steps = _TEXT.sub(b"", text).translate(_STEPS, _OTHERS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH
 
 
 def encode(document: Any, name: str = "") -> bytes:
@@ -47,12 +107,14 @@ def encode(document: Any, name: str = "") -> bytes:
         text = _ENCODER.encode(document)
     except TypeError as error:
         raise TypeError(_foreign(document, name) or str(error)) from error
+    except RecursionError as error:
+        raise ValueError(f"{name or 'the document'}: it is nested too deeply") from error
     try:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{_torn(document) or 'the text'} has half a character in it ({error.object[error.start]!r}): surrogates "
-            'come in pairs. Take bytes, or .encode("utf-8", "replace")'
+            f"{_torn(document, name) or 'the text'} has half a character in it ({error.object[error.start]!r}): "
+            'surrogates come in pairs. Take bytes, or .encode("utf-8", "replace")'
         ) from error
 
 

@@ -6,14 +6,16 @@ A repeated claim may leave the first one's messages to their lease, which then c
 `async_transport` is the same for asyncio and trio; what both do with a request and an answer is written here.
 """
 
+import base64
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar, cast
 
 import httpx
+import msgspec
 from attrs import evolve
 from tenacity import (
     RetryCallState,
@@ -271,9 +273,39 @@ def read(url: str, response: Response) -> Reply:
 def _document(response: Response) -> dict[str, Any] | None:
     try:
         document = json.loads(response.content)
-    except ValueError:
-        return None
+    except (ValueError, RecursionError):
+        return _by_pieces(response.content)
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
+
+
+def _by_pieces(content: bytes) -> dict[str, Any] | None:
+    """An answer with a body that `json` cannot read, such as a number of 5,000 digits: its message alone has bytes in
+    place of it, as one whose body is no JSON has, and the others are as they are."""
+    try:
+        members = _members(content)
+        messages = members.pop("messages", None)
+        document = _record(members)
+        if messages is not None:
+            document["messages"] = [_record(record) for record in _records(messages)]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return document
+
+
+def _record(members: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, raw in members.items():
+        try:
+            record[name] = json.loads(bytes(raw))
+        except (ValueError, RecursionError):
+            if name != "body":
+                raise
+            record["body_base64"], record["content_type"] = base64.b64encode(raw), "application/json"
+    return record
+
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_records = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
 def _retry_after(response: Response) -> float | None:

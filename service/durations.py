@@ -50,8 +50,8 @@ TIME_PATTERN = (
 """Of all times that are read, and of the few that are none, such as the 30th of February; likewise."""
 _EPOCH = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
-_LAST_MS = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z."""
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""0001-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z."""
 _LEAP = 60
 
 
@@ -139,8 +139,9 @@ def _offset(zone: str) -> timedelta:
 
 @lru_cache(1024)  # what is published, claimed or settled together has the same times
 def format_time(ms: int) -> str:
-    """RFC 3339 in UTC with milliseconds: 2026-11-21T10:00:00.000Z. What is later than it can say is its last moment."""
-    second, rest = divmod(ms if ms < _LAST_MS else _LAST_MS, 1000)
+    """RFC 3339 in UTC with milliseconds: 2026-11-21T10:00:00.000Z. What it cannot say is its first
+    or last moment."""
+    second, rest = divmod(min(max(ms, _FIRST_MS), _LAST_MS), 1000)
     return f"{_second(second)}.{rest:03}Z"
 
 

@@ -53,11 +53,13 @@ class Lifecycle:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
         await until_done(self._open, (Unavailable, Contention))
         hand, sealer, directory = self.node.hand, self.node.growth.sealer, self.node.directory
+        spoilt = self.node.promotion.spoilt
         self._metrics.watch(
             entries=lambda: len(hand),
             behind=lambda: hand.behind,
             ahead=lambda: self._clock.now() / 1000 - time.time(),
             standing=lambda: len(sealer.standing),
+            spoilt=lambda: len(spoilt),
             held_back=lambda: {directory.name_of(id_): hand.crowd.held_back_of(id_) for id_ in directory.release_rates},
         )
         self.ready.set()
@@ -121,7 +123,7 @@ class Lifecycle:
                 await self._node.nodes.leave()
 
     async def readiness(self) -> list[tuple[str, str | None]]:
-        """(check, what is wrong or None) for /readyz: store, writes, host, clock, writers, hand, durability."""
+        """(check, what is wrong or None) for /readyz: store, writes, host, clock, writers, hand, rows, durability."""
         node = self._node
         if node is None:
             why = "" if self._waits_for is None else f": {why_away(self._waits_for)}; the log tells more"
@@ -139,6 +141,7 @@ class Lifecycle:
         checks.append(("writers", node.writer_watch.wrong))
         behind = node.hand.behind
         checks.append(("hand", f"the hand is {behind} ms behind" if behind > 60_000 else None))
+        checks.append(("rows", node.promotion.spoilt.wrong))
         checks += [("sealing", str(one)) for one in node.growth.sealer.standing.values()]
         checks.append(("stopping", "the server is shutting down" if self._stopping else None))
         checks += [("durability", problem) for problem in self._durability]

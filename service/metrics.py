@@ -87,6 +87,7 @@ class Metrics:
             "tarry_oldest_due_age_seconds", "Age of the oldest message due and not promoted."
         )
         self._standing = self._gauge("tarry_queues_standing", "Queues with a hole too wide to be closed.")
+        self._set_aside = self._gauge("tarry_rows_set_aside", "Rows that are due and cannot be promoted.")
         build = self._gauge("tarry_build_info", "Always 1.", "version", "python")
         build.labels(__version__, platform.python_version()).set(1)
         ProcessCollector(registry=self.registry)
@@ -97,17 +98,19 @@ class Metrics:
         behind: Callable[[], int],
         ahead: Callable[[], float],
         standing: Callable[[], int],
+        spoilt: Callable[[], int],
         held_back: Callable[[], Mapping[str, int]],
     ) -> None:
         """From now on the gauges ask these: the wheel's entries, milliseconds that the hand is behind, seconds that the
-        store's clock is ahead of the host's, queues that stand still, and by topic how many messages and retries its
-        release rate holds back."""
+        store's clock is ahead of the host's, queues that stand still, rows that are set aside, and by topic how many
+        messages and retries its release rate holds back."""
         self.registry.register(_HeldBack(held_back, lambda topic: self._bounded(topic)[0]))
         self._wheel_entries.set_function(entries)
         self._wheel_behind.set_function(lambda: behind() / 1000)
         self._oldest_due.set_function(lambda: behind() / 1000)
         self._clock_skew.set_function(ahead)
         self._standing.set_function(standing)
+        self._set_aside.set_function(spoilt)
 
     def published(self, topic: str, messages: int) -> None:
         """Accepted, for now or for later; replays are not counted."""

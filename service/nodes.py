@@ -48,7 +48,7 @@ _MAKERS = 8
 """Rows of a tally that a node counts in, one for each kind of work."""
 _TRIES = 20
 
-_read = msgspec.json.Decoder(dict[str, Any]).decode
+_read_facts = msgspec.json.Decoder(dict[str, Any]).decode
 
 log = structlog.get_logger()
 
@@ -140,7 +140,7 @@ class Nodes:
 
     def heard(self, fact: str) -> list[str]:
         """What other nodes tell under this name, each a list."""
-        return [one for row in self._others for one in _read(row.facts).get(fact, ())]
+        return [one for row in self._others for one in told_by(row, fact)]
 
     async def enter(self) -> None:
         """Takes a slot. Raises `StoreError`."""
@@ -341,3 +341,16 @@ def _peer(row: NodeRow) -> Peer | None:
     """None of a program that shares no wheel: it holds all that there is, and waits for nobody."""
     facts = _read(row.facts)
     return Peer(row.boot, frozenset(facts["shards"]), bool(facts.get("leaving"))) if "shards" in facts else None
+
+
+def told_by(row: NodeRow, fact: str) -> list[str]:
+    """What a node tells under this name, a list."""
+    return list(_read(row.facts).get(fact, ()))
+
+
+def _read(facts: bytes) -> dict[str, Any]:
+    """What a node tells of itself; nothing where that is no JSON."""
+    try:
+        return _read_facts(facts)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}

@@ -45,7 +45,8 @@ def why_away(error: StoreError) -> str:
     if isinstance(error, ReadOnly):
         return "the store is read-only: another server of it takes the writes soon, or this one does again"
     if isinstance(error, Unfit):
-        return f"{error.setting or 'the database refuses this by a setting, a right or a table of its own'}: the log and `tarry doctor` tell more"
+        setting = error.setting or "the database refuses this by a setting, a right or a table of its own"
+        return f"{setting}: the log and `tarry doctor` tell more"
     if isinstance(error, Foreign):
         return "the server of the database that takes writes has another one: the log and `tarry doctor` name it"
     if isinstance(error, Full):

@@ -43,6 +43,8 @@ from .hand.hand import Hand
 from .hand.loader import Loader
 from .hand.promotion import Promotion
 from .hand.releases import Releases
+from .hand.spoilt import FACT as SPOILT
+from .hand.spoilt import TOLD
 from .hand.sweeps import Sweeps
 from .http.app import App
 from .http.server.entrance import Alone
@@ -332,7 +334,8 @@ def make_node(
 
     def facts() -> dict[str, Any]:
         told = {"version": __version__, "url": place.url, "hand_behind": hand.behind, "timers": len(hand)}
-        return told | {"skew": store.backend.skew(), FACT: list(writer_watch.found)}
+        told |= {"skew": store.backend.skew(), FACT: list(writer_watch.found)}
+        return told | {SPOILT: promotion.spoilt.named(TOLD)}
 
     tell = nobody_hears if notices is None else notices.tell
     shares = Shares()
@@ -359,7 +362,7 @@ def make_node(
     )
     timers = Timers(*(store, directory, clock, metrics, intake, limits, settings.max_waiting), add=add, forget=forget)
     schedules = Schedules(store, clock, intake, lambda: nodes.level, add=add, forget=forget)
-    promotion = Promotion(store, directory, clock, metrics, growth, intake)
+    promotion = Promotion(store, directory, clock, metrics, growth, intake, elsewhere=lambda: nodes.heard(SPOILT))
     now = clock.now()
     wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)
     declared = {guard.name: guard for guard in settings.guards}
@@ -367,10 +370,11 @@ def make_node(
         *(declared, store, directory, clock, metrics, alarm, promotion.streamed),
         level=lambda: nodes.level,
         alone=lambda: nodes.place[1] == 1,
+        wholly=promotion.spoilt.wholly,
     )
     hand = Hand(
         *(wheel, horizon, clock, promotion.promote, promotion.streamed),
-        aside=Either(promotion.held, guards),
+        aside=Either(promotion.held, guards, promotion.spoilt),
         shares=shares,
         topics_of=promotion.topics_of,
         strangers=promotion.strangers,
@@ -423,7 +427,7 @@ def make_node(
         loader=loader,
         promotion=promotion,
         guards=guards,
-        sweeps=Sweeps(store, hand, clock, lost=groups.watch, growth=growth),
+        sweeps=Sweeps(store, hand, clock, lost=groups.watch, growth=growth, stuck=promotion.spoilt.pass_over),
         cleaner=cleaner,
         measures=Measures(store, directory, metrics),
         alarm=alarm,

@@ -36,6 +36,7 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 1, sweeps.look)
         nursery.start_soon(every, 1, sweeps.near)
         nursery.start_soon(every, 1, node.hand.look_ahead)
+        nursery.start_soon(every, 1, node.promotion.try_again)
         await until_done(sweeps.watch_all, (StoreError,))
         nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
         if node.store.backend.shared:

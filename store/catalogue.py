@@ -45,11 +45,15 @@ def encode_ladder(ladder: Ladder | None) -> bytes | None:
 
 
 def decode_ladder(text: bytes | None) -> Ladder | None:
-    """The reverse of `encode_ladder`."""
+    """The reverse of `encode_ladder`; None, too, for what is none: somebody has written over it, and one topic must not
+    keep all others from being read."""
     if text is None:
         return None
-    rungs, _, jitter = text.decode().partition("~")
-    return Ladder(tuple(int(rung) for rung in rungs.split(",") if rung), float(jitter or 0))
+    try:
+        rungs, _, jitter = text.decode().partition("~")
+        return Ladder(tuple(int(rung) for rung in rungs.split(",") if rung), float(jitter or 0))
+    except ValueError:
+        return None
 
 
 async def topics(tx: Transaction) -> list[Topic]:
@@ -190,12 +194,12 @@ def _of_queues(rows: Sequence[TopicRow], found: Sequence[QueueRow]) -> list[Topi
         Topic(
             id=row.id,
             name=row.name,
-            kind=_KINDS[row.kind],
+            kind=_KINDS[row.kind == 1],
             ordered=bool(row.ordered),
             queues=tuple(queues[row.id]),
             retention=row.retention,
             ladder=decode_ladder(row.ladder),
-            sequencer=_SEQUENCERS[row.sequencer],
+            sequencer=_SEQUENCERS[row.sequencer == 1],
             created_at=row.created_at,
             max_pending=row.max_pending,
             max_rate=row.max_rate,

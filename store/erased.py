@@ -5,12 +5,14 @@ copied later, into the dead letters or the lake, is erased, too. A server of bef
 type.
 """
 
-import msgspec
+from .history import attempts_of, written
 
 LOST = "lease lost"
 """The reason for a failure that Tarry itself gives. It is about nobody, and stays."""
 
 MARK = " erased "
+_DIGITS = 19
+"""That a time has less than."""
 
 
 def content_type_of(erased_at: int) -> str:
@@ -22,13 +24,15 @@ def erased_at_of(content_type: str | None) -> int | None:
     """When the message of this content type was erased, Unix milliseconds; None: it was not."""
     if content_type is None or not content_type.startswith(MARK):
         return None
-    return int(content_type.removeprefix(MARK))
+    at = content_type.removeprefix(MARK)
+    return int(at) if at.isascii() and at.isdigit() and len(at) < _DIGITS else None
 
 
 def without_reasons(history: bytes) -> bytes:
     """A history of attempts without why they failed: reasons quote what they are about."""
-    attempts = msgspec.json.decode(history, type=list[dict[str, int | str | None]])
-    if all(attempt.get("reason") in (None, LOST) for attempt in attempts):
+    attempts = attempts_of(history)
+    if all(attempt.reason in (None, LOST) for attempt in attempts):
         return history
-    bare = [attempt if attempt.get("reason") in (None, LOST) else attempt | {"reason": None} for attempt in attempts]
-    return msgspec.json.encode(bare)
+    for attempt in attempts:
+        attempt.reason = attempt.reason if attempt.reason in (None, LOST) else None
+    return written(attempts)

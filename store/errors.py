@@ -95,3 +95,9 @@ class Unsettled(StoreError):
 
 class NoSuchTable(StoreError):
     """The database has no such table, or there is no such database."""
+
+
+def is_of_one(error: Exception) -> bool:
+    """Whether it may be the fault of one of those that were written together: the store is there, its schema is known,
+    and nobody stands in the way."""
+    return not isinstance(error, Unavailable | Contention | SchemaError | StoreInUse | NoSuchTable)

@@ -207,6 +207,19 @@ UNBEGUN = (1).to_bytes(8, "big")
 """What stands in place of the time in `settled_at`, of an open message whose client tells what it begins, until it
 says so; then it is since when, and 0 where the client tells nothing."""
 
+_SOUND = bytes(Outcome)
+_MENDED = bytes(byte if byte in _SOUND else Outcome.OPEN for byte in range(256))
+
+
+def is_sound(outcome: bytes | bytearray, size: int) -> bool:
+    """Whether a claim of so many messages may say this of them."""
+    return len(outcome) == size and not outcome.translate(None, _SOUND)
+
+
+def mended(outcome: bytes | bytearray, size: int) -> bytes:
+    """The same with what is none, by somebody's own SQL, as if it were open: rather twice than never."""
+    return bytes(outcome[:size]).ljust(size, bytes([Outcome.OPEN])).translate(_MENDED)
+
 
 @frozen
 class ClaimKey:

@@ -3,7 +3,8 @@
 Who asks says what a row is, and gets that: `await tx.fetch("queue.ends", tuple[int, int], ids)` is a
 `list[tuple[int, int]]`. A NamedTuple or an attrs class has a field for each column, by its name and in order; a tuple
 type says only what the columns hold; a plain type stands for the value of the only column. Columns hold text as UTF-8:
-what is to be a `str` is decoded here. tests/store/test_queries.py holds every such wish against the query.
+what is to be a `str` is decoded here, and where it is no UTF-8 U+FFFD stands for what cannot be read.
+tests/store/test_queries.py holds every such wish against the query.
 
 What several parts of the store read is declared below; what one part reads, there.
 """
@@ -13,6 +14,8 @@ from functools import cache
 from itertools import repeat, starmap
 from types import GenericAlias
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints, overload
+
+from .ids import SHARDS
 
 R = TypeVar("R")
 _new: Callable[..., Any] = tuple.__new__  # pyright: ignore  # of any tuple
@@ -116,6 +119,12 @@ class Waiting(NamedTuple):
     expires_at: int | None
     special: int
     """As in `Due`."""
+    shard: int
+
+    @property
+    def place(self) -> int:
+        """Where it lies in `delay`, whatever its time: somebody's own SQL may have changed that and left it there."""
+        return self.id if self.shard < SHARDS else ~self.id
 
 
 class Due(NamedTuple):
@@ -128,6 +137,12 @@ class Due(NamedTuple):
     uncounted: int
     special: int
     """Bits: `OF_SCHEDULE`, `GUARDED`."""
+    shard: int
+
+    @property
+    def place(self) -> int:
+        """As of `Waiting`."""
+        return self.id if self.shard < SHARDS else ~self.id
 
 
 OF_SCHEDULE = 1
@@ -350,7 +365,10 @@ def _reader(row: Any) -> Callable[[Sequence[tuple[Any, ...]]], list[Any]]:
     def decoded(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
         columns = list(zip(*rows, strict=True))
         for place in text:
-            columns[place] = tuple([None if value is None else value.decode() for value in columns[place]])
+            try:
+                columns[place] = tuple([None if value is None else value.decode() for value in columns[place]])
+            except UnicodeDecodeError:  # by somebody's own SQL: one row must not hide all others
+                columns[place] = tuple([None if v is None else v.decode(errors="replace") for v in columns[place]])
         if content is not None:
             its = slice(content, content + len(Content._fields))
             columns[its] = [tuple(map(_new, repeat(Content), zip(*columns[its], strict=True)))]

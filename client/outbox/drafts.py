@@ -55,7 +55,9 @@ def _entry(draft: Draft, limits: Limits, json: Dumps | None) -> Entry:
     if len(body) > limits.max_body:
         raise TooLarge(f"body: it has {len(body)} bytes, and may have {limits.max_body}")
     for name in ("key", "ordering_key", "tag"):
-        label: str | None = getattr(draft, name)
+        label: object = getattr(draft, name)  # users are not all typed
+        if label is not None and not isinstance(label, str):
+            raise BadRequest(f"{name}: it is text, and no {type(label).__name__}")
         if label is not None and not 0 < len(_utf8(name, label)) <= limits.max_key:
             raise BadRequest(f"{name}: it has {len(label.encode())} bytes, and may have 1 to {limits.max_key}")
     if draft.deliver_between is not None:
@@ -97,7 +99,10 @@ def _headers(headers: Mapping[str, str] | None) -> bytes | None:
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  # users are not all typed
             raise BadRequest("headers: names and values are text, and no name is empty")
-    text = encode(dict(headers))
+    try:
+        text = encode(dict(headers), "headers")
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
     if len(text) > MAX_HEADERS:
         raise BadRequest(f"headers: together they may have {MAX_HEADERS} bytes as JSON")
     return text

@@ -91,10 +91,11 @@ class Rows:
 
 
 def is_json(text: Column) -> Column:
-    """Whether it is one JSON value: a reader may stop behind the first, but neither in a list nor in an object."""
+    """Whether it is one JSON value in UTF-8: a reader may stop behind the first, but neither in a list nor in an
+    object, and it reads bytes of any coding, which are passed on as they are."""
     in_list = fn.try_parse_json(fn.concat(fn.lit("["), text, fn.lit("]")))
     in_object = fn.try_parse_json(fn.concat(fn.lit('{"x":'), text, fn.lit("}")))
-    return fn.coalesce(in_list.isNotNull() & in_object.isNotNull(), fn.lit(False))
+    return fn.coalesce(fn.is_valid_utf8(text) & in_list.isNotNull() & in_object.isNotNull(), fn.lit(False))
 
 
 def read_rows(spark: SparkSession, files: Sequence[str], format_: Format | None, *, multi_line: bool = False) -> Rows:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pymysql
 from attrs import define, frozen
 
+from ...client.bodies import wrong_json
 from ...client.coroutines import drive
 from ...client.outbox.cursors import CursorTransaction
 from ...store.errors import DuplicateKey
@@ -97,6 +98,11 @@ class _Row(NamedTuple):
     def size(self) -> int:
         return len(self.body) + len(self.headers or "")
 
+    @property
+    def is_readable(self) -> bool:
+        """As the server judges who is asked for it over HTTP: Spark reads numbers and depths that others cannot."""
+        return self.content_type is not None or wrong_json(self.body) is None
+
 
 DETAILS = _Row._fields[6:]
 """All of them are among the columns, or none, of a target that is `bare`."""
@@ -112,7 +118,10 @@ def write(target: Target, batches: Iterable[Batch]) -> Written:
     with closing(_Writer(target)) as writer:
         for chunk in _chunks(target, batches, writer.pace.at_a_time(CHUNK)):
             writer.pace.take(len(chunk))
-            writer.write(chunk)
+            good = [row for row in chunk if row.is_readable]
+            if good:
+                writer.write(good)
+            writer.written.refused += len(chunk) - len(good)
             tell(target.watcher, len(chunk))
         writer.pace.finish()
     return writer.written

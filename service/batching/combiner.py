@@ -24,7 +24,7 @@ from typing import Generic
 
 import trio
 
-from ...store.errors import Locked, Refused
+from ...store.errors import Locked, is_of_one
 from ..errors import Busy, Overloaded
 from .lanes import ASIDE_FOR, Answer, Batch, Items, Lane, Request, Waiting, lanes_of, refuse
 
@@ -330,10 +330,8 @@ class Combiner(Generic[Request, Answer]):
                 await self._write_or_part([item for item in items if item.lane not in half])
             else:
                 refuse(items, error)
-        except Refused as error:
-            await _by_halves(items, error, self._write_or_part)
         except Exception as error:
-            refuse(items, error)
+            await _by_halves(items, error, self._write_or_part)
         else:
             for item, answer in zip(items, answers, strict=True):
                 item.answer = answer
@@ -419,10 +417,8 @@ class Combiner(Generic[Request, Answer]):
             else:
                 lanes[0].found_locked(trio.current_time())
                 refuse(items, Busy(_HELD))
-        except Refused as error:
-            await _by_halves(items, error, self._write_aside)
         except Exception as error:
-            refuse(items, error)
+            await _by_halves(items, error, self._write_aside)
         else:
             left = [item for item, answer in zip(items, answers, strict=True) if answer is None]
             locked = set(lanes_of(left))
@@ -453,10 +449,10 @@ class Combiner(Generic[Request, Answer]):
 
 
 async def _by_halves(
-    items: Items[Request, Answer], error: Refused, write: Callable[[Items[Request, Answer]], Awaitable[None]]
+    items: Items[Request, Answer], error: Exception, write: Callable[[Items[Request, Answer]], Awaitable[None]]
 ) -> None:
-    """Written once more, each half alone: the error is of one of them."""
-    if len(items) > 1:
+    """Written once more, each half alone, where the error may be of one of them; else it is everybody's."""
+    if len(items) > 1 and is_of_one(error):
         await write(items[: len(items) // 2])
         await write(items[len(items) // 2 :])
     else:

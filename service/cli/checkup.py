@@ -18,21 +18,24 @@ from cyclopts import Parameter
 
 from ...client import Tarry
 from ...store.errors import Full, ReadOnly, Refused, SchemaError, StoreError, StoreInUse
+from ...store.ids import SHARDS_OF_DELAY
 from ...store.migrations import Applied, pending
 from ...store.mysql.dsn import Dsn
-from ...store.nodes import all_nodes
+from ...store.nodes import NodeRow, all_nodes
 from ...store.opening import is_shared, migrations_for, open_backend, open_guest
 from ...store.operating.keys import Key, all_keys
-from ...store.ports import Backend
+from ...store.ports import Backend, Guest
 from ...store.sqlite.schema import read_applied
 from ...store.stream.sealing import wide_holes
+from ...store.timers import spoilt
 from ..durations import format_duration
 from ..guards.asker import Asker
 from ..guards.declared import Guard
 from ..guards.question import NoAnswer
+from ..hand.spoilt import FACT as SPOILT
 from ..http.server.listening import check_path
 from ..http.server.tls import BadCertificate, Certificate
-from ..nodes import LEASE
+from ..nodes import LEASE, told_by
 from ..places import masked
 from ..settings import SettingError, Settings
 from ..upkeep.redis_check import ping_redis
@@ -48,6 +51,9 @@ _OTHERS = 0o007
 
 _SPARE = 10
 """Sessions of the database for others: commands, backups, and who looks after it."""
+
+_NAMED = 10
+"""Of many spoilt rows so many are named."""
 
 _SERVERS = "several_servers"
 """The migration that brings the table of servers."""
@@ -145,7 +151,9 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
     try:
         backend = await open_backend(dsn)
     except StoreInUse:
-        return [Finding("store", "ok", f"{shown}, in use by a server"), _embedded_schema(dsn)]
+        schema = _embedded_schema(dsn)
+        rows = [await _rows_beside(dsn)] if schema.state == "ok" else []
+        return [Finding("store", "ok", f"{shown}, in use by a server"), schema, *rows]
     except StoreError as error:
         return [_wrong_store(shown, error)]
     try:
@@ -159,9 +167,10 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
             return findings  # the rest is asked of them
         findings += _statements(await backend.longest_statement(), settings)
         applied = await backend.applied()
-        findings.append(_judge(dsn, applied))
+        findings.append(schema := _judge(dsn, applied))
         findings += await _durability(backend)
         findings += [Finding("commits", "note", advice) for advice in await backend.advice()]
+        nodes: Sequence[NodeRow] = ()
         if applied.checksums:
             findings += [_stands(*hole) for hole in await backend.read(partial(wide_holes, widest=widest))]
         if (room := await backend.room()) is not None:
@@ -170,6 +179,8 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
             nodes = await backend.read(all_nodes) if _SERVERS in known else []
             alive = [node.name for node in nodes if abs(now - node.renewed_at) <= LEASE]
             findings.append(_connections(*room, settings, alive))
+        if schema.state == "ok":
+            findings.append(await _rows(backend, now, nodes))
         findings.append(_skew(now, before, after))
     except StoreError as error:
         return [_wrong_store(shown, error)]
@@ -208,6 +219,32 @@ def _stands(topic: str, queue: int, first: int, last: int) -> Finding:
         f"queue {queue} of {topic} stands still: no message at its offsets {first} to {last}, and one at {last + 1}."
         " Delete that row of `message` if it is not yours, or raise widest_hole",
     )
+
+
+async def _rows_beside(dsn: str) -> Finding:
+    """As `_rows`, of an embedded store that a server has."""
+    try:
+        guest = await open_guest(dsn)
+        try:
+            return await _rows(guest, await guest.now())
+        finally:
+            await guest.aclose()
+    except StoreError as error:
+        return Finding("rows", "note", f"they cannot be read: {error}")
+
+
+async def _rows(guest: Guest, now: int, nodes: Sequence[NodeRow] = ()) -> Finding:
+    """What is due and cannot be promoted, as far as a look shows it, and as servers have found out."""
+    whys: dict[int, str] = {}
+    for shard in range(SHARDS_OF_DELAY):
+        whys |= await guest.read(partial(spoilt.find, shard=shard, now=now))
+    here = [f"{spoilt.name_of(entry)}: {why}" for entry, why in whys.items()]
+    told = list(dict.fromkeys([*here, *(one for node in nodes for one in told_by(node, SPOILT))]))
+    if not told:
+        return Finding("rows", "ok", "none that is due is spoilt")
+    more = f"; and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    shown = f"due, and cannot be promoted: {'; '.join(told[:_NAMED])}{more}"
+    return Finding("rows", "wrong", f"{shown}. The runbook says how they are put right")
 
 
 def _wrong_store(shown: str, error: StoreError) -> Finding:

@@ -14,7 +14,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from ...store.errors import Locked, StoreError
+from ...store.errors import GroupGone, Locked, StoreError, is_of_one
 from ...store.records import Claim, ClaimKey, ClaimRequest, Gather, Group, Settled, Settlement, Turn
 from ..clock import Clock
 from ..errors import Busy, Overloaded
@@ -26,6 +26,8 @@ _RANGES = 2_000
 _WAITING = 20_000
 """Settlements and claims that may wait at one coordinator."""
 _PAUSE = 0.2
+_SPOILT_REST = 60_000
+"""Milliseconds before what nobody waits for is tried again, when it fails by itself."""
 _LOCKED_REST = 1_000
 """Milliseconds before a lease that ran out is ended, when a user's transaction holds the claim."""
 _FIRST_REST, _LONGEST_REST = 0.02, 0.5
@@ -352,13 +354,15 @@ class Coordinator:
                     self.forget([lease.key])
         return lost
 
-    async def _turn(self, settling: list[_Settling], asking: list[_Asking]) -> None:
+    async def _turn(self, settling: list[_Settling], asking: list[_Asking], *, whole: bool = True) -> None:
+        """`whole`: who waits by then is of it, too."""
         group = self._find_group()
         began = trio.current_time()
         sharing = self.present() if group.topic.ordered else set[str]()
 
         def gather() -> tuple[Sequence[Settlement], Sequence[ClaimRequest], int]:
-            self._gather(settling, asking)
+            if whole:
+                self._gather(settling, asking)
             return [one.settlement for one in settling], [one.request for one in asking], self._clock.now()
 
         try:
@@ -371,7 +375,10 @@ class Coordinator:
             return
         except Exception as error:
             self._may_find, self._claiming = True, False
-            await self._failed(settling, asking, error)
+            if len(settling) + bool(asking) > 1 and is_of_one(error) and not isinstance(error, GroupGone):
+                await self._part(settling, asking)
+            else:
+                await self._failed(settling, asking, error)
             return
         self._rest = _FIRST_REST
         self.turns += 1
@@ -396,6 +403,15 @@ class Coordinator:
             passing = asker.request.tags is not None or turn.expired > 0
             asker.cut = claim is None and (turn.beside or (turn.cut and passing))
             self._answer(asker, claim)
+
+    async def _part(self, settling: list[_Settling], asking: list[_Asking]) -> None:
+        """Once more, apart: a spoilt row is of one of them, and the others need not hear of it."""
+        middle = len(settling) // 2
+        for some in (settling[:middle], settling[middle:]):
+            if some:
+                await self._turn(some, [], whole=False)
+        if asking:
+            await self._turn([], asking, whole=False)
 
     def _send_home(self) -> None:
         """There is nothing for those who do not wait."""
@@ -456,9 +472,10 @@ class Coordinator:
 
     async def _failed(self, settling: list[_Settling], asking: list[_Asking], error: Exception) -> None:
         """Everybody hears of it; what nobody waits for, and a lost lease, is tried again."""
+        rest = _SPOILT_REST if is_of_one(error) and not isinstance(error, GroupGone) else 0
         for waiting in settling:
             if waiting.nobody or waiting.settlement.verb == "end":
-                self._try_again(waiting.settlement, 0)
+                self._try_again(waiting.settlement, rest)
         everybody: list[_Waiting] = [*settling, *asking]
         for one in everybody:
             one.error = error

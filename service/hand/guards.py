@@ -5,7 +5,7 @@ A message whose guard is not declared here has a room, too: it is held and told,
 Another may, and hands it out.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 
 import structlog
 import trio
@@ -42,9 +42,10 @@ class Either:
 
     one: Container[object]
     other: Container[object]
+    third: Container[object]
 
     def __contains__(self, entry: object) -> bool:
-        return entry in self.one or entry in self.other
+        return entry in self.one or entry in self.other or entry in self.third
 
 
 @frozen
@@ -67,6 +68,14 @@ class _Told:
     since: float
 
 
+Some = Callable[[Sequence[int]], Awaitable[set[int]]]
+Wholly = Callable[[Sequence[int], Some], Awaitable[Sequence[set[int]]]]
+
+
+async def _at_once(ids: Sequence[int], promote: Some) -> Sequence[set[int]]:
+    return [await promote(ids)]
+
+
 @define(eq=False)
 class Guards:
     """All guards of a server."""
@@ -82,6 +91,8 @@ class Guards:
     """The newest migration that all servers know."""
     _alone: Callable[[], bool] = field(kw_only=True, alias="alone")
     """Whether no other server is at work."""
+    _wholly: Wholly = field(default=_at_once, kw_only=True, alias="wholly")
+    """Promotes part by part what fails together."""
     _ask: Callable[[Guard], Asker] = field(default=Asker, kw_only=True, alias="ask")
     _rooms: dict[str, GuardRoom] = field(factory=dict[str, GuardRoom], init=False)
     _noted: set[str] = field(factory=set[str], init=False)
@@ -186,11 +197,15 @@ class Guards:
         return room
 
     async def _promote(self, answers: Mapping[int, bool], fresh: Callable[[], bool]) -> set[int]:
-        promoted, suppressed, left = await self._store.promote_guarded(answers, self._clock.now(), fresh)
-        self._streamed(promoted)
-        for one in suppressed:
-            self._metrics.suppressed(self._directory.name_of(one.topic_id), 1)
-        return left
+        async def some(ids: Sequence[int]) -> set[int]:
+            these = {id_: answers[id_] for id_ in ids}
+            promoted, suppressed, left = await self._store.promote_guarded(these, self._clock.now(), fresh)
+            self._streamed(promoted)
+            for one in suppressed:
+                self._metrics.suppressed(self._directory.name_of(one.topic_id), 1)
+            return left
+
+        return {id_ for left in await self._wholly(list(answers), some) for id_ in left}
 
     def _holds(self, name: str, why: str) -> None:
         self._metrics.guard_failed(name)

@@ -118,8 +118,8 @@ class Hand:
             if not self._sweeps:
                 self._gone.clear()
 
-    def add_missing(self, timers: Iterable[tuple[int, int]]) -> int:
-        """Takes note of those rows a sweep found that nobody here knows of; returns how many."""
+    def add_missing(self, timers: Iterable[tuple[int, int]], found: set[int] | None = None) -> int:
+        """Takes note of those rows a sweep found that nobody here knows of; returns how many. They go into `found`."""
         aside, firing, gone = self._aside, frozenset(self._firing), self._gone
         timers = [one for one in timers if one[1] not in aside and one[1] not in firing and one[1] not in gone]
         if self.crowd and timers:
@@ -128,6 +128,8 @@ class Hand:
         missing = self.wheel.missing([due for due, _ in timers], [entry for _, entry in timers])
         for due, entry in missing:
             self.add(due, entry)
+        if found is not None:
+            found.update(entry for _, entry in missing)
         return len(missing)
 
     def cancel(self, due: int, entry: int) -> None:

@@ -4,7 +4,8 @@ The hand asks for it; so does `held`, for what waits apart. Every promotion of a
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import trio
 from attrs import define, field
@@ -22,6 +23,7 @@ from ..stream.intake import Intake
 from ..stream.pace import Pace
 from ..topics.directory import Directory
 from .held import Held
+from .spoilt import Spoilt
 
 _STRANGERS = 20_000
 """Messages in a crowded second that are not of the crowd's topic, of which it is worth to know before it begins."""
@@ -37,11 +39,15 @@ class Promotion:
     _metrics: Metrics
     _growth: Growth
     _intake: Intake
+    _elsewhere: Callable[[], Sequence[str]] = field(default=tuple[str, ...], kw_only=True, alias="elsewhere")
     pace: Pace = field(factory=Pace, init=False)
     held: Held = field(init=False)
     """What is due and waits apart."""
+    spoilt: Spoilt = field(init=False)
+    """What is due and cannot be promoted."""
 
     def __attrs_post_init__(self) -> None:
+        self.spoilt = Spoilt(self._store, self._clock, self._elsewhere)
         self.held = Held(
             *(self._promote_waiting, self._promote_free, self.streamed),
             topic_of=self._topic_of,
@@ -50,12 +56,17 @@ class Promotion:
 
     async def promote(self, entries: Sequence[int], now: int) -> tuple[Sequence[Promoted], Sequence[int]]:
         """What of these entries is in the stream now, and the last of them, whose turn is still to come; `held` takes
-        the others. Raises `StoreError`."""
+        the others, and `spoilt` what cannot go. Raises `StoreError`."""
         began = trio.current_time()
+        if not (entries := self.spoilt.without(entries)):
+            return (), ()
         try:
             promoted, held, left = await self._store.promote_some(entries, now, self.held.queues)
         except Locked:  # no look shows which queue it is that is locked otherwise: each finds out by itself
             promoted, held, left = [], await self._store.read(timers.queues_of, entries), ()
+        except Exception as error:
+            parts, left = await self.spoilt.part(entries, self._promote_part, error)
+            return _together(parts), left
         took = trio.current_time() - began
         self._metrics.promote_batch(took)
         self.pace.note(len(promoted), took)
@@ -64,6 +75,20 @@ class Promotion:
         self.held.put(held)
         self._count(promoted)
         return promoted, left
+
+    async def try_again(self) -> None:
+        """Has a look at what is set aside. Raises `StoreError`."""
+
+        async def promote(entries: Sequence[int]) -> None:
+            self.streamed(_together(await self.spoilt.wholly(entries, self._promote_part)))
+
+        await self.spoilt.try_again(promote)
+
+    async def _promote_part(self, entries: Sequence[int]) -> Sequence[Promoted]:
+        promoted, held = await self._store.promote_free(entries, self._clock.now(), self.held.queues)
+        self.held.put(held)
+        self._count(promoted)
+        return promoted
 
     async def topics_of(self, timers: Columns, crowd: int) -> Mapping[int, int]:
         """By entry the topics of these, as far as they are there and not of topic `crowd`."""
@@ -91,12 +116,21 @@ class Promotion:
             self._growth.committed(queue_id)
 
     async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
-        promoted = await self._store.promote(entries, self._clock.now())
+        promote = partial(self._store.promote, now=self._clock.now())
+        promoted = _together(await self.spoilt.wholly(entries, promote))
         self._count(promoted)
         return promoted
 
     async def _promote_free(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
-        promoted, held = await self._store.promote_free(entries, self._clock.now())
+        held: dict[int, list[int]] = {}
+
+        async def some(part: Sequence[int]) -> Sequence[Promoted]:
+            promoted, back = await self._store.promote_free(part, self._clock.now(), held.keys())
+            for queue_id, those in back.items():
+                held.setdefault(queue_id, []).extend(those)
+            return promoted
+
+        promoted = _together(await self.spoilt.wholly(entries, some))
         self._count(promoted)
         return promoted, held
 
@@ -111,3 +145,7 @@ class Promotion:
         """The topic that a queue is of, or a group's retry queue; 0 when it is not known here."""
         topic, group = self._directory.topic_of_queue(queue_id), self._directory.group_of_queue(queue_id)
         return topic.id if topic is not None else group.topic.id if group is not None else 0
+
+
+def _together(parts: Iterable[Sequence[Promoted]]) -> list[Promoted]:
+    return [one for part in parts for one in part]

@@ -8,7 +8,8 @@
   filled for the first time, which may take long, it looks at what falls due from then on: another node may die
   meanwhile, and users' own transactions go on.
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
-  committed hours late. Both, when somebody says that a transaction of theirs was committed (`nudge`).
+  committed hours late. What it finds three times promotion has passed over twice: such rows are `stuck`. Both, when
+  somebody says that a transaction of theirs was committed (`nudge`).
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
 - idempotency_keys, every two minutes: idempotency keys whose window is over, a bounded batch at a time.
 - look, every second while somebody waits: queues that other nodes have made grow, for readers, and groups that have
@@ -49,6 +50,7 @@ has mostly its own before it, and one that knows of more than ten thousand would
 takes 40 ms."""
 _PIECE = 500
 """Rows that are looked for in the wheel in one go: some milliseconds."""
+_TIMES = 3
 _CLAIMS = 1_000
 _QUEUES = 1_000
 _GROUPS = 1_000
@@ -69,6 +71,9 @@ class Sweeps:
     _nudged: trio.Event = field(factory=trio.Event, init=False)
     _ends: dict[int, int] = field(factory=dict[int, int], init=False)
     _far_again_at: int = field(default=0, init=False)
+    _stuck: Callable[[Sequence[int]], Awaitable[None]] = field(kw_only=True, alias="stuck")
+    _found_far: dict[int, int] = field(factory=dict[int, int], init=False)
+    """What the last far sweep has found, and how many of them have found it one after the other."""
     found: int = field(default=0, init=False)
     _swept: int = field(default=_EVER, init=False)
     """When the last near sweep was made that saw all."""
@@ -97,7 +102,11 @@ class Sweeps:
 
     async def far(self) -> None:
         """Adds rows that are long due and that the wheel does not hold."""
-        await self._sweep(0, self._clock.now() - _BEHIND)
+        found = set[int]()
+        await self._sweep(0, self._clock.now() - _BEHIND, found=found)
+        self._found_far = {entry: self._found_far.get(entry, 0) + 1 for entry in found}
+        if stuck := [entry for entry, times in self._found_far.items() if times == _TIMES]:
+            await self._stuck(stuck[:_PIECE])
 
     def nudge(self) -> None:
         """Somebody has committed messages of their own transaction: they are looked for at once."""
@@ -120,13 +129,13 @@ class Sweeps:
         # Most of what is due is on its way then; reading it again would not hasten it.
         return self._hand.behind > _HAND_BEHIND
 
-    async def _sweep(self, since: int, until: int, own_until: int = 0) -> bool:
+    async def _sweep(self, since: int, until: int, own_until: int = 0, found: set[int] | None = None) -> bool:
         """Whether all that is there was seen. Of many rows the first shards' hide the others'; whose own hand is late
         has many of its own, and leaves it at that."""
         with self._hand.sweep():
-            return await self._read(since, until, own_until)
+            return await self._read(since, until, own_until, found)
 
-    async def _read(self, since: int, until: int, own_until: int) -> bool:
+    async def _read(self, since: int, until: int, own_until: int, found: set[int] | None) -> bool:
         on_time = self._hand.behind <= _LATE
         own = dict.fromkeys(self._hand.shares.held, max(until, own_until))
         # What a rate holds back lies there for long; the far sweep looks at it, or it would hide others' rows.
@@ -134,28 +143,28 @@ class Sweeps:
         crowded = self._is_behind or self._hand.known(self._clock.now() + _AHEAD) > _ROWS
         most = _ROWS_LATE if crowded else _ROWS
         rows = await self._store.read(timers.near, since, until, most, own, but)
-        await self._add(rows)
+        await self._add(rows, found)
         if len(rows) < most:
             return True
         if not on_time:
             return False
         for shard in range(SHARDS):
-            await self._read_shard(shard, since, until)
+            await self._read_shard(shard, since, until, found)
         return True
 
-    async def _read_shard(self, shard: int, since: int, until: int) -> None:
+    async def _read_shard(self, shard: int, since: int, until: int, found: set[int] | None) -> None:
         page: list[timers.Timer] = []
         for read in pages(self._store, shard, since, until, lambda rows: page.extend((due, id_) for id_, due in rows)):
             goes_on = True
             while goes_on:
                 goes_on = await read(_ROWS)
-                await self._add(page)
+                await self._add(page, found)
                 page.clear()
 
-    async def _add(self, rows: Sequence[timers.Timer]) -> None:
+    async def _add(self, rows: Sequence[timers.Timer], found: set[int] | None) -> None:
         """Adds those that the wheel does not hold; some at a time, for others do not wait until all are looked for."""
         for begin in range(0, len(rows), _PIECE):
-            self.found += self._hand.add_missing(rows[begin : begin + _PIECE])
+            self.found += self._hand.add_missing(rows[begin : begin + _PIECE], found)
             await trio.lowlevel.checkpoint()
 
     async def leases(self) -> None:

@@ -8,6 +8,7 @@ import trio
 from attrs import define, field
 from msgspec import UNSET
 
+from ...store.content import BYTES
 from ...store.records import Draft, Topic
 from ...store.stream import idempotency
 from ...store.stream.placing import WrongQueue, named_queue
@@ -22,8 +23,6 @@ from .names import wrong_content_type, wrong_headers, wrong_label
 from .problems import Fault, Problem, bad_field, older_server
 from .reading import wrong_json
 from .requests import Message, Timed
-
-BYTES = "application/octet-stream"
 
 SLACK = 64 << 10
 """What a request may have beyond the limit of its bodies: the fields around a single one."""

@@ -10,9 +10,9 @@ from .asgi import Response
 from .call import Call, answer
 from .problems import KINDS, Check, Problem
 
-_WARNINGS = {"durability", "host_clock", "sealing", "writers"}
+_WARNINGS = {"durability", "host_clock", "rows", "sealing", "writers"}
 """Checks that fail and leave the server ready: it works, and promises less than it should, or not by the clock on
-the wall; or a queue stands still; or another server of the database takes writes, too."""
+the wall; or rows are spoilt, or a queue stands still; or another server of the database takes writes, too."""
 
 
 async def live(call: Call) -> Response:

@@ -10,6 +10,7 @@ import msgspec
 import msgspec.inspect
 import trio
 
+from ...client.bodies import TOO_DEEP, is_too_deep
 from .asgi import Request
 from .problems import Fault, Problem, bad_field
 from .surrogates import ALONE, may_be_lone, pointer_to_lone
@@ -204,12 +205,12 @@ def wrong_json(raw: bytes) -> tuple[str, str] | None:
     try:
         _read_any(raw)
     except RecursionError:
-        return "", "it is nested too deeply"
+        return "", TOO_DEEP
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if (pointer := pointer_to_lone(raw)) is not None:
             return pointer, ALONE
         return "", _malformed(error, raw)
-    return None
+    return ("", TOO_DEEP) if is_too_deep(raw) else None
 
 
 def _malformed(error: Exception, data: bytes) -> str:

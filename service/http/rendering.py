@@ -7,8 +7,10 @@ import attrs
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ...store.content import BYTES, as_json, headers_of
 from ...store.erased import erased_at_of
 from ...store.groups.push import PushRow
+from ...store.history import attempts_of
 from ...store.looking import group_counts as counting
 from ...store.operating.erasing import Erasure
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
@@ -97,19 +99,48 @@ def outlook(shaping: Shaping, due: int) -> tuple[int | UnsetType, int | UnsetTyp
 def message(topic: Topic, one: Delivered) -> MessageAnswer:
     """As claimed or pulled."""
     losses = one.losses or UNSET
+    if (
+        one.content_type is None
+        and not one.losses
+        and one.expires_at is None
+        and (raw := as_json(one.body)) is not None
+    ):
+        # Nearly all are so; without a dict in between it pays for the look at the body.
+        return MessageAnswer(
+            topic=topic.name,
+            queue=one.queue,
+            offset=one.offset,
+            attempt=one.attempt,
+            losses=losses,
+            id=str(one.id),
+            key=one.key,
+            ordering_key=one.ordering_key,
+            tag=one.tag,
+            headers=_headers(one.headers),
+            body=raw,
+            published_at=format_time(one.published_at),
+            deliver_at=format_time(one.deliver_at),
+        )
     return MessageAnswer(
         topic=topic.name, queue=one.queue, offset=one.offset, attempt=one.attempt, losses=losses, **_content(one)
     )
 
 
+def _headers(headers: bytes | None) -> msgspec.Raw | None:
+    return None if headers is None or headers_of(headers) is None else msgspec.Raw(headers)
+
+
 def _content(one: Delivered | Found) -> dict[str, Any]:
-    """Fields of `Content`. The body is as it came: JSON text as it was written, or bytes with their type."""
+    """Fields of `Content`. The body is as it came: JSON text as it was written, or bytes with their type.
+
+    What was to be JSON and is none goes as bytes: nobody could read the answer, and its other messages neither.
+    """
     content: dict[str, Any] = {
         "id": str(one.id),
         "key": one.key,
         "ordering_key": one.ordering_key,
         "tag": one.tag,
-        "headers": None if one.headers is None else msgspec.Raw(one.headers),
+        "headers": _headers(one.headers),
         "published_at": format_time(one.published_at),
         "deliver_at": format_time(one.deliver_at),
     }
@@ -117,29 +148,22 @@ def _content(one: Delivered | Found) -> dict[str, Any]:
         content["expires_at"] = format_time(one.expires_at)
     if (erased_at := erased_at_of(one.content_type)) is not None:
         content["erased_at"] = format_time(erased_at)
-    elif one.body is not None and one.content_type is None:
-        content["body"] = msgspec.Raw(one.body)
+    elif one.body is not None and one.content_type is None and (raw := as_json(one.body)) is not None:
+        content["body"] = raw
     elif one.body is not None:
-        content["body_base64"], content["content_type"] = one.body, one.content_type
+        content["body_base64"], content["content_type"] = one.body, one.content_type or BYTES
     return content
 
 
 def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
     """As claimed, with its end and its attempts."""
-    history = msgspec.json.decode(letter.history, type=list[_Stored])
     return DeadAnswer(
         **msgspec.structs.asdict(message(topic, letter.message)),
         dead_at=format_time(letter.dead_at),
-        attempts=[Attempt(at=format_time(one.at), client=one.client, reason=one.reason) for one in history],
+        attempts=[
+            Attempt(at=format_time(one.at), client=one.client, reason=one.reason) for one in attempts_of(letter.history)
+        ],
     )
-
-
-class _Stored(msgspec.Struct):
-    """An attempt as the store keeps it."""
-
-    at: int
-    client: str
-    reason: str | None = None
 
 
 def found(one: Found, held: str | None) -> FoundAnswer:

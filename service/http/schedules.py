@@ -22,6 +22,7 @@ from .problems import Problem, bad_cursor, bad_field, bad_parameter
 from .requests import Backfill, CatchUp, Message, PutSchedule
 from .revisions import condition, revision_of, tagged, unmatched
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _SHOWN = 5
 """Fire times in an answer."""
 _MOST = 1000
@@ -72,7 +73,7 @@ async def list_schedules(call: Call) -> Response:
     if after and wrong_name(after):
         raise bad_cursor()
     rows = await call.node.store.read(schedules.page, after, limit)
-    told = [_told_of(call, row) for row in rows]
+    told = [_listed(call, row) for row in rows]
     return answer(answers.ScheduleList(schedules=told, cursor=rows[-1].name if len(rows) == limit else None))
 
 
@@ -199,7 +200,7 @@ def _planned(name: str, spec: Spec, made_at: int) -> Plan:
 
 def _check_steps(spec: Spec, known: ScheduleRow | None) -> None:
     """Raises a `Problem` for steps that say another interval than they seem to; what is set may be declared again."""
-    if spec.cron is None or (known is not None and read_spec(known.spec).cron == spec.cron):
+    if spec.cron is None or (known is not None and _spec(known).cron == spec.cron):
         return
     try:
         check_steps(spec.cron)
@@ -215,7 +216,7 @@ def _check_end(rule: Rule, known: ScheduleRow | None, now: int) -> None:
     if known is None:
         wrong = rule.after(now) is None
     else:
-        before = read_spec(known.spec).ends_at
+        before = _spec(known).ends_at
         wrong = rule.ends_at <= now and (before is None or parse_time(before) != rule.ends_at)
     if wrong:
         raise bad_field("/ends_at", f"no fire time comes until then: the server's time is {format_time(now)}")
@@ -237,7 +238,15 @@ async def _row(call: Call, verb: str) -> ScheduleRow:
 
 
 def _topic_of(row: ScheduleRow) -> str:
-    return read_spec(row.spec).topic
+    return _spec(row).topic
+
+
+def _spec(row: ScheduleRow) -> Spec:
+    """What it says; nothing where somebody has written over it, so that it can be set anew or removed."""
+    try:
+        return read_spec(row.spec)
+    except _UNREADABLE:
+        return Spec("")
 
 
 def _plan(row: ScheduleRow) -> Plan:
@@ -245,6 +254,10 @@ def _plan(row: ScheduleRow) -> Plan:
         return plan_of(row.name, row.spec, row.made_at)
     except WrongSpec as error:  # it was in order when it was set
         raise bad_field(error.pointer, f"this server's time zones do not know it: {error}") from None
+    except _UNREADABLE:
+        raise Problem(
+            "bad-request", "somebody has written over what it says, and it cannot be read: set it anew"
+        ) from None
 
 
 def _upcoming(call: Call, row: ScheduleRow, count: int) -> list[int]:
@@ -258,7 +271,16 @@ def _answer(call: Call, row: ScheduleRow, status: int = 200) -> Response:
 
 def _told_of(call: Call, row: ScheduleRow) -> answers.ScheduleAnswer:
     times = [] if row.paused else _upcoming(call, row, _SHOWN)
-    return _told(row.name, read_spec(row.spec), times, paused=bool(row.paused), revision=row.revision)
+    return _told(row.name, _spec(row), times, paused=bool(row.paused), revision=row.revision)
+
+
+def _listed(call: Call, row: ScheduleRow) -> answers.ScheduleAnswer:
+    """Among others, which are to be told whatever is wrong with this one: without what cannot be read of it."""
+    try:
+        return _told_of(call, row)
+    except Problem:
+        pass
+    return _told(row.name, _spec(row), [], paused=bool(row.paused), revision=row.revision)
 
 
 def _told(name: str, spec: Spec, times: list[int], *, paused: bool, revision: int) -> answers.ScheduleAnswer:

@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-import msgspec
 import structlog
 import trio
 from attrs import define, field, frozen
 
+from ...store.content import BYTES, as_json, headers_of
 from ...store.erased import erased_at_of
 from ...store.errors import StoreError
 from ...store.groups import push
@@ -289,8 +289,10 @@ class Pusher:
                 endpoint = read_endpoint(self.row.url, poster.allowed)
                 headers = self._headers(endpoint, message)
                 # A type of none for a body that is not there: what is erased stands in a header.
-                content_type = "application/octet-stream" if "tarry-erased-at" in headers else message.content_type
-                post = Post(endpoint, headers, message.body, content_type or "application/json")
+                content_type = BYTES if "tarry-erased-at" in headers else message.content_type
+                if content_type is None:
+                    content_type = BYTES if as_json(message.body) is None else "application/json"
+                post = Post(endpoint, headers, message.body, content_type)
                 head = await poster.post(post, self.row.timeout / 1000, self._connections)
                 verdict = verdict_of(head.status, head.headers, self._desk.clock.now())
             except Unreached as error:
@@ -305,7 +307,7 @@ class Pusher:
 
     def _headers(self, endpoint: Endpoint, message: Delivered) -> dict[str, str]:
         id_, timestamp = str(message.id), self._desk.clock.now() // 1000
-        own = msgspec.json.decode(message.headers or b"{}", type=dict[str, str])
+        own = headers_of(message.headers) or {}
         erased_at = erased_at_of(message.content_type)
         told = self._names | {
             "erased-at": None if erased_at is None else format_time(erased_at),

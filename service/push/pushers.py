@@ -7,6 +7,7 @@ be elected. How many messages may be in flight is shared out among the servers t
 import itertools
 from collections.abc import Iterator, Sequence
 
+import structlog
 import trio
 from attrs import define, field
 
@@ -23,6 +24,8 @@ from .pusher import Desk, Pusher
 _ROUND, _IDLE_ROUND = 2.0, 10.0
 """Seconds between two looks at what other servers have set."""
 
+log = structlog.get_logger()
+
 
 @define(eq=False)
 class Pushers:
@@ -38,6 +41,8 @@ class Pushers:
     _grace: float
     _running: dict[int, Pusher] = field(factory=dict[int, Pusher], init=False)
     _ending: set[Pusher] = field(factory=set[Pusher], init=False)
+    _unreadable: dict[int, PushRow] = field(factory=dict[int, PushRow], init=False)
+    """By group id, of which the log says so."""
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _stopping: bool = field(default=False, init=False)
     _numbers: Iterator[int] = field(factory=itertools.count, init=False)
@@ -99,10 +104,19 @@ class Pushers:
         for row in rows.values():
             group = await self._directory.look_up_group(row.group_id)
             if group is not None:
-                self._see(group, row)
+                self._try_to_see(group, row)
             elif await self._desk.store.write(push.forget, row.group_id):
                 self._end(row.group_id)
         self._ending = {pusher for pusher in self._ending if not pusher.over}
+
+    def _try_to_see(self, group: Group, row: PushRow) -> None:
+        """Where somebody has written over it, the log says so, and others are pushed."""
+        try:
+            self._see(group, row)
+        except ValueError as error:
+            if self._unreadable.get(group.id) != row:
+                log.error("push_unreadable", topic=group.topic.name, group=group.name, error=str(error))
+            self._unreadable[group.id] = row
 
     def _see(self, group: Group, row: PushRow) -> None:
         share = share_of(row, *self._nodes.place_of(push.LEVEL))

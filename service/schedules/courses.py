@@ -7,6 +7,7 @@ import msgspec
 import structlog
 from msgspec import Raw
 
+from ...store.content import BYTES
 from ...store.schedules.course import Course, Post
 from ..durations import format_time
 from ..trace_context import carrying
@@ -15,7 +16,6 @@ from .spec import Spec, WrongSpec, plan_of, read_spec
 
 NAME, FIRE_AT = "tarry-schedule", "tarry-fire-at"
 """Headers of each message of a schedule."""
-BYTES = "application/octet-stream"
 
 _KNOWN = 50_000
 """Schedules that are kept as they were read. With more each that comes in its turn is read anew."""
@@ -25,11 +25,15 @@ log = structlog.get_logger()
 
 @lru_cache(_KNOWN)
 def course_of(name: str, text: bytes, made_at: int) -> Course | None:
-    """Of a schedule that was accepted. None, and a line in the log, where zone data does not know its zone."""
+    """Of a schedule that was accepted. None, and a line in the log, where zone data does not know its zone, or
+    somebody has written over what it says."""
     try:
         plan = plan_of(name, text, made_at)
     except WrongSpec as error:
         log.error("schedule_unreadable", schedule=name, error=f"{error.pointer}: {error}")
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        log.error("schedule_unreadable", schedule=name, error=str(error))
         return None
     spec, rule = read_spec(text), plan.rule
     return Course(

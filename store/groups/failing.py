@@ -4,12 +4,12 @@ In an ordered topic those behind one that failed are parked.
 
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-import msgspec
 from attrs import define, evolve, field
 
 from ..expiry import is_past
+from ..history import Attempt, attempts_of, written
 from ..ids import due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import Group, Outcome, Settlement
@@ -82,7 +82,7 @@ class Failing:
         at = min(failure.claim.lease_until, self.now) if lost and wish.count else self.now  # when its rung begins
         history = source.history
         if wish.count:
-            entry = {"at": at, "client": failure.claim.client, "reason": "lease lost" if lost else wish.reason}
+            entry = Attempt(at, failure.claim.client, "lease lost" if lost else wish.reason)
             history = self._add_to(history, entry)
         rest = self._rest(source.attempt, wish)
         if rest is None:
@@ -106,16 +106,16 @@ class Failing:
             return Outcome.SUSPENDED
         return Outcome.LOST if lost else Outcome.RETRIED
 
-    def _add_to(self, history: bytes, entry: Mapping[str, object]) -> bytes:
-        before = msgspec.json.decode(history)
+    def _add_to(self, history: bytes, entry: Attempt) -> bytes:
+        before = attempts_of(history)
         if self.group.block:  # it may fail for ever
             before = before[: max(len(self.group.ladder.rungs), _REMEMBERED)]
-        return msgspec.json.encode([*before, entry])
+        return written([*before, entry])
 
     def _rest(self, attempt: int, wish: Settlement) -> int | None:
         """Milliseconds until it comes again after this failed attempt; None: the ladder is exhausted."""
         ladder = self.group.ladder
-        rest = ladder.rung(attempt)
+        rest = ladder.rung(max(1, attempt))
         if rest is None and self.order is not None and self.group.block:
             rest = ladder.rungs[-1] if ladder.rungs else _LAST_REST
         if rest is None and not wish.count:

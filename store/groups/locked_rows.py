@@ -13,7 +13,17 @@ from attrs import define, field
 
 from ..errors import GroupGone, Locked
 from ..ports import Asked, Transaction, Value
-from ..records import UNBEGUN, ClaimKey, ClaimRequest, Group, Outcome, Queue, Settlement
+from ..records import (
+    UNBEGUN,
+    ClaimKey,
+    ClaimRequest,
+    Group,
+    Outcome,
+    Queue,
+    Settlement,
+    is_sound,
+    mended,
+)
 from ..rows import encode
 from ..states import AFTER
 from ..stream.stretches import PAGE, Page
@@ -26,6 +36,8 @@ MANY = 64
 _NEEDED = 16
 """Queues that it takes then at least: those of other tags may be passed."""
 _NO_END = 1 << 62
+_WIDEST = 1_000
+"""As of `claims`: what is said to be wider has been written by somebody else."""
 _COUNTERS = {outcome: {"retrying": "retried"}.get(state, state) for outcome, state in AFTER.items()}
 """By outcome, the counter of the cursor that counts it: each has the name of the state, but for one."""
 
@@ -89,6 +101,13 @@ class ClaimRow:
     outcome: bytearray = field(converter=bytearray)
     settled_at: bytearray = field(converter=bytearray)
     changed: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if not is_sound(self.outcome, self.size) or len(self.settled_at) != 8 * self.size:
+            self.size = min(self.size, max(len(self.outcome), _WIDEST))
+            self.outcome = bytearray(mended(self.outcome, self.size))
+            self.settled_at = self.settled_at[: 8 * self.size].ljust(8 * self.size, b"\0")
+            self.changed = True
 
     @property
     def ended(self) -> bool:

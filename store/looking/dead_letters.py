@@ -6,9 +6,9 @@ short, or empty, and still not the last: what says so is `DeadPage.after`.
 
 from typing import NamedTuple
 
-import msgspec
 from attrs import frozen
 
+from ..history import attempts_of
 from ..ports import Transaction
 from ..records import DeadLetter, Delivered, Group
 from ..rows import Letter
@@ -84,16 +84,16 @@ def _fits(search: DeadSearch, row: _Scanned) -> bool:
         return False
     if search.reason is None:
         return True
-    attempts = msgspec.json.decode(row.history, type=list[dict[str, str | int | None]])
-    reason = attempts[-1].get("reason") if attempts else None
-    return isinstance(reason, str) and search.reason.casefold() in reason.casefold()
+    attempts = attempts_of(row.history)
+    reason = attempts[-1].reason if attempts else None
+    return reason is not None and search.reason.casefold() in reason.casefold()
 
 
 async def _whole(tx: Transaction, group: Group, ids: list[int]) -> tuple[DeadLetter, ...]:
     numbers = {queue.id: queue.number for queue in group.topic.queues}
     letters: list[DeadLetter] = []
     for row in await tx.fetch("dead.whole", Letter, group.id, ids) if ids else ():
-        attempt = len(msgspec.json.decode(row.history))
+        attempt = len(attempts_of(row.history))
         message = Delivered(row.id, numbers[row.queue_id], row.offset, attempt, *row.content, row.dead_at)
         letters.append(DeadLetter(message, row.dead_at, row.history))
     return tuple(letters)

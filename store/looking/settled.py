@@ -2,7 +2,7 @@
 
 from ..ids import places_of
 from ..ports import Transaction
-from ..records import Outcome
+from ..records import Outcome, mended
 from ..rows import CursorState, OpenClaim, Return
 
 _CLAIMS = 100
@@ -30,7 +30,8 @@ async def _is_held(tx: Transaction, group_id: int, queue_id: int, offset: int) -
     after = 0
     while page := await tx.fetch("claim.page", OpenClaim, group_id, queue_id, after, _CLAIMS):
         for row in page:
-            if row.first <= offset < row.first + row.size and row.outcome[offset - row.first] == Outcome.OPEN:
+            at = offset - row.first
+            if 0 <= at < row.size and mended(row.outcome[at : at + 1], 1)[0] == Outcome.OPEN:
                 return True
         after = page[-1].number + 1
     return False

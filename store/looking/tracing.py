@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 from attrs import evolve, field, frozen
 
 from ..groups.claims import WIDEST
+from ..history import attempts_of
 from ..ids import due_of, places_of
 from ..ports import Transaction
-from ..records import Event, Found, Outcome
+from ..records import Event, Found, Outcome, mended
 from ..rows import Cancelled, ErasedRow, GroupRow, Return, Scheduled, Streamed
 from ..states import ENDS
 
@@ -244,9 +244,9 @@ def _add_handling(life: list[Event], place: _Place, group: str, spans: Iterable[
     for span in spans:
         at = place.offset - span.first
         settled_at = int.from_bytes(span.settled_at[8 * at : 8 * at + 8], "big")
-        if span.outcome[at] == Outcome.PARKED and not settled_at:
+        outcome = Outcome(mended(span.outcome[at : at + 1], 1)[0])
+        if outcome == Outcome.PARKED and not settled_at:
             continue  # it lay in the range, and was not handed out
-        outcome = Outcome(span.outcome[at])
         if outcome == Outcome.SKIPPED:  # its tag was not asked for: nobody had it
             life.append(Event("skipped", span.claimed_at, group, attempt=place.attempt))
             continue
@@ -273,9 +273,8 @@ def _with_reasons(
     """Adds why each delivery failed, from the history that the retry, the return or the dead letter carries."""
     reasons: dict[tuple[str | None, int | None], str | None] = {}
     for group_id, text in histories:
-        for attempt, entry in enumerate(msgspec.json.decode(text, type=list[dict[str, str | int | None]]), 1):
-            reason = entry.get("reason")
-            reasons[groups[group_id], attempt] = reason if isinstance(reason, str) else None
+        for attempt, entry in enumerate(attempts_of(text), 1):
+            reasons[groups[group_id], attempt] = entry.reason
     return [
         evolve(event, reason=reasons.get((event.group, event.attempt))) if event.what in _WITH_REASON else event
         for event in life

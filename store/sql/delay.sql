@@ -9,13 +9,13 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at,
 
 -- name: lock
 -- The messages at these places that nobody else is working on, for update, in key order.
-SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, expires_at, special
+SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, expires_at, special, shard
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: lock_due
 -- As `lock`, with what promotion wants to know.
-SELECT id, due, topic_id, queue_id, uncounted, special
+SELECT id, due, topic_id, queue_id, uncounted, special, shard
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
@@ -106,8 +106,8 @@ VALUES (?, ?, 9223372036854775807, 0, 0, 0, '', 0, 0) /*! ON DUPLICATE KEY UPDAT
 -- name: locked
 -- The row that `lock_or_add` has locked; of topic 0 when there was none. (Outboxes ask, also of a store whose servers are
 -- to be upgraded yet: when it expires, and what it is of, they need not know.)
-SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, NULL AS expires_at, 0 AS special
-FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
+SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, NULL AS expires_at, 0 AS special,
+  shard FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
 
 -- name: remove_locked
 -- The row that `lock_or_add` has locked leaves.
@@ -158,3 +158,15 @@ GROUP BY guard;
 -- name: make_plain
 -- Nothing more is to be done with these messages, locked before, than to move them.
 UPDATE delay SET special = 0 WHERE (shard, id) AT (?*);
+
+-- name: anywhere
+-- The messages of these ids, whichever shard they lie in: of the few that promotion does not find.
+SELECT id, shard, due, topic_id, queue_id, special FROM delay /*! FORCE INDEX (PRIMARY) */
+WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
+  29, 30, 31) AND id IN (?*);
+
+-- name: unpointed
+-- Messages of a shard apart to which no pointer leads, so that no scan finds them: a walk through all of it.
+SELECT d.id FROM delay d /*! FORCE INDEX (PRIMARY) */
+LEFT JOIN moved m /*! FORCE INDEX (PRIMARY) */ ON m.shard = d.shard - 16 AND m.due = d.due AND m.id = d.id
+WHERE d.shard = ? AND m.id IS NULL ORDER BY d.id LIMIT ?;

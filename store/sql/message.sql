@@ -54,6 +54,10 @@ WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
 -- How many of these are in the stream.
 SELECT COUNT(*) FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*);
 
+-- name: there
+-- Those of these that are in the stream.
+SELECT id FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*);
+
 -- name: find
 -- Where the messages lie in the stream, by id.
 SELECT m.id, q.topic_id, m.queue_id, q.number, m.`offset`, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type,

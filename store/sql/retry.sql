@@ -46,3 +46,8 @@ SELECT id, message_id FROM retry /*! FORCE INDEX (idx_retry_multi_group) */ WHER
 -- name: rewrite
 -- What is remembered of a message's attempts.
 UPDATE retry SET history = ? WHERE shard = ? AND id = ?;
+
+-- name: anywhere
+-- The retries of these ids, whichever shard they lie in: of the few that promotion does not find.
+SELECT id, shard, group_id, return_queue_id FROM retry /*! FORCE INDEX (PRIMARY) */
+WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id IN (?*);

@@ -29,6 +29,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """A connection in autocommit mode: transactions are begun and ended by name."""
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+        connection.text_factory = bytes  # what somebody has written as TEXT is what its bytes are, as everywhere
         for pragma in _PRAGMAS:
             connection.execute(pragma)
     except sqlite3.Error as error:

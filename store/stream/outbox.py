@@ -246,9 +246,8 @@ async def lock_waiting(tx: Queries, id_: int) -> Waiting | None:
 
 async def remove_waiting(tx: Queries, row: Waiting) -> None:
     """Removes a row that is locked."""
-    moved = row.due != due_of(row.id)
-    await tx.execute("delay.remove_locked", shard_of(row.id) + (SHARDS if moved else 0), row.id)
-    if moved:
+    await tx.execute("delay.remove_locked", row.shard, row.id)
+    if row.due != due_of(row.id):
         await tx.execute("moved.remove", shard_of(row.id), row.due, row.id)
     await _foretell(tx, forecast.changes(0, gone=[(row.topic_id, row.due)]))
 

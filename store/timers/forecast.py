@@ -31,6 +31,7 @@ ALL = 0
 """In place of a topic's id: all of them together."""
 _MINUTES = Struct("<60i")
 _NOTHING = bytes(_MINUTES.size)
+_MOST = (1 << 31) - 1
 _NONE = (0,) * 60
 _ROWS, _BYTES = 1000, 64 << 10
 """Of changes that are added up together: 8,000 minutes, a few milliseconds of work."""
@@ -68,7 +69,7 @@ def _by_topic(now: int, pairs: Iterable[_Pair]) -> dict[int, Minutes]:
     topics: dict[int, list[int]] = {}
     first = (now // MINUTE + 1) * MINUTE
     for topic_id, due in pairs:
-        if due >= first:
+        if first <= due < EVER:  # beyond, somebody has written it
             topics.setdefault(topic_id, []).append(due // MINUTE)
     return {topic_id: Counter(minutes) for topic_id, minutes in topics.items()}
 
@@ -85,10 +86,15 @@ def _change(topic_id: int, minutes: Minutes) -> Sequence[Value]:
     return random_nonce(), topic_id, pack(f"<{len(minutes)}I{len(minutes)}i", *minutes, *minutes.values())
 
 
+def _counts(text: bytes) -> Sequence[int]:
+    """Of the minutes of an hour; what is no row of ours counts nothing, and is mended as any that is wrong."""
+    return _MINUTES.unpack(text if len(text) == _MINUTES.size else _NOTHING)
+
+
 def _pairs(text: bytes) -> Iterator[tuple[int, int]]:
     """What `_change` wrote: a minute, and by how many it changes."""
     many = len(text) // 8
-    numbers = unpack(f"<{many}I{many}i", text)
+    numbers = unpack(f"<{many}I{many}i", text[: 8 * many])
     return zip(numbers[:many], numbers[many:], strict=True)
 
 
@@ -130,11 +136,11 @@ async def _put(tx: Transaction, hours: dict[tuple[int, int], Minutes]) -> None:
     put: list[Sequence[Value]] = []
     empty: list[tuple[int, int]] = []
     for of in asked:
-        counts = list(_MINUTES.unpack(known.get(of, _NOTHING)))
+        counts = list(_counts(known.get(of, _NOTHING)))
         for minute, many in hours[of].items():
             counts[minute] += many
         if any(counts):
-            put.append((*of, _MINUTES.pack(*counts)))
+            put.append((*of, _MINUTES.pack(*(min(max(-_MOST, many), _MOST) for many in counts))))
         elif of in known:
             empty.append(of)
     if put:
@@ -192,7 +198,7 @@ async def ahead(tx: Transaction, topic_id: int, since: int, until: int) -> Ahead
         rows = await tx.fetch("forecast.read_all", tuple[int, int, bytes], *hours)
     else:
         rows = await tx.fetch("forecast.read", tuple[int, int, bytes], topic_id, *hours, topic_id)
-    kept: dict[int, Sequence[int]] = {place: _MINUTES.unpack(text) for kind, place, text in rows if kind == 0}
+    kept: dict[int, Sequence[int]] = {place: _counts(text) for kind, place, text in rows if kind == 0}
     changed: dict[int, Minutes] = defaultdict(Counter)
     for kind, _, text in rows:
         for minute, many in _pairs(text) if kind else ():
@@ -216,7 +222,7 @@ def _add(minutes: Minutes, text: bytes, hour: int | None) -> None:
         for minute, many in _pairs(text):
             minutes[minute] += many
     else:
-        for minute, many in enumerate(_MINUTES.unpack(text), hour * 60):
+        for minute, many in enumerate(_counts(text), hour * 60):
             if many:
                 minutes[minute] += many
 

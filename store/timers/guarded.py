@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from ..ids import place_of, places_of
+from ..ids import places_of
 from ..ports import Transaction
 from ..rows import Due
 from ..stream.tallies import locked_tallies
@@ -63,7 +63,7 @@ class Guarding:
         gone = {row.id for row in sent + ended}
         names: dict[int, str] = {}
         unsent = {row.id for row in sent}
-        if asked := [place_of(row.id, row.due) for row in rows if row.id not in unsent]:
+        if asked := [row.place for row in rows if row.id not in unsent]:
             named = await tx.fetch("delay.guards", tuple[int, str | None], asked)
             names = {id_: guard or "" for id_, guard in named}
             self.left |= {id_: guard for id_, guard in names.items() if id_ not in gone}

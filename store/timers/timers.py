@@ -80,7 +80,7 @@ async def promote(
         begins = await draw_offsets(tx, wanted) if wanted else {}
     else:
         begins, locked = await draw_free(tx, wanted)
-        judged = [place_of(row.id, row.due) for row in due if row.special == OF_SCHEDULE and row.queue_id in locked]
+        judged = [row.place for row in due if row.special == OF_SCHEDULE and row.queue_id in locked]
         if judged:
             await tx.later_exactly(len(judged), "delay.make_plain", judged)
         due, back = _hold_back(due, back, locked, held_back)
@@ -95,7 +95,7 @@ async def promote(
         await _stream_messages(tx, due, begins, now)
     if back:
         await stream_retries(tx, back, begins, now)
-    promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted, _ in due]
+    promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted, _, _ in due]
     return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held_back
 
 
@@ -174,7 +174,7 @@ async def _lock(ids: Collection[int], ask: Callable[[list[int]], Awaitable[list[
 
 async def remove_waiting(tx: Transaction, rows: Collection[Waiting | Due]) -> None:
     """Removes rows that are locked, and what points to those that were moved."""
-    places = [place_of(row.id, row.due) for row in rows]
+    places = [row.id if row.shard < SHARDS else ~row.id for row in rows]
     for place, row in zip(places, rows, strict=True):
         if place < 0:
             await tx.later("moved.remove", shard_of(row.id), row.due, row.id)
@@ -203,8 +203,8 @@ def _time_and_source(retry: Resting) -> tuple[int, int, int]:
 
 async def _stream_messages(tx: Transaction, due: Sequence[Due], begins: dict[int, int], now: int) -> None:
     by_queue: dict[int, list[int]] = defaultdict(list)
-    for id_, at, _, queue_id, _, _ in due:
-        by_queue[queue_id].append(place_of(id_, at))
+    for id_, _, _, queue_id, _, _, shard in due:
+        by_queue[queue_id].append(id_ if shard < SHARDS else ~id_)
     for queue_id, places in by_queue.items():
         await tx.later_exactly(len(places), "message.promote", begins[queue_id], now, places)
     await remove_waiting(tx, due)
@@ -224,8 +224,14 @@ async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[
 
 
 async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
-    """Messages whose topic has been removed, from an outbox that was committed only then: there is nobody to hear."""
+    """Messages whose topic has been removed, from an outbox that was committed only then: there is nobody to hear.
+
+    One of a topic that is there stays: somebody has written a wrong queue, which may be put right.
+    """
     if not orphans:
+        return
+    there = dict(await tx.fetch("topic.names", tuple[int, str], sorted({row.topic_id for row in orphans})))
+    if not (orphans := [row for row in orphans if row.topic_id not in there]):
         return
     rows = await lock_waiting(tx, [row.id for row in orphans])  # once more, with their keys
     await remove_waiting(tx, rows)
@@ -321,7 +327,7 @@ async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int
     """
     rows = {row.id: row for row in await lock_waiting(tx, [id_ for id_, _ in moves])}
     others = await _elsewhere(tx, [id_ for id_, _ in moves if id_ not in rows])
-    dues = {id_: row.due for id_, row in rows.items()}
+    dues, places = {id_: row.due for id_, row in rows.items()}, {id_: row.place for id_, row in rows.items()}
     verdicts: list[Verdict] = []
     come: list[tuple[int, int]] = []
     gone: list[tuple[int, int]] = []
@@ -337,9 +343,9 @@ async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int
             await tx.execute("moved.remove", shard_of(id_), before, id_)
         if due != due_of(id_):
             await tx.execute_many("moved.add", [(shard_of(id_), due, id_)])
-        shard = shard_in_delay(place_of(id_, due))
-        await tx.execute("delay.move", shard, due, deliver_at, [place_of(id_, before)])
-        dues[id_] = due
+        place = place_of(id_, due)
+        await tx.execute("delay.move", shard_in_delay(place), due, deliver_at, [places[id_]])
+        dues[id_], places[id_] = due, place
         topic = rows[id_].topic_id
         come += [(topic, due)]
         gone += [(topic, before)]

@@ -1,5 +1,7 @@
 """The outbox with a real server: how soon a message is there after the commit, acks beside HTTP's, and the how-to."""
 
+import base64
+import json
 import os
 import re
 import subprocess
@@ -290,3 +292,57 @@ def test_what_a_handler_did_before_it_raised_is_not_saved_by_the_next_message(ta
     user.commit()
     state = tarry.group("orders", "billing")
     assert (state["acked"], state["retried"], state["backlog"]) == (9, 3, 0)
+
+
+def test_one_bad_row_takes_no_neighbour_along(tarry: Tarry, user: Any, server: ServerProcess, dsn: str) -> None:
+    with pytest.raises(BadRequest, match=r"^body: it is no JSON value: json: .* JSON has no NaN"):
+        outbox.Outbox(json=partial(json.dumps, default=str)).publish(user.cursor(), "orders", {"price": float("nan")})
+    # As an outbox of before wrote it; and a row that is in the stream already, as after half a restore.
+    tarry.put_topic("orders", ladder=[])
+    cursor = user.cursor()
+    receipts = outbox.publish_many(cursor, "orders", [{"body": number} for number in range(10)])
+    cursor.execute("UPDATE delay SET body = '{\"price\":NaN}' WHERE id = %s", (receipts[4].id,))
+    (taken,) = outbox.publish_many(cursor, "orders", [{"body": "taken"}])
+    cursor.execute(
+        "INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
+        " VALUES (999, 0, %s, 0, '', 0, 0, 0)",
+        (taken.id,),
+    )
+    user.commit()
+    tarry.nudge("orders")
+    handled: list[int] = []
+    for message in tarry.consume("orders", "billing", max=10, limit=10):
+        with message:
+            handled.append(message.body + 0)
+    wait_until(lambda: tarry.group("orders", "billing")["dead"] == 1)
+    assert sorted(handled) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    (letter,) = httpx.get(f"{server.url}/v1/topics/orders/groups/billing/dead").json()["messages"]
+    assert (letter["id"], letter["content_type"]) == (receipts[4].id, "application/octet-stream")
+    assert base64.b64decode(letter["body_base64"]) == b'{"price":NaN}'
+    assert letter["attempts"][0]["reason"].startswith("TypeError")
+
+    told = f"message {taken.id}: a message with its id is in the stream already"
+    wait_until(lambda: told in httpx.get(f"{server.url}/readyz?verbose").text)
+    assert httpx.get(f"{server.url}/readyz").status_code == 200
+    assert told in httpx.get(f"{server.url}/ui").text
+    assert "tarry_rows_set_aside 1.0" in httpx.get(f"{server.url}/metrics").text
+    done = subprocess.run(
+        [sys.executable, "-m", "tarry.service.cli.app", "doctor", "--dsn", dsn, "--json"],
+        env=os.environ | python_path(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (rows,) = [one for one in map(json.loads, done.stdout.splitlines()) if one["check"] == "rows"]
+    assert (done.returncode, rows["state"]) == (1, "wrong")
+    assert told in rows["detail"]
+    # Put right, it goes; nobody has to be told.
+    cursor.execute("DELETE FROM message WHERE queue_id = 999")
+    user.commit()
+    claim = tarry.claim("orders", "billing", wait="30s")
+    deadline = time.monotonic() + 90
+    while claim is None and time.monotonic() < deadline:
+        claim = tarry.claim("orders", "billing", wait="30s")
+    assert claim is not None
+    assert [message.body for message in claim.messages] == ["taken"]
+    wait_until(lambda: told not in httpx.get(f"{server.url}/readyz?verbose").text)

@@ -1,5 +1,6 @@
 """`consume`: what the loop tells the server, whatever handlers do and however the server behaves."""
 
+import json
 import logging
 import threading
 import time
@@ -8,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.scripted_server import LOST, Answer, ScriptedServer, problem
+from support.scripted_server import LOST, Answer, Request, ScriptedServer, problem
 from support.small_broker import SmallBroker
 from tarry.client import BadRequest, Delivery, Tarry
 
@@ -43,6 +44,30 @@ def test_a_claim_asks_for_a_hundred_and_no_more_than_is_left(tarry: Tarry, broke
     for message in tarry.consume("t", "g", limit=250):
         message.ack()
     assert [request["max"] for request in broker.all("claim")] == [100, 100, 50]
+
+
+@pytest.mark.parametrize("body", [b"1" * 5000, b'{"a":[' + b"-" + b"7" * 5000 + b"]}"])
+def test_a_body_that_python_cannot_read_keeps_nobody_from_the_others(
+    tarry: Tarry, broker: SmallBroker, script: ScriptedServer, body: bytes
+) -> None:
+    broker.backlog.extend(["first", "spoilt", "last"])
+
+    def respond(request: Request) -> Answer:
+        answer = broker.respond(request)
+        content = json.dumps(answer.document).encode().replace(b'"spoilt"', body)
+        return Answer(answer.status, headers=answer.headers, content=content)
+
+    script.respond = respond
+    seen: list[object] = []
+    for message in tarry.consume("t", "g", max=3, limit=3):
+        with message:
+            seen.append(message.body)
+            assert (message.content_type == "application/json") == (message.body == body)
+            if isinstance(message.body, bytes):
+                raise TypeError("bytes")
+    assert seen == ["first", body, "last"]
+    assert [request["ids"] for request in broker.all("fail")] == [["2"]]
+    assert [id_ for request in broker.all("ack") for id_ in request["ids"]] == ["1", "3"]
 
 
 def test_acks_of_a_claim_go_together(tarry: Tarry, broker: SmallBroker) -> None:

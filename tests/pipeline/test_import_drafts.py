@@ -213,3 +213,11 @@ def test_json_is_what_every_reader_can_read(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(text,) for text in (*good, *bad)], "text string")
     told = {row["text"]: row["good"] for row in frame.select("text", is_json(frame["text"]).alias("good")).collect()}
     assert told == {**dict.fromkeys(good, True), **dict.fromkeys(bad, False)}
+
+
+def test_a_line_of_another_coding_is_no_message(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "rows.ndjson"
+    file.write_bytes(b'{"name":"Zo\xeb"}\n{"name":"Zo\xc3\xab"}\n"\xed\xa0\x80"\n')
+    first, second, third = of(spark, file, ColumnMapping())
+    assert first["reason"] == third["reason"] == "the line is not JSON"
+    assert (second["reason"], bytes(second["body"])) == (None, '{"name":"Zoë"}'.encode())

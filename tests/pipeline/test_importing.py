@@ -157,6 +157,22 @@ def test_bad_rows_go_to_the_error_folder(spark: SparkSession, store: str, tables
     assert bodies(tables) == Counter([b'{"n": 1}'])
 
 
+def test_what_no_reader_can_read_is_not_imported(
+    spark: SparkSession, store: str, tables: MySQLTables, tmp_path: Path
+) -> None:
+    good, of_no_coding = [b'{"n":1}', '{"n":"ü"}'.encode()], [b'{"n":"\xfc"}', b'{"\xfc":1}', b'"\xed\xa0\x80"']
+    of_no_form = [b"NaN", b'{"a":Infinity}', b'"\\ud800"', b"1 2", b"{'a':1}", b"\xef\xbb\xbf{}"]
+    too_much = [b"1e999", b"[" * 501 + b"]" * 501]
+    file = tmp_path / "rows.ndjson"
+    file.write_bytes(b"\n".join([*good, *of_no_coding, *of_no_form, *too_much, b""]))
+    done = importing.run(spark, job_of(spark, store, str(file), errors=str(tmp_path / "bad")))
+    assert counts(done) == (13, 2, 0, 11)
+    assert bodies(tables) == Counter(good)
+    assert done.errors is not None
+    put_away = [line for part in Path(done.errors).glob("*.json") for line in part.read_text("utf-8").splitlines()]
+    assert len(put_away) == 9, "those that only the writer looks at so closely are counted alone"
+
+
 def test_a_missing_topic_is_said_before_anything_is_written(spark: SparkSession, store: str) -> None:
     with pytest.raises(NotFound, match=r"no topic 'planes'.*curl -X PUT"):
         importing.run(spark, job_of(spark, store, SAMPLE, topic="planes"))

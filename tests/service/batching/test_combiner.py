@@ -8,7 +8,7 @@ import trio.testing
 
 from tarry.service.batching.combiner import Combiner
 from tarry.service.errors import Overloaded
-from tarry.store.errors import Locked, Refused, Unavailable
+from tarry.store.errors import DuplicateKey, Locked, Refused, StoreError, Unavailable
 
 
 class Database:
@@ -19,6 +19,7 @@ class Database:
         self.open = trio.Event()
         self.open.set()
         self.away = False
+        self.refusal: Exception = Refused("negative")
 
     async def write(self, batch: Sequence[int]) -> list[int]:
         await self.open.wait()
@@ -26,7 +27,7 @@ class Database:
         if self.away:
             raise Unavailable("away")
         if any(one < 0 for one in batch):
-            raise Refused("negative")
+            raise self.refusal
         return [one * 10 for one in batch]
 
 
@@ -36,7 +37,7 @@ async def ask_all(combiner: Combiner[int, int], requests: Sequence[int]) -> dict
     async def ask(request: int) -> None:
         try:
             answers[request] = await combiner.ask(request)
-        except (Locked, Refused, Unavailable, Overloaded) as error:
+        except (StoreError, Overloaded, UnicodeDecodeError) as error:
             answers[request] = error
 
     async with trio.open_nursery() as asking:
@@ -141,6 +142,22 @@ async def test_only_the_refused_one_hears_of_it(nursery: trio.Nursery) -> None:
     nursery.start_soon(combiner.run)
     answers = await ask_all(combiner, [1, 2, 3, -4, 5, 6, 7, 8])
     assert isinstance(answers.pop(-4), Refused)
+    assert answers == {one: one * 10 for one in (1, 2, 3, 5, 6, 7, 8)}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [DuplicateKey("taken"), StoreError("matched 0 rows"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no text")],
+)
+async def test_whatever_is_wrong_with_one_row_its_neighbours_are_written(
+    nursery: trio.Nursery, refusal: Exception
+) -> None:
+    database = Database()
+    database.refusal = refusal
+    combiner: Combiner[int, int] = Combiner(database.write)
+    nursery.start_soon(combiner.run)
+    answers = await ask_all(combiner, [1, 2, 3, -4, 5, 6, 7, 8])
+    assert answers.pop(-4) is refusal
     assert answers == {one: one * 10 for one in (1, 2, 3, 5, 6, 7, 8)}
 
 

@@ -48,7 +48,7 @@ def test_an_empty_folder_is_well_and_stays_empty(folder: Path, capsys: pytest.Ca
 def test_a_store_that_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["migrate"]) == 0
     found = findings(capsys, 0)
-    assert set(found) == {"python", "sqlite", "store", "schema", "durability", "clock", "files", "port"}
+    assert set(found) == {"python", "sqlite", "store", "schema", "durability", "rows", "clock", "files", "port"}
     assert found["schema"][1].startswith("version ")
 
 

@@ -30,7 +30,7 @@ class Server:
 
     def __init__(self, script: ScriptedServer) -> None:
         self.metrics = Metrics()
-        self.metrics.watch(lambda: 0, lambda: 0, lambda: 0.0, lambda: 0, lambda: self.held_back)
+        self.metrics.watch(lambda: 0, lambda: 0, lambda: 0.0, lambda: 0, lambda: 0, lambda: self.held_back)
         self.held_back: dict[str, int] = {}
         self.detail: dict[str, int] = {}
         self.away = False

@@ -50,6 +50,8 @@ class Counter:
         """Another transaction is working on the group."""
         self.place: tuple[int, int] = (0, 1)
         """Of this node, and how many they are."""
+        self.spoilt: set[int] = set()
+        """Numbers of claims with which every turn fails."""
         self.refused = 0
         self.asked = 0
         """Turns that the store is at work on."""
@@ -74,6 +76,8 @@ class Counter:
             self.refused += 1
             raise Locked("somebody is working on it")
         self.turns.append((len(settlements), len(requests)))
+        if self.spoilt.intersection(settlement.key.number for settlement in settlements):
+            raise IndexError("bytearray index out of range")
         if self.locked:
             return Turn(tuple(Settled(locked=True) for _ in settlements), tuple(None for _ in requests))
         self.asked += 1
@@ -712,3 +716,44 @@ async def test_a_wait_that_is_over_while_a_group_is_paused_gets_nothing(counter:
             (waiting,) = counter.coordinator._asking
             waiting.cut = True
     assert got == [None]
+
+
+async def test_a_claim_that_is_spoilt_takes_no_neighbour_along(counter: Counter) -> None:
+    await counter.publish(9)
+    claims = [await counter.claim(1) for _ in range(8)]
+    counter.spoilt = {claims[3].key.number}  # type: ignore[union-attr]
+    acked: dict[int, object] = {}
+
+    async def ack(number: int) -> None:
+        claim = claims[number]
+        assert claim is not None
+        try:
+            acked[number] = await counter.coordinator.settle(Settlement(claim.key, "ack"))
+        except IndexError as error:
+            acked[number] = error
+
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(ack, number)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await counter.claim(1) is not None, "who asks neither"
+    assert isinstance(acked.pop(3), IndexError)
+    assert list(acked.values()) == [Settled(acked=1, ended=True)] * 7
+    # Its lease is over, which nobody waits for: it is tried again, and not all the time.
+    turns = len(counter.turns)
+    counter.ms += LEASE
+    await counter.publish(1)
+    counter.coordinator._wake.set()
+    with trio.fail_after(10):
+        while len(counter.turns) < turns + 3:
+            await counter.claim(1, wait=20)
+            counter.coordinator.notify()
+            await trio.sleep(0.001)
+    alone = [turn for turn in counter.turns[turns:] if turn[0]]
+    assert len(alone) <= 3, alone
+    counter.spoilt.clear()
+    counter.ms += LEASE
+    counter.coordinator._wake.set()
+    with trio.fail_after(10):
+        while not counter.timers:
+            await trio.sleep(0.001)

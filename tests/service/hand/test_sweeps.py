@@ -1,6 +1,6 @@
 """The sweeps: what a nudge looks for, and how often others' queues are looked at."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -62,6 +62,7 @@ class Rows:
         self.looked_at: list[int] = []
         self.away = False
         self.moved: list[tuple[int, int]] = []
+        self.stuck_entries: list[list[int]] = []
 
     async def read(self, function: Any, *args: Any) -> Any:
         known: dict[Any, Any] = {
@@ -111,11 +112,16 @@ class Rows:
         yield
         self.sweeping = False
 
-    def add_missing(self, timers: list[tuple[int, int]]) -> int:
+    def add_missing(self, timers: list[tuple[int, int]], found: set[int] | None = None) -> int:
         assert self.sweeping
         new = {entry for _, entry in timers} - self.held
         self.held |= new
+        if found is not None:
+            found |= new
         return len(new)
+
+    async def stuck(self, entries: Sequence[int]) -> None:
+        self.stuck_entries.append(list(entries))
 
     def known(self, until: int) -> int:
         return sum(due <= until for due in self.soon)
@@ -140,7 +146,7 @@ async def sweeps(rows: Rows) -> Sweeps:
     async def lost(*_: Any) -> None:
         raise AssertionError
 
-    return Sweeps(cast(Store, rows), cast(Hand, rows), clock, lost=lost, growth=cast(Growth, rows))
+    return Sweeps(cast(Store, rows), cast(Hand, rows), clock, lost=lost, growth=cast(Growth, rows), stuck=rows.stuck)
 
 
 async def nudged(sweeps: Sweeps) -> None:
@@ -332,3 +338,13 @@ async def test_what_a_rate_holds_back_hides_nobody_from_near_sweeps(rows: Rows, 
     await sweeps.near()
     await sweeps.far()
     assert rows.passed_over == [[7], []], "the far sweep looks at all"
+
+
+async def test_what_the_far_sweep_finds_again_and_again_is_stuck(sweeps: Sweeps, rows: Rows) -> None:
+    late, once = (NOW - 600_000, 16), (NOW - 600_000, 32)
+    rows.due = [late, once]
+    for _ in range(5):
+        await sweeps.far()
+        rows.held.clear()  # promotion was given them
+        rows.due = [late]
+    assert rows.stuck_entries == [[16]], "the third time, and once"

@@ -41,7 +41,7 @@ async def test_ready(client: httpx.AsyncClient) -> None:
         "ready": True,
         "checks": [
             {"check": check, "ok": True, "detail": None}
-            for check in ("store", "writes", "host", "clock", "host_clock", "writers", "hand", "stopping")
+            for check in ("store", "writes", "host", "clock", "host_clock", "writers", "hand", "rows", "stopping")
         ],
     }
 

@@ -447,7 +447,7 @@ class TestWriter:
 
 def test_every_commit_reaches_the_disk(tmp_path: Path) -> None:
     connection = connect(tmp_path / "tarry.db")
-    assert connection.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
+    assert connection.execute("PRAGMA journal_mode").fetchall() == [(b"wal",)]
     assert connection.execute("PRAGMA synchronous").fetchall() == [(2,)]
     connection.close()
 

@@ -1,0 +1,190 @@
+"""What is due and cannot be promoted, since its row is spoilt: it is set aside by itself, and its neighbours go.
+
+A transaction of many fails for one of them, and says not which: so it is parted, until that one is by itself. Its row
+stays where it is. It is named, once in the log, in /readyz and by the doctor, and tried again, soon at first and then
+every minute, so that it goes when somebody has put it right. Where nothing but failures comes of a batch it may be the
+store that is to blame: then that is said, and the hand tries the batch again.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import structlog
+from attrs import define, field
+
+from ...store.errors import DuplicateKey, StoreError, is_of_one
+from ...store.store import Store
+from ...store.timers import spoilt
+from ..clock import Clock
+
+T = TypeVar("T")
+
+FACT = "spoilt"
+"""What a node tells the others under."""
+_IN_VAIN = 8
+"""Entries that are set aside of a batch of which none went, before the store is said to be to blame."""
+_FIRST_REST, _LONGEST_REST = 1_000, 60_000
+"""Milliseconds before another try, doubled each time."""
+_TOGETHER = 100
+"""Entries that are tried again together."""
+_NAMED, TOLD = 10, 3
+"""Of many so many are named; and by a node to the others, whose facts have a column of 4096 bytes."""
+_LONGEST = 200
+"""Characters of a reason."""
+
+log = structlog.get_logger()
+
+
+@define
+class _Row:
+    """An entry that is set aside."""
+
+    why: str = ""
+    rest: int = 0
+    """Milliseconds."""
+    again_at: int = 0
+
+
+@define(eq=False)
+class Spoilt:
+    """Entries of the wheel. `elsewhere` is what other nodes tell of theirs."""
+
+    _store: Store
+    _clock: Clock
+    _elsewhere: Callable[[], Sequence[str]]
+    _rows: dict[int, _Row] = field(factory=dict[int, _Row], init=False)
+    _tried: dict[int, _Row] = field(factory=dict[int, _Row], init=False)
+    """They are on their way once more."""
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._rows or entry in self._tried
+
+    def __len__(self) -> int:
+        return len(self._rows) + len(self._tried)
+
+    def without(self, entries: Sequence[int]) -> Sequence[int]:
+        """Those of these that are not set aside."""
+        return [entry for entry in entries if entry not in self._rows] if self._rows else entries
+
+    def named(self, most: int = _NAMED) -> list[str]:
+        """Some of them, each with its reason, and how many more there are."""
+        rows = self._rows | self._tried
+        return _some([f"{spoilt.name_of(entry)}: {row.why}" for entry, row in list(rows.items())[:most]], len(rows))
+
+    @property
+    def wrong(self) -> str | None:
+        """As a sentence; None where all goes that is due."""
+        told = dict.fromkeys([*self.named(), *self._elsewhere()])  # several may have met the same
+        return f"due, and cannot be promoted: {'; '.join(told)}" if told else None
+
+    async def part(
+        self, entries: Sequence[int], promote: Callable[[Sequence[int]], Awaitable[T]], error: Exception
+    ) -> tuple[list[T], Sequence[int]]:
+        """What `promote` gives of entries that have failed together, part by part; and the last of them, where it was
+        the store that failed. Raises that, or this error, where nothing was done before."""
+        if not is_of_one(error):
+            raise error
+        parting = _Parting(promote, list(entries))
+        if isinstance(error, DuplicateKey):  # by far the most likely, of many at once after a restore
+            taken = await self._store.read(spoilt.taken, [entry for entry in entries if entry >= 0])
+            parting.set_aside(dict.fromkeys(taken, spoilt.TAKEN))
+        try:
+            await parting.run(None if parting.spoilt else error)
+        except StoreError as failure:
+            if is_of_one(failure) or not (parting.results or parting.spoilt):
+                raise
+        finally:
+            self._put(parting.spoilt)
+        return parting.results, parting.left
+
+    async def wholly(self, entries: Sequence[int], promote: Callable[[Sequence[int]], Awaitable[T]]) -> list[T]:
+        """What `promote` gives of all of these: of all at once, or part by part. Raises `StoreError`."""
+        left = self.without(entries)
+        try:
+            return [await promote(left)] if left else []
+        except Exception as failure:
+            error, done = failure, list[T]()
+        while left:
+            some, left = await self.part(left, promote, error)
+            done += some
+        return done
+
+    async def pass_over(self, entries: Sequence[int]) -> None:
+        """Promotion has been given these again and again, and they are due still. Raises `StoreError`."""
+        self._put(await self._store.read(spoilt.passed_over, entries, self._clock.now()))
+
+    async def try_again(self, promote: Callable[[Sequence[int]], Awaitable[None]]) -> None:
+        """Has those promoted whose time has come. Raises `StoreError`."""
+        now = self._clock.now()
+        due = [entry for entry, row in self._rows.items() if row.again_at <= now][:_TOGETHER]
+        if not due or self._clock.in_doubt:
+            return
+        self._tried = {entry: self._rows.pop(entry) for entry in due}
+        try:
+            await promote(due)  # what fails is put here again
+            left = list(self._tried)
+            self._put(await self._store.read(spoilt.passed_over, left, self._clock.now()) if left else {})
+            if self._tried:
+                well = _some([spoilt.name_of(entry) for entry in list(self._tried)[:_NAMED]], len(self._tried))
+                log.info("rows_well_again", rows=well, left=len(self._rows))
+            self._tried = {}
+        finally:
+            self._rows |= self._tried
+            self._tried = {}
+
+    def _put(self, whys: Mapping[int, str]) -> None:
+        new: list[str] = []
+        for entry, whole in whys.items():
+            why = whole[:_LONGEST]
+            if entry in self._rows:
+                continue
+            row = self._tried.pop(entry, None)
+            if row is None:
+                row = _Row()
+                new.append(f"{spoilt.name_of(entry)}: {why}")
+            row.why, row.rest = why, min(max(_FIRST_REST, 2 * row.rest), _LONGEST_REST)
+            row.again_at = self._clock.now() + row.rest
+            self._rows[entry] = row
+        if new:
+            log.error("rows_set_aside", rows=_some(new[:_NAMED], len(new)), because="they cannot be promoted")
+
+
+@define(eq=False)
+class _Parting(Generic[T]):
+    """Entries that have failed together: in parts, each half as large after a failure, and twice after a success."""
+
+    _promote: Callable[[Sequence[int]], Awaitable[T]]
+    left: list[int]
+    results: list[T] = field(factory=list[T], init=False)
+    spoilt: dict[int, str] = field(factory=dict[int, str], init=False)
+
+    def set_aside(self, whys: Mapping[int, str]) -> None:
+        self.spoilt |= whys
+        self.left = [entry for entry in self.left if entry not in whys]
+
+    async def run(self, error: Exception | None) -> None:
+        """All that is left, which is known to fail together if there is an error. Raises what is of no row."""
+        size, in_vain = len(self.left), 0
+        while self.left:
+            some = self.left[:size]
+            try:
+                if error is not None:
+                    raise error
+                self.results.append(await self._promote(some))
+            except Exception as failure:
+                if not is_of_one(failure):
+                    raise
+                if in_vain == _IN_VAIN and not self.results:
+                    raise StoreError(f"nothing of a batch goes: {failure}") from failure
+                if len(some) == 1:
+                    self.set_aside({some[0]: str(failure) or type(failure).__name__})
+                    in_vain += 1
+                size = max(1, len(some) // 2)
+                error = None
+            else:
+                del self.left[: len(some)]
+                size = 2 * len(some)
+
+
+def _some(told: list[str], many: int) -> list[str]:
+    return told if many <= len(told) else [*told, f"and {many - len(told)} more"]

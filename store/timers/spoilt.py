@@ -1,0 +1,71 @@
+"""Rows that promotion cannot take, since somebody has spoilt them: which they are, and why."""
+
+from collections.abc import Sequence
+
+from ..ids import SHARDS, due_of, first_id, shard_of
+from ..ports import Transaction
+from ..rows import GUARDED, OF_SCHEDULE
+
+TAKEN = "a message with its id is in the stream already"
+_HELD = "promotion passes it over: another transaction holds it, or its queue, all the time"
+_UNPOINTED = "it was rescheduled, and no row of `moved` leads to it: reschedule it once more"
+_LATE = 60_000
+"""Milliseconds after which an operator is told."""
+_LOOKED_AT = 1_000
+"""Rows of a shard."""
+_NO_COURSE = "its schedule cannot be read; the log names it"
+
+
+async def taken(tx: Transaction, ids: Sequence[int]) -> list[int]:
+    """The messages among these whose ids are those of messages in the stream."""
+    return await tx.fetch("message.there", int, ids) if ids else []
+
+
+async def passed_over(tx: Transaction, entries: Sequence[int], now: int) -> dict[int, str]:
+    """Why promotion does not take these entries, which it was given; without those that are gone, or are not due."""
+    messages = [entry for entry in entries if entry >= 0]
+    retries = [~entry for entry in entries if entry < 0]
+    waiting = await tx.fetch("delay.anywhere", tuple[int, int, int, int, int, int], messages) if messages else []
+    resting = await tx.fetch("retry.anywhere", tuple[int, int, int, int], retries) if retries else []
+    waiting = [row for row in waiting if row[2] <= now]
+    resting = [row for row in resting if due_of(row[0]) <= now]
+    wanted = sorted({row[4] for row in waiting} | {row[3] for row in resting})
+    queues = dict(await tx.fetch("queue.ends", tuple[int, int], wanted)) if wanted else {}
+    whys: dict[int, str] = {}
+    for id_, shard, _, _, queue_id, special in waiting:
+        if special not in (0, OF_SCHEDULE, GUARDED):
+            whys[id_] = f"its column `special` is {special}, which this version does not know"
+        else:
+            whys[id_] = _misplaced(id_, shard) or _astray(queue_id, queues) or (_NO_COURSE if special else _HELD)
+    for id_, shard, _, queue_id in resting:
+        whys[~id_] = _misplaced(id_, shard) or _astray(queue_id, queues) or _HELD
+    return whys
+
+
+async def find(tx: Transaction, shard: int, now: int) -> dict[int, str]:
+    """What is wrong with rows of a shard of `delay`, or of `retry`, that have been due for a while: with the first of
+    them, for an operator's look. Entries of the wheel, each with its reason."""
+    until = first_id(now - _LATE)
+    ids = [id_ for id_, _ in await tx.fetch("delay.due", tuple[int, int], shard, 0, until, _LOOKED_AT)]
+    retries = await tx.fetch("retry.due", int, shard, 0, until, _LOOKED_AT) if shard < SHARDS else []
+    whys = await passed_over(tx, [*ids, *(~id_ for id_ in retries)], now - _LATE)
+    whys = {entry: why for entry, why in whys.items() if why not in (_HELD, _NO_COURSE)}
+    whys |= dict.fromkeys(await taken(tx, ids), TAKEN)
+    if shard >= SHARDS:
+        whys |= dict.fromkeys(await tx.fetch("delay.unpointed", int, shard, _LOOKED_AT), _UNPOINTED)
+    return whys
+
+
+def name_of(entry: int) -> str:
+    """An entry of the wheel in words."""
+    return f"message {entry}" if entry >= 0 else f"retry {~entry}"
+
+
+def _misplaced(id_: int, shard: int) -> str | None:
+    if shard % SHARDS == shard_of(id_):
+        return None
+    return f"it lies in shard {shard}, and its id is of shard {shard_of(id_)}"
+
+
+def _astray(queue_id: int, queues: dict[int, int]) -> str | None:
+    return None if queue_id in queues else f"there is no queue {queue_id}"
