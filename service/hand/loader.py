@@ -1,10 +1,12 @@
 """The loader: fills the wheel from the tables, at start-up and as the horizon moves.
 
-Overdue rows come first, oldest first, while the service already serves. Then page after page of what falls due within
-the horizon. `Horizon.page` moves `loaded_until` before the page is read, and before what is overdue is read, which may
+Overdue rows come first, in the order of their time whatever shards and tables they lie in, while the service already
+serves. Then page after page of what falls due within the horizon.
+
+`Horizon.page` moves `loaded_until` before the page is read, and before what is overdue is read, which may
 take long; a publish compares its due time with it after its own commit, so that a row may come twice and never not at
 all. A shard that this node is to hold is taken in the same way: from then on it is looked ahead for, and what waits is
-read after.
+read after. Until what waits in a shard is read, `read_until` tells how far that has come.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -12,17 +14,20 @@ from collections.abc import Callable, Sequence, Set
 import structlog
 import trio
 
+from ...store.ids import SHARDS
 from ...store.store import Store
-from ...store.timers import timers
 from ..clock import Clock
 from ..outages import Trouble
 from .hand import Hand
-from .pages import Page, pages
+from .pages import Pages
 
 _FIRST_PAGE = 500
 """Rows of a shard in the first page of what is overdue: small, so that the first message goes out soon."""
 _PAGE = 5000
+_PIECE = 10_000
+"""Rows that are added to the wheel in one go."""
 _PAUSE = 1.0
+_EVER = 1 << 62
 
 log = structlog.get_logger()
 
@@ -37,8 +42,15 @@ class Loader:
         self._tell = tell
         self._trouble = Trouble(trio.current_time, failed="loading_failed", well="loading_goes_on")
         self.loaded = 0
+        self._unread: Set[int] = frozenset(range(SHARDS))
+        """Shards of which not all that waits was read yet."""
+        self._read_until = 0
         self.recovered = trio.Event()
         """Set when everything within the horizon is in the wheel for the first time."""
+
+    def read_until(self, shard: int) -> int:
+        """Up to when all is in the wheel that was due before in a shard which this node takes."""
+        return self._read_until if shard in self._unread else _EVER
 
     async def run(self) -> None:
         """Recovers, then keeps the horizon loaded and follows the shares, for ever."""
@@ -47,9 +59,11 @@ class Loader:
         held, horizon = shares.held, self._hand.horizon
         start = horizon.loaded_until
         horizon.page(began)  # none, and nothing moves, where the clock went back by more than the horizon
+        self._begin(held)
         await self._until_read(held, 0, start, _FIRST_PAGE)
         await self._until_read(held, start, horizon.loaded_until, _PAGE)
         await self._next_page()
+        self._begin(frozenset())
         self._has(held)
         self.recovered.set()
         log.info("recovered", entries=self.loaded, took_ms=self._clock.now() - began)
@@ -64,7 +78,9 @@ class Loader:
         shares = self._hand.shares
         began, before, taken = self._clock.now(), self.loaded, shares.take()
         if taken:
+            self._begin(taken)
             await self._until_read(taken, 0, self._hand.horizon.loaded_until, _PAGE)
+            self._begin(frozenset())
             took = self._clock.now() - began
             log.info("shards_taken", shards=sorted(taken), entries=self.loaded - before, took_ms=took)
             self._has(taken)
@@ -76,9 +92,14 @@ class Loader:
         """Reads all anew: another server has the database, and may not have all that the one before had."""
         began, before = self._clock.now(), self.loaded
         held = self._hand.shares.held
+        self._begin(held)
         await self._hand.forget(held)
         await self._until_read(held, 0, self._hand.horizon.loaded_until, _FIRST_PAGE)
+        self._begin(frozenset())
         log.info("wheel_reloaded", entries=self.loaded - before, took_ms=self._clock.now() - began)
+
+    def _begin(self, unread: Set[int]) -> None:
+        self._unread, self._read_until = unread, 0
 
     def _has(self, shards: Set[int]) -> None:
         self._hand.shares.loaded(shards)
@@ -97,18 +118,19 @@ class Loader:
             await trio.sleep(_PAUSE)
 
     async def _read(self, shards: Set[int], since: int, until: int, page: int) -> None:
-        """The shards in turn, a page of each, so that the oldest come first."""
-        readers = [read for shard in sorted(shards) for read in pages(self._store, shard, since, until, self._add)]
-        while readers:
-            going_on: list[Page] = []
-            for read in readers:
-                if await read(page):
-                    going_on.append(read)
-                await trio.lowlevel.checkpoint()
-            readers = going_on
-            page = _PAGE
+        pages = Pages(self._store, shards, since, until)
+        while (some := await pages.more(_PAGE if pages.begun else page)) is not None:
+            await self._add(*some, pages.upto)
+            await trio.lowlevel.checkpoint()
 
-    def _add(self, rows: Sequence[timers.Scan]) -> None:
-        if rows:
-            self._hand.add_many([due for _, due in rows], [id_ for id_, _ in rows])
-            self.loaded += len(rows)
+    async def _add(self, dues: Sequence[int], entries: Sequence[int], upto: int) -> None:
+        if len(dues) > _PIECE:  # the hand goes on in between: the first come first
+            dues, entries = zip(*sorted(zip(dues, entries, strict=True)), strict=True)
+        for begin in range(0, len(dues), _PIECE):
+            if begin:
+                await trio.lowlevel.checkpoint()
+            end = begin + _PIECE
+            self._read_until = upto if end >= len(dues) else dues[end]
+            self._hand.add_many(dues[begin:end], entries[begin:end])
+        self._read_until = upto
+        self.loaded += len(dues)

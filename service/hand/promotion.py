@@ -25,6 +25,8 @@ from .held import Held
 
 _STRANGERS = 20_000
 """Messages in a crowded second that are not of the crowd's topic, of which it is worth to know before it begins."""
+_BREATH = 0.01
+"""Seconds between two looks whether what is earlier is free."""
 
 
 @define(eq=False)
@@ -91,9 +93,17 @@ class Promotion:
             self._growth.committed(queue_id)
 
     async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
-        promoted = await self._store.promote(entries, self._clock.now())
-        self._count(promoted)
-        return promoted
+        """Stands in line; and again while something earlier of their order is in somebody else's hands."""
+        promoted: list[Promoted] = []
+        while True:
+            some, held = await self._store.promote_free(entries, self._clock.now(), None)
+            self._count(some)
+            promoted += some
+            if not held:
+                return promoted
+            self.streamed(some)
+            if not some:
+                await trio.sleep(_BREATH)
 
     async def _promote_free(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
         promoted, held = await self._store.promote_free(entries, self._clock.now())
