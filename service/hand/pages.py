@@ -15,7 +15,7 @@ from ...store.ids import due_of, first_id
 from ...store.store import Store
 from ...store.timers import timers
 
-_EVER = 1 << 62
+_EVER = (1 << 63) - 1
 
 Timers = tuple[Sequence[int], Sequence[int]]
 """Due times and entries, as two columns."""
@@ -65,7 +65,7 @@ class Pages:
             for shard in sorted(shards)
             for ask, last in (
                 (self._messages(shard), (since, first_id(since) - 1)),
-                (self._moved(shard), (since - 1, 0)),
+                (self._moved(shard), (since - 1, _EVER)),
                 (self._retries(shard), (since, ~(first_id(since) - 1))),
             )
         ]

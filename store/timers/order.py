@@ -69,6 +69,11 @@ def always(_shard: int) -> int:
     return 1 << 62
 
 
+def never(_topic: int) -> bool:
+    """Where no topic has a rate."""
+    return False
+
+
 @define(eq=False)
 class Orders:
     """Which topics are ordered, and what stands in the way of their messages. `unseen_from`: from when on something may
@@ -78,7 +83,7 @@ class Orders:
 
     unseen_from: Callable[[int, int], int] = looked_back
     read_until: Callable[[int], int] = always
-    released: Callable[[int], bool] = bool
+    released: Callable[[int], bool] = never
     _ordered: dict[int, bool] = field(factory=dict[int, bool], init=False)
     """By topic. It never changes."""
     _locked: dict[int, int] = field(factory=dict[int, int], init=False)
