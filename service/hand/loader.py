@@ -16,16 +16,19 @@ import trio
 
 from ...store.ids import SHARDS
 from ...store.store import Store
+from ...store.timers import timers
 from ..clock import Clock
 from ..outages import Trouble
 from .hand import Hand
-from .pages import Pages
+from .pages import Pages, Timers
 
 _FIRST_PAGE = 500
 """Rows of a shard in the first page of what is overdue: small, so that the first message goes out soon."""
 _PAGE = 5000
 _PIECE = 10_000
 """Rows that are added to the wheel in one go."""
+_SOON = 5_000
+"""Milliseconds: what is due later than that is not due while it is added."""
 _PAUSE = 1.0
 _EVER = 1 << 62
 
@@ -118,19 +121,37 @@ class Loader:
             await trio.sleep(_PAUSE)
 
     async def _read(self, shards: Set[int], since: int, until: int, page: int) -> None:
+        if page == _FIRST_PAGE:  # mostly there is little, which one look brings
+            none = dict.fromkeys(set(range(SHARDS)) - shards, since)
+            rows = await self._store.read(timers.near, since, until, page, none)
+            if len(rows) < page:
+                self._read_until = until
+                self._hand.add_many([due for due, _ in rows], [entry for _, entry in rows])
+                self.loaded += len(rows)
+                return
         pages = Pages(self._store, shards, since, until)
         while (some := await pages.more(_PAGE if pages.begun else page)) is not None:
-            await self._add(*some, pages.upto)
+            await self._add(some, pages.upto)
             await trio.lowlevel.checkpoint()
 
-    async def _add(self, dues: Sequence[int], entries: Sequence[int], upto: int) -> None:
-        if len(dues) > _PIECE:  # the hand goes on in between: the first come first
-            dues, entries = zip(*sorted(zip(dues, entries, strict=True)), strict=True)
-        for begin in range(0, len(dues), _PIECE):
-            if begin:
+    async def _add(self, runs: Sequence[Timers], upto: int) -> None:
+        many = sum(len(dues) for dues, _ in runs)
+        self.loaded += many
+        if many > _PIECE and min(dues[0] for dues, _ in runs) > self._clock.now() + _SOON:
+            for dues, entries in runs:  # in any order, for none of it is due before all of it is there
+                self._hand.add_many(dues, entries)
                 await trio.lowlevel.checkpoint()
-            end = begin + _PIECE
-            self._read_until = upto if end >= len(dues) else dues[end]
-            self._hand.add_many(dues[begin:end], entries[begin:end])
+        elif many > _PIECE:
+            await self._add_in_order(sorted(one for run in runs for one in zip(*run, strict=True)))
         self._read_until = upto
-        self.loaded += len(dues)
+        if many <= _PIECE:
+            for dues, entries in runs:
+                self._hand.add_many(dues, entries)
+
+    async def _add_in_order(self, some: Sequence[timers.Timer]) -> None:
+        """A piece at a time: the hand goes on in between."""
+        for begin in range(0, len(some), _PIECE):
+            piece = some[begin : begin + _PIECE]
+            self._read_until = piece[-1][0]
+            self._hand.add_many([due for due, _ in piece], [entry for _, entry in piece])
+            await trio.lowlevel.checkpoint()

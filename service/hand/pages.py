@@ -7,7 +7,7 @@ which all has been read.
 """
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 from attrs import define, field
 
@@ -17,8 +17,8 @@ from ...store.timers import timers
 
 _EVER = (1 << 63) - 1
 
-Timers = tuple[Sequence[int], Sequence[int]]
-"""Due times and entries, as two columns."""
+Timers = tuple[list[int], list[int]]
+"""Due times and entries, as two columns, in order of time."""
 
 
 @define(eq=False)
@@ -37,20 +37,21 @@ class _Reader:
     async def read(self, limit: int) -> None:
         """Another page of at most so many."""
         dues, entries = await self.ask(self._last, limit)
-        self._dues += dues
-        self._entries += entries
         if len(dues) < limit:
             self.upto = _EVER
         else:
             self._last = self.upto, _ = dues[-1], entries[-1]
+        self._dues = self._dues + dues if self._dues else dues
+        self._entries = self._entries + entries if self._entries else entries
 
-    def give(self, upto: int, dues: list[int], entries: list[int]) -> None:
-        """Adds to these what is due at that time, or before."""
-        if self._dues and self._dues[0] <= upto:
-            many = bisect_right(self._dues, upto)
-            dues += self._dues[:many]
-            entries += self._entries[:many]
-            del self._dues[:many], self._entries[:many]
+    def give(self, upto: int) -> Timers | None:
+        """What is due at that time, or before."""
+        if not self._dues or self._dues[0] > upto:
+            return None
+        dues, entries = self._dues, self._entries
+        many = bisect_right(dues, upto)
+        self._dues, self._entries = dues[many:], entries[many:]
+        return (dues, entries) if many == len(dues) else (dues[:many], entries[:many])
 
 
 class Pages:
@@ -72,18 +73,15 @@ class Pages:
         self.upto = since if self._readers else until
         """All that is due before has been given."""
 
-    async def more(self, limit: int) -> Timers | None:
-        """What is known to be next after another page of at most so many, which may be nothing; None after the last."""
+    async def more(self, limit: int) -> list[Timers] | None:
+        """What is known to be next after another page of at most so many: of each table and shard that has some; None
+        after the last."""
         if self.upto >= self._until:
             return None
         least = min(self._readers, key=lambda reader: reader.upto)
         await least.read(limit)
         self.upto = min(self._until, *(reader.upto for reader in self._readers))
-        dues: list[int] = []
-        entries: list[int] = []
-        for reader in self._readers:
-            reader.give(self.upto, dues, entries)
-        return dues, entries
+        return [some for reader in self._readers if (some := reader.give(self.upto)) is not None]
 
     @property
     def begun(self) -> bool:

@@ -148,7 +148,7 @@ class Sweeps:
             return len(rows) < most
         pages = Pages(self._store, range(SHARDS), since, until)
         while (some := await pages.more(_ROWS)) is not None:
-            await self._add(sorted(zip(*some, strict=True)))
+            await self._add(sorted(one for run in some for one in zip(*run, strict=True)))
         await self._add(sorted(rows))  # of its own shards some more is among them
         return True
 
