@@ -374,7 +374,11 @@ def make_node(
     clock_watch = ClockWatch(clock, alarm, store.backend.skew)
     loader = Loader(store, hand, clock, nodes.tell_soon)
     sweeps = Sweeps(store, hand, clock, lost=groups.watch, growth=growth)
-    store.orders = Orders(sweeps.unseen_from, loader.read_until, lambda topic: topic in directory.release_rates)
+    store.orders = Orders(
+        *(sweeps.unseen_from, loader.read_until),
+        released=lambda topic: topic in directory.release_rates,
+        holds=lambda shard: shard in shares.held,
+    )
     host_watch = HostWatch(
         lambda: store.backend.server,
         lambda server: store.backend.admit(server),

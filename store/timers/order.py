@@ -10,8 +10,8 @@ What somebody else has locked cannot go along. A server that promotes it gives i
 held; so what comes after it is held back for a few tries. Then it is a user's transaction, which may be open for an
 hour: it is overtaken, and takes its place when that ends.
 
-Messages with a guard wait for its answer, in no order, and where a release rate holds messages back each server
-releases its own.
+Where a release rate holds messages back, an order is released by the server that has its shard, and by no other.
+Messages with a guard wait for its answer, in no order.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -64,7 +64,7 @@ def looked_back(_shard: int, due: int) -> int:
     return due - REACH
 
 
-def always(_shard: int) -> int:
+def all_is_read(_shard: int) -> int:
     """Where nothing is being read."""
     return 1 << 62
 
@@ -74,16 +74,22 @@ def never(_topic: int) -> bool:
     return False
 
 
+def always(_shard: int) -> bool:
+    """Where there is one server."""
+    return True
+
+
 @define(eq=False)
 class Orders:
     """Which topics are ordered, and what stands in the way of their messages. `unseen_from`: from when on something may
     wait in a shard that is due before a time, and that is not brought by whoever promotes here. `read_until`: up to
     when all is known of a shard whose messages are being read; what is due later is left alone, and comes when it is
-    read. `released`: whether messages of a topic are held back by a rate."""
+    read. `released`: whether messages of a topic are held back by a rate. `holds`: whether this server has a shard."""
 
     unseen_from: Callable[[int, int], int] = looked_back
-    read_until: Callable[[int], int] = always
+    read_until: Callable[[int], int] = all_is_read
     released: Callable[[int], bool] = never
+    holds: Callable[[int], bool] = always
     _ordered: dict[int, bool] = field(factory=dict[int, bool], init=False)
     """By topic. It never changes."""
     _locked: dict[int, int] = field(factory=dict[int, int], init=False)
@@ -101,12 +107,13 @@ class Orders:
         if not due:
             return []
         topics = {row.topic_id for row in due}
-        ordered = {id_ for id_ in await self.among(tx, topics) if not self.released(id_)}
+        ordered = await self.among(tx, topics)
         return [row for row in due if row.topic_id in ordered and row.special != GUARDED] if ordered else []
 
-    def is_unread(self, row: Due) -> bool:
-        """Whether what is earlier than this message may not have been read yet."""
-        return row.due > self.read_until(shard_of(row.id))
+    def is_left_alone(self, row: Due) -> bool:
+        """Whether it is not for this server, or not yet: what is earlier may not have been read."""
+        shard = shard_of(row.id)
+        return row.due > self.read_until(shard) or (self.released(row.topic_id) and not self.holds(shard))
 
     async def complete(
         self, tx: Transaction, rows: Sequence[Due], asked: Sequence[int], now: int

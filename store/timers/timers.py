@@ -160,9 +160,9 @@ async def _put_in_order(
 ) -> tuple[list[Due], list[Resting]]:
     """Locks the queues of those that are ordered, and completes them. What else is found is locked behind the queues,
     and so without a wait."""
-    if unread := {row.id for row in ordered if orders.is_unread(row)}:
-        due = [row for row in due if row.id not in unread]
-        ordered = [row for row in ordered if row.id not in unread]
+    if left := {row.id for row in ordered if orders.is_left_alone(row)}:
+        due = [row for row in due if row.id not in left]
+        ordered = [row for row in ordered if row.id not in left]
         if not ordered:
             return due, back
     if wait:

@@ -522,7 +522,11 @@ async def test_hot_queries(explainer: Explainer) -> None:
                 if plan.table == "message" and query in ("message.promote", "message.restore"):
                     continue
                 # All of `moved` is in its key, and of a few rows the servers read all there is.
-                pointers = (query, plan.table) in {("delay.near", "moved"), ("delay.of_queues", "moved"), ("moved.upcoming", "m")}
+                pointers = (query, plan.table) in {
+                    ("delay.near", "moved"),
+                    ("delay.of_queues", "moved"),
+                    ("moved.upcoming", "m"),
+                }
                 if pointers and plan.access == "index" and explainer.rows == FEW:
                     continue
                 # What is not added up yet is read whole.

@@ -190,12 +190,17 @@ async def test_while_a_shard_is_read_what_is_not_read_yet_is_waited_for(stage: S
     assert {one.entry for one in (await free(stage, ids[1]))[0]} == set(ids)
 
 
-async def test_where_a_rate_holds_back_each_releases_its_own(stage: Stage) -> None:
-    topic = await stage.topic(ordered=True)
+async def test_where_a_rate_holds_back_who_has_the_shard_releases(stage: Stage) -> None:
+    topic, other = await stage.topic(ordered=True), await stage.topic("other", ordered=True)
     ids = await waits(stage, topic, 1000, 1001, ordering_key="k")
-    stage.store.orders = Orders(released=lambda topic_id: topic_id == topic.id)
+    (free,) = await waits(stage, other, 1000, ordering_key="k")
+    held = {shard_of(ids[0])}
+    stage.store.orders = Orders(released=lambda topic_id: topic_id == topic.id, holds=lambda shard: shard not in held)
     stage.now += SECOND * 2
-    assert [one.entry for one in await stage.promote(ids[1])] == [ids[1]]
+    assert [one.entry for one in await stage.promote(ids[1])] == []
+    assert [one.entry for one in await stage.promote(free)] == [free]
+    held.clear()
+    assert {one.entry for one in await stage.promote(ids[1])} == set(ids)
 
 
 async def test_what_an_outbox_wrote_goes_along_and_is_counted(stage: Stage) -> None:
