@@ -25,7 +25,7 @@ from .held import Held
 
 _STRANGERS = 20_000
 """Messages in a crowded second that are not of the crowd's topic, of which it is worth to know before it begins."""
-_BREATH = 0.01
+_BREATH, _LONGEST_BREATH = 0.01, 0.1
 """Seconds between two looks whether what is earlier is free."""
 
 
@@ -95,6 +95,7 @@ class Promotion:
     async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
         """Stands in line; and again while something earlier of their order is in somebody else's hands."""
         promoted: list[Promoted] = []
+        rest = _BREATH
         while True:
             some, held = await self._store.promote_free(entries, self._clock.now(), None)
             self._count(some)
@@ -103,7 +104,8 @@ class Promotion:
                 return promoted
             self.streamed(some)
             if not some:
-                await trio.sleep(_BREATH)
+                await trio.sleep(rest)
+                rest = min(2 * rest, _LONGEST_BREATH)
 
     async def _promote_free(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
         promoted, held = await self._store.promote_free(entries, self._clock.now())

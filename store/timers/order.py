@@ -7,8 +7,9 @@ what was moved lies apart. So who promotes looks once more, behind the lock of t
 what is of the same order, due and earlier goes along.
 
 What somebody else has locked cannot go along. A server that promotes it gives it back at once, for it finds the queue
-held; so what comes after it is held back for a few tries. Then it is a user's transaction, which may be open for an
-hour: it is overtaken, and takes its place when that ends.
+held, and one that stands still loses its lock after two seconds; so what comes after it is held back for a little
+longer. Then it is a user's transaction, which may be open for an hour: it is overtaken, and takes its place when that
+ends.
 
 Where a release rate holds messages back, an order is released by the server that has its shard, and by no other.
 Messages with a guard wait for its answer, in no order.
@@ -24,12 +25,13 @@ from ..ids import SHARDS, due_of, first_id, place_of, shard_of
 from ..ports import Transaction
 from ..rows import GUARDED, Due
 
-REACH = 2_000
+REACH = 4_000
 """Milliseconds before the first of a batch in which is looked for others: the sweeps find what is later than that."""
+_PATIENCE = 2_500
+"""Milliseconds after which something locked is overtaken. A session that writes lasts two seconds in which nothing
+comes."""
 _AT_ONCE = 500
 """Messages that go along with a batch, at the most."""
-_TRIES = 20
-"""After so many something locked is overtaken."""
 _REMEMBERED = 10_000
 """Locked messages."""
 
@@ -93,7 +95,7 @@ class Orders:
     _ordered: dict[int, bool] = field(factory=dict[int, bool], init=False)
     """By topic. It never changes."""
     _locked: dict[int, int] = field(factory=dict[int, int], init=False)
-    """By message how often it was found locked by somebody else."""
+    """By message since when it is locked by somebody else."""
 
     async def among(self, tx: Transaction, topic_ids: Collection[int]) -> set[int]:
         """Those of these topics that are ordered."""
@@ -143,18 +145,19 @@ class Orders:
         """Locks them, as far as nobody else has; others are noted, unless they are to be overtaken."""
         rows = await tx.fetch("delay.lock_due", Due, [place_of(one.id, one.due) for one in wanted])
         free = {row.id for row in rows}
+        for id_ in free:
+            self._locked.pop(id_, None)
         if left := [one for one in wanted if one.id not in free]:
             there = await tx.fetch("delay.queues", tuple[int, int], [place_of(one.id, one.due) for one in left])
             locked = dict(there)
-            _note_first(first_left, [one for one in left if one.id in locked and not self._is_overtaken(one.id)])
+            _note_first(first_left, [one for one in left if one.id in locked and not self._is_overtaken(one.id, now)])
         return [row for row in rows if row.due <= now]
 
-    def _is_overtaken(self, id_: int) -> bool:
-        tried = self._locked.pop(id_, 0) + 1
-        self._locked[id_] = tried
+    def _is_overtaken(self, id_: int, now: int) -> bool:
+        since = self._locked.setdefault(id_, now)
         for oldest in list(islice(self._locked, max(0, len(self._locked) - _REMEMBERED))):
             del self._locked[oldest]
-        return tried > _TRIES
+        return now - since >= _PATIENCE
 
     async def _look(self, tx: Transaction, rows: Sequence[Due], asked: Sequence[int]) -> list[Found]:
         """What waits of the orders of these messages, those among it, up to the last of them and some more."""
