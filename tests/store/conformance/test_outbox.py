@@ -91,7 +91,9 @@ async def test_one_order_is_one_shard(stage: Stage, topic: Topic, connect: Calla
     cursor = user.cursor()
     for number in range(9):
         for key in ("k", None):
-            where = {"ordering_key": key, "delay": "1h"} if key else {"queue": number % 3, "delay": "1h"}
+            where: dict[str, Any] = (
+                {"ordering_key": key, "delay": "1h"} if key else {"queue": number % 3, "delay": "1h"}
+            )
             outbox.publish(cursor, "log", number, **where)
             outbox.set_timer(cursor, "log", f"{key}-{number}", number, **where)
     user.commit()
