@@ -107,7 +107,7 @@ async def test_the_few_of_one_millisecond_come_as_they_were_accepted(stage: Stag
 class Last(random.Random):
     """Begins at the end."""
 
-    def randrange(self, start: int, *_: Any) -> int:
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return start - 1
 
 
