@@ -23,6 +23,7 @@ from ..store.migrations import newest
 from ..store.opening import database_of, open_backend
 from ..store.ports import Backend
 from ..store.store import Store
+from ..store.timers.order import Orders
 from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
@@ -383,6 +384,13 @@ def make_node(
     membership = Membership(store, clock, groups.dismiss, present_for)
     clock_watch = ClockWatch(clock, alarm, store.backend.skew)
     loader = Loader(store, hand, clock, nodes.tell_soon)
+    sweeps = Sweeps(store, hand, clock, lost=groups.watch, growth=growth, stuck=promotion.spoilt.pass_over)
+    store.orders = Orders(
+        *(sweeps.unseen_from, loader.read_until),
+        released=lambda topic: topic in directory.release_rates,
+        holds=lambda shard: shard in shares.held,
+        aside=promotion.spoilt,
+    )
     host_watch = HostWatch(
         lambda: store.backend.server,
         lambda server: store.backend.admit(server),
@@ -427,7 +435,7 @@ def make_node(
         loader=loader,
         promotion=promotion,
         guards=guards,
-        sweeps=Sweeps(store, hand, clock, lost=groups.watch, growth=growth, stuck=promotion.spoilt.pass_over),
+        sweeps=sweeps,
         cleaner=cleaner,
         measures=Measures(store, directory, metrics),
         alarm=alarm,

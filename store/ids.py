@@ -161,6 +161,10 @@ class IdMaker:
         self._shard = (self._shard + many) & (SHARDS - 1)
         return ids
 
+    def anew(self) -> None:
+        """Counts begin anew: others have some of those that would come next."""
+        self._counts.clear()
+
     def _begin(self) -> tuple[int, int]:
         if not self._climbing:
             return self._random.randrange(self._size), self._size

@@ -46,6 +46,7 @@ from .stream.positions import Position
 from .stream.sealing import Sealed
 from .timers import keyed, timers
 from .timers.guarded import Guarding, Suppressed
+from .timers.order import Orders
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Store:
     backend: Backend
     watch: Callable[[Kind], AbstractContextManager[Any]] = field(default=nullcontext, kw_only=True)
     """Around each question to the backend."""
-    ids: IdMaker = field(factory=IdMaker)
+    ids: IdMaker = field(factory=partial(IdMaker, climbing=True))
     maker: int = 0
     """Whose rows of `tally` this process counts in."""
     window: int = IDEMPOTENCY_WINDOW
@@ -89,6 +90,8 @@ class Store:
     """None: messages of schedules stay where they are."""
     guards: Callable[[Mapping[int, str]], None] | None = None
     """Who hears of messages that are due and whose guards have to be asked, with their guards' names."""
+    orders: Orders = field(factory=Orders)
+    """What is known of the order in which messages are to be promoted."""
     _expected: dict[int, Expected | None] = field(factory=dict[int, Expected | None], init=False)
     """By group id: where its next claim is likely to begin. It need not be true."""
     _reach: dict[int, Reach | None] = field(factory=dict[int, Reach | None], init=False)
@@ -189,7 +192,9 @@ class Store:
                 run = Guarding(now, self.maker + 2)
                 over = self.backend.waited_for
                 maker = self.maker + 2
-                return timers.promote_pieces(tx, entries, piece, over, now, maker, behind, judge=firing, guarding=run)
+                return timers.promote_pieces(
+                    *(tx, entries, piece, over, now, maker, behind), judge=firing, guarding=run, orders=self.orders
+                )
 
             if self.calendar is None:
                 return await self._write(promote, heavy=heavy)
@@ -233,8 +238,11 @@ class Store:
         *,
         heavy: bool = False,
     ) -> T:
+        if spread:
+            self.ids.anew()
+
         async def work(tx: Transaction) -> tuple[T, Firing]:
-            firing = Firing(calendar, self.ids, now, self.maker + 5, spread, made)
+            firing = Firing(calendar, self.ids, now, self.maker + 5, self.orders, spread, made)
             return await function(tx, firing), firing
 
         result, firing = await self._write(work, heavy=heavy)

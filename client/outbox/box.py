@@ -74,7 +74,7 @@ class Steps:
         self.database = database
         self._limits = limits or Limits()
         self._json = json
-        self._ids = PerProcess(lambda: IdMaker(outbox=True))
+        self._ids = PerProcess(lambda: IdMaker(outbox=True, climbing=True))
 
     def _tx(self, cursor: Cursor | AsyncCursor) -> CursorTransaction:
         return CursorTransaction(cursor, self.database)

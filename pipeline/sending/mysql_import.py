@@ -20,10 +20,11 @@ from ...client.bodies import wrong_json
 from ...client.coroutines import drive
 from ...client.outbox.cursors import CursorTransaction
 from ...store.errors import DuplicateKey
-from ...store.ids import MAX_MS, SHARDS, IdMaker, due_of, random_nonce, shard_for
+from ...store.ids import MAX_MS, SHARDS, IdMaker, due_of, random_nonce
 from ...store.mysql.errors import ROLLED_BACK
 from ...store.ports import Queries
 from ...store.rows import encode
+from ...store.stream.placing import shard_of_order
 from ...store.stream.publishing import add_waiting
 from ...store.stream.tallies import count
 from ...store.timers import forecast
@@ -223,7 +224,7 @@ class _Writer:
         for row in rows:
             marks.setdefault(row.part, []).append(row.mark)
         await self._marks.add(tx, marks, now + target.window)
-        spread = 0 if not tried else min(4**tried, _SPREAD)
+        spread = 0 if not tried or target.ordered else min(4**tried, _SPREAD)
         # What is due at once is written as of one millisecond, a chunk's own; ordered topics' climbs.
         at_once = max(now, self._latest) if target.ordered else now + random.randrange(_SPREAD)  # noqa: S311  # it spreads ids
         self._latest = at_once
@@ -241,7 +242,8 @@ class _Writer:
                 due += random.randrange(spread)  # noqa: S311  # likewise
             # One shard for a part, whose rows come by their times: they are written in one place of the table.
             key = row.ordering_key
-            shard = row.part % SHARDS if key is None else shard_for(target.topic_id, key)
+            shard = shard_of_order(target.topic_id, key, row.queue_id, ordered=target.ordered)
+            shard = row.part % SHARDS if shard is None else shard
             id_ = self._ids.make(min(due, latest), shard=shard)
             place = (shard, id_, due_of(id_), random_nonce(), target.topic_id, row.queue_id)
             details = () if target.bare else tuple(map(encode, (row.key, key, row.tag, row.headers, row.content_type)))

@@ -1,10 +1,12 @@
 """The loader: fills the wheel from the tables, at start-up and as the horizon moves.
 
-Overdue rows come first, oldest first, while the service already serves. Then page after page of what falls due within
-the horizon. `Horizon.page` moves `loaded_until` before the page is read, and before what is overdue is read, which may
+Overdue rows come first, in the order of their time whatever shards and tables they lie in, while the service already
+serves. Then page after page of what falls due within the horizon.
+
+`Horizon.page` moves `loaded_until` before the page is read, and before what is overdue is read, which may
 take long; a publish compares its due time with it after its own commit, so that a row may come twice and never not at
 all. A shard that this node is to hold is taken in the same way: from then on it is looked ahead for, and what waits is
-read after.
+read after. Until what waits in a shard is read, `read_until` tells how far that has come.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -12,17 +14,23 @@ from collections.abc import Callable, Sequence, Set
 import structlog
 import trio
 
+from ...store.ids import SHARDS
 from ...store.store import Store
 from ...store.timers import timers
 from ..clock import Clock
 from ..outages import Trouble
 from .hand import Hand
-from .pages import Page, pages
+from .pages import Pages, Timers
 
 _FIRST_PAGE = 500
 """Rows of a shard in the first page of what is overdue: small, so that the first message goes out soon."""
 _PAGE = 5000
+_PIECE = 10_000
+"""Rows that are added to the wheel in one go."""
+_SOON = 5_000
+"""Milliseconds: what is due later than that is not due while it is added."""
 _PAUSE = 1.0
+_EVER = 1 << 62
 
 log = structlog.get_logger()
 
@@ -37,8 +45,15 @@ class Loader:
         self._tell = tell
         self._trouble = Trouble(trio.current_time, failed="loading_failed", well="loading_goes_on")
         self.loaded = 0
+        self._unread: Set[int] = frozenset(range(SHARDS))
+        """Shards of which not all that waits was read yet."""
+        self._read_until = 0
         self.recovered = trio.Event()
         """Set when everything within the horizon is in the wheel for the first time."""
+
+    def read_until(self, shard: int) -> int:
+        """Up to when all is in the wheel that was due before in a shard which this node takes."""
+        return self._read_until if shard in self._unread else _EVER
 
     async def run(self) -> None:
         """Recovers, then keeps the horizon loaded and follows the shares, for ever."""
@@ -47,9 +62,11 @@ class Loader:
         held, horizon = shares.held, self._hand.horizon
         start = horizon.loaded_until
         horizon.page(began)  # none, and nothing moves, where the clock went back by more than the horizon
+        self._begin(held)
         await self._until_read(held, 0, start, _FIRST_PAGE)
         await self._until_read(held, start, horizon.loaded_until, _PAGE)
         await self._next_page()
+        self._begin(frozenset())
         self._has(held)
         self.recovered.set()
         log.info("recovered", entries=self.loaded, took_ms=self._clock.now() - began)
@@ -64,7 +81,9 @@ class Loader:
         shares = self._hand.shares
         began, before, taken = self._clock.now(), self.loaded, shares.take()
         if taken:
+            self._begin(taken)
             await self._until_read(taken, 0, self._hand.horizon.loaded_until, _PAGE)
+            self._begin(frozenset())
             took = self._clock.now() - began
             log.info("shards_taken", shards=sorted(taken), entries=self.loaded - before, took_ms=took)
             self._has(taken)
@@ -76,9 +95,14 @@ class Loader:
         """Reads all anew: another server has the database, and may not have all that the one before had."""
         began, before = self._clock.now(), self.loaded
         held = self._hand.shares.held
+        self._begin(held)
         await self._hand.forget(held)
         await self._until_read(held, 0, self._hand.horizon.loaded_until, _FIRST_PAGE)
+        self._begin(frozenset())
         log.info("wheel_reloaded", entries=self.loaded - before, took_ms=self._clock.now() - began)
+
+    def _begin(self, unread: Set[int]) -> None:
+        self._unread, self._read_until = unread, 0
 
     def _has(self, shards: Set[int]) -> None:
         self._hand.shares.loaded(shards)
@@ -97,18 +121,37 @@ class Loader:
             await trio.sleep(_PAUSE)
 
     async def _read(self, shards: Set[int], since: int, until: int, page: int) -> None:
-        """The shards in turn, a page of each, so that the oldest come first."""
-        readers = [read for shard in sorted(shards) for read in pages(self._store, shard, since, until, self._add)]
-        while readers:
-            going_on: list[Page] = []
-            for read in readers:
-                if await read(page):
-                    going_on.append(read)
-                await trio.lowlevel.checkpoint()
-            readers = going_on
-            page = _PAGE
+        if page == _FIRST_PAGE:  # mostly there is little, which one look brings
+            none = dict.fromkeys(set(range(SHARDS)) - shards, since)
+            rows = await self._store.read(timers.near, since, until, page, none)
+            if len(rows) < page:
+                self._read_until = until
+                self._hand.add_many([due for due, _ in rows], [entry for _, entry in rows])
+                self.loaded += len(rows)
+                return
+        pages = Pages(self._store, shards, since, until)
+        while (some := await pages.more(_PAGE if pages.begun else page)) is not None:
+            await self._add(some, pages.upto)
+            await trio.lowlevel.checkpoint()
 
-    def _add(self, rows: Sequence[timers.Scan]) -> None:
-        if rows:
-            self._hand.add_many([due for _, due in rows], [id_ for id_, _ in rows])
-            self.loaded += len(rows)
+    async def _add(self, runs: Sequence[Timers], upto: int) -> None:
+        many = sum(len(dues) for dues, _ in runs)
+        self.loaded += many
+        if many > _PIECE and min(dues[0] for dues, _ in runs) > self._clock.now() + _SOON:
+            for dues, entries in runs:  # in any order, for none of it is due before all of it is there
+                self._hand.add_many(dues, entries)
+                await trio.lowlevel.checkpoint()
+        elif many > _PIECE:
+            await self._add_in_order(sorted(one for run in runs for one in zip(*run, strict=True)))
+        self._read_until = upto
+        if many <= _PIECE:
+            for dues, entries in runs:
+                self._hand.add_many(dues, entries)
+
+    async def _add_in_order(self, some: Sequence[timers.Timer]) -> None:
+        """A piece at a time: the hand goes on in between."""
+        for begin in range(0, len(some), _PIECE):
+            piece = some[begin : begin + _PIECE]
+            self._read_until = piece[-1][0]
+            self._hand.add_many([due for due, _ in piece], [entry for _, entry in piece])
+            await trio.lowlevel.checkpoint()

@@ -5,7 +5,6 @@ The hand asks for it; so does `held`, for what waits apart. Every promotion of a
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 import trio
 from attrs import define, field
@@ -27,6 +26,8 @@ from .spoilt import Spoilt
 
 _STRANGERS = 20_000
 """Messages in a crowded second that are not of the crowd's topic, of which it is worth to know before it begins."""
+_BREATH, _LONGEST_BREATH = 0.01, 0.1
+"""Seconds between two looks whether what is earlier is free."""
 
 
 @define(eq=False)
@@ -116,23 +117,38 @@ class Promotion:
             self._growth.committed(queue_id)
 
     async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
-        promote = partial(self._store.promote, now=self._clock.now())
-        promoted = _together(await self.spoilt.wholly(entries, promote))
-        self._count(promoted)
-        return promoted
+        """Stands in line; and again while something earlier of their order is in somebody else's hands."""
+        promoted: list[Promoted] = []
+        rest = _BREATH
+        while True:
+            some, held = await self._promote_wholly(entries, wait=True)
+            self._count(some)
+            promoted += some
+            if not held:
+                return promoted
+            self.streamed(some)
+            if not some:
+                await trio.sleep(rest)
+                rest = min(2 * rest, _LONGEST_BREATH)
 
     async def _promote_free(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
+        promoted, held = await self._promote_wholly(entries, wait=False)
+        self._count(promoted)
+        return promoted, held
+
+    async def _promote_wholly(
+        self, entries: Sequence[int], *, wait: bool
+    ) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
+        """As the store's `promote_free`, part by part where they fail together; waiting for queues or not."""
         held: dict[int, list[int]] = {}
 
         async def some(part: Sequence[int]) -> Sequence[Promoted]:
-            promoted, back = await self._store.promote_free(part, self._clock.now(), held.keys())
+            promoted, back = await self._store.promote_free(part, self._clock.now(), None if wait else held.keys())
             for queue_id, those in back.items():
                 held.setdefault(queue_id, []).extend(those)
             return promoted
 
-        promoted = _together(await self.spoilt.wholly(entries, some))
-        self._count(promoted)
-        return promoted, held
+        return _together(await self.spoilt.wholly(entries, some)), held
 
     def _count(self, promoted: Sequence[Promoted]) -> None:
         """Counts what outboxes have published."""

@@ -55,9 +55,11 @@ class Spoilt:
     _rows: dict[int, _Row] = field(factory=dict[int, _Row], init=False)
     _tried: dict[int, _Row] = field(factory=dict[int, _Row], init=False)
     """They are on their way once more."""
+    _found: set[int] = field(factory=set[int], init=False)
+    """Found out while a batch is parted: what is of their order must not take them along."""
 
     def __contains__(self, entry: object) -> bool:
-        return entry in self._rows or entry in self._tried
+        return entry in self._rows or entry in self._tried or entry in self._found
 
     def __len__(self) -> int:
         return len(self._rows) + len(self._tried)
@@ -84,7 +86,7 @@ class Spoilt:
         the store that failed. Raises that, or this error, where nothing was done before."""
         if not is_of_one(error):
             raise error
-        parting = _Parting(promote, list(entries))
+        parting = _Parting(promote, list(entries), self._found)
         if isinstance(error, DuplicateKey):  # by far the most likely, of many at once after a restore
             taken = await self._store.read(spoilt.taken, [entry for entry in entries if entry >= 0])
             parting.set_aside(dict.fromkeys(taken, spoilt.TAKEN))
@@ -95,6 +97,7 @@ class Spoilt:
                 raise
         finally:
             self._put(parting.spoilt)
+            self._found -= parting.spoilt.keys()
         return parting.results, parting.left
 
     async def wholly(self, entries: Sequence[int], promote: Callable[[Sequence[int]], Awaitable[T]]) -> list[T]:
@@ -155,11 +158,13 @@ class _Parting(Generic[T]):
 
     _promote: Callable[[Sequence[int]], Awaitable[T]]
     left: list[int]
+    _found: set[int]
     results: list[T] = field(factory=list[T], init=False)
     spoilt: dict[int, str] = field(factory=dict[int, str], init=False)
 
     def set_aside(self, whys: Mapping[int, str]) -> None:
         self.spoilt |= whys
+        self._found |= whys.keys()
         self.left = [entry for entry in self.left if entry not in whys]
 
     async def run(self, error: Exception | None) -> None:

@@ -28,10 +28,11 @@ from ...store.records import ClaimKey
 from ...store.store import Store
 from ...store.stream import idempotency
 from ...store.timers import timers
+from ...store.timers.order import REACH
 from ..clock import Clock
 from ..stream.growth import Growth
 from .hand import Hand
-from .pages import pages
+from .pages import Pages
 
 _BEHIND = 120_000
 _AHEAD = 1_500
@@ -77,9 +78,11 @@ class Sweeps:
     found: int = field(default=0, init=False)
     _swept: int = field(default=_EVER, init=False)
     """When the last near sweep was made that saw all."""
+    _whole: bool = field(default=False, init=False)
+    """One was made since what waits is in the wheel: what others have not brought in time is known, too."""
     _passed: int = field(default=0, init=False)
     _from: int = field(default=0, init=False)
-    """The loader has read, or is reading, what was due before then, oldest first."""
+    """The loader has read, or is reading, what was due before then, in the order of its time."""
 
     def loading(self) -> None:
         """From now on the wheel is filled."""
@@ -98,7 +101,7 @@ class Sweeps:
             return
         self._passed = 0
         if await self._sweep(max(self._from, min(now, self._swept) - _BEHIND), now - _LATE, own_until=now + _AHEAD):
-            self._swept = now
+            self._swept, self._whole = now, self._from == 0
 
     async def far(self) -> None:
         """Adds rows that are long due and that the wheel does not hold."""
@@ -124,6 +127,12 @@ class Sweeps:
             self._far_again_at = now + 1000
             await self.far()
 
+    def unseen_from(self, shard: int, due: int) -> int:
+        """From when on something may wait in a shard that is due before that time, and that nobody here knows of."""
+        if self._whole or shard in self._hand.shares.held:
+            return max(self._swept - _AHEAD, due - REACH)
+        return due - _BEHIND
+
     @property
     def _is_behind(self) -> bool:
         # Most of what is due is on its way then; reading it again would not hasten it.
@@ -143,23 +152,14 @@ class Sweeps:
         crowded = self._is_behind or self._hand.known(self._clock.now() + _AHEAD) > _ROWS
         most = _ROWS_LATE if crowded else _ROWS
         rows = await self._store.read(timers.near, since, until, most, own, but)
-        await self._add(rows, found)
-        if len(rows) < most:
-            return True
-        if not on_time:
-            return False
-        for shard in range(SHARDS):
-            await self._read_shard(shard, since, until, found)
+        if len(rows) < most or not on_time:
+            await self._add(sorted(rows), found)
+            return len(rows) < most
+        pages = Pages(self._store, range(SHARDS), since, until)
+        while (some := await pages.more(_ROWS)) is not None:
+            await self._add(sorted(one for run in some for one in zip(*run, strict=True)), found)
+        await self._add(sorted(rows), found)  # of its own shards some more is among them
         return True
-
-    async def _read_shard(self, shard: int, since: int, until: int, found: set[int] | None) -> None:
-        page: list[timers.Timer] = []
-        for read in pages(self._store, shard, since, until, lambda rows: page.extend((due, id_) for id_, due in rows)):
-            goes_on = True
-            while goes_on:
-                goes_on = await read(_ROWS)
-                await self._add(page, found)
-                page.clear()
 
     async def _add(self, rows: Sequence[timers.Timer], found: set[int] | None) -> None:
         """Adds those that the wheel does not hold; some at a time, for others do not wait until all are looked for."""

@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from ..ids import IdMaker, due_of, place_of, random_nonce, shard_for, shard_of
+from ..ids import IdMaker, due_of, place_of, random_nonce, shard_of
 from ..looking.settled import is_unsettled
 from ..ports import Asked, Transaction, Value
 from ..rows import OF_SCHEDULE, Due, GroupRow, ScheduleRow, Waiting, encode
+from ..stream.placing import shard_of_order
 from ..stream.publishing import LATEST_DUE, refuse_used
 from ..stream.tallies import count, lock_tallies
 from ..timers import forecast
+from ..timers.order import Orders
 from ..timers.timers import lock_waiting, remove_waiting, reschedule
 from .course import OUTCOMES, Armed, Calendar, Course, Outcome
 
@@ -30,7 +32,7 @@ _SOONEST, _LATEST = 1_000, 10_000
 """Milliseconds until it is looked again whether the message before is settled: a tenth of what it has taken so far."""
 _TURNS = 15
 """In a second: what comes since the one before has its turn then, together, in one transaction. A fire time at a full
-second need not wait. What has an ordering key is not put off: others of its key would come before it."""
+second need not wait. What is of an order is not put off: others of it would come before it."""
 _PASSED = 100
 """Fire times that each look tells singly as left out, while one is kept back; the last tells of the others. More come
 only where all servers were down."""
@@ -65,6 +67,7 @@ class Firing:
     now: int
     maker: int
     """Whose tally rows are counted in."""
+    orders: Orders
     spread: int = 0
     made: dict[tuple[int, int], int] = field(factory=dict[tuple[int, int], int])
     """Ids by schedule and fire time. A later run is given those of the one before: a message has one id."""
@@ -225,10 +228,15 @@ class Firing:
         rows: list[Sequence[Value]] = []
         labels: list[Sequence[Value]] = []
         advanced: list[Sequence[Value]] = []
+        schedules = list(schedules)
+        ordered = await self.orders.among(tx, {schedule.topic_id for schedule in schedules})
         for schedule in schedules:
             next_id = None
             if schedule.next_at is not None and (course := self.course(schedule)) is not None:
-                next_id = self.wait(schedule, course, schedule.next_at, rows, labels, special=OF_SCHEDULE)
+                in_order = schedule.topic_id in ordered
+                next_id = self.wait(
+                    *(schedule, course, schedule.next_at, rows, labels), ordered=in_order, special=OF_SCHEDULE
+                )
             next_at = None if next_id is None else schedule.next_at
             armed.append(schedule._replace(next_at=next_at, next_id=next_id))
             advanced.append((schedule.last_at, schedule.last_id, next_at, next_id, schedule.id))
@@ -245,6 +253,7 @@ class Firing:
         rows: list[Sequence[Value]],
         labels: list[Sequence[Value]],
         *,
+        ordered: bool,
         due: int | None = None,
         special: int = 0,
     ) -> int:
@@ -252,13 +261,13 @@ class Firing:
         post = course.post(fire_at)
         deliver_at = course.due(fire_at) if due is None else due
         due = min(max(deliver_at, self.now), LATEST_DUE)
-        if fire_at == schedule.next_at and post.ordering_key is None:
+        if fire_at == schedule.next_at and post.ordering_key is None and not ordered:
             due = turn_at(due)
-        shard = None if post.ordering_key is None else shard_for(schedule.topic_id, post.ordering_key)
+        shard = shard_of_order(schedule.topic_id, post.ordering_key, schedule.queue_id, ordered=ordered)
         of = schedule.id, fire_at
         id_ = self.made.get(of)
         if id_ is None:
-            id_ = self.made[of] = self.ids.make(due, shard=shard, spread=self.spread)
+            id_ = self.made[of] = self.ids.make(due, shard=shard, spread=0 if ordered else self.spread)
         content = (*(encode(text) for text in post[:3]), post.headers, encode(post.content_type), post.body)
         place = (shard_of(id_), id_, due_of(id_), random_nonce(), schedule.topic_id, schedule.queue_id)
         rows.append((*place, *content, self.now, deliver_at, None, special, None))

@@ -385,7 +385,8 @@ async def _send(
     """Messages of these fire times, due now: (fire time, id). Each with when others were missed with it until."""
     rows: list[Sequence[Value]] = []
     labels: list[Sequence[Value]] = []
-    sent = [(at, firing.wait(row, course, at, rows, labels, due=firing.now)) for at in times]
+    ordered = bool(await firing.orders.among(tx, {row.topic_id}))
+    sent = [(at, firing.wait(row, course, at, rows, labels, ordered=ordered, due=firing.now)) for at in times]
     await firing.add(tx, rows, labels)
     if sent:
         await tx.execute_many("fire.add", [firing.fire(row, at, id_, outcome, times[at]) for at, id_ in sent])

@@ -24,6 +24,10 @@ UPDATE topic SET retention = ?, ladder = ?, sequencer = ?, max_pending = ?, max_
 -- The names of topics.
 SELECT id, name FROM topic /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*);
 
+-- name: ordered
+-- Which of these topics are ordered.
+SELECT id, ordered FROM topic /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*);
+
 -- name: lock
 -- A topic that is there, for update: whoever gives it groups or queues, or removes it, is alone.
 SELECT id FROM topic WHERE id = ? /*! FOR UPDATE */;

@@ -22,12 +22,12 @@ from attrs import frozen
 from ..catalogue import find_topics
 from ..errors import DuplicateKey, NoSuchTable, StoreError
 from ..expiry import is_past
-from ..ids import MAX_MS, SHARDS, IdMaker, apart, due_of, places_of, random_nonce, shard_for, shard_of
+from ..ids import MAX_MS, SHARDS, IdMaker, apart, due_of, places_of, random_nonce, shard_of
 from ..ports import Queries, Value
 from ..records import ClaimKey, Outcome, Queue, Topic, Verdict
 from ..rows import Cancelled, Return, Waiting, encode
 from ..timers import forecast
-from .placing import named_queue, queue_of_key
+from .placing import named_queue, queue_of_key, shard_of_order
 
 _LATEST = MAX_MS - 2000
 _KEY_TRIES = 6
@@ -151,8 +151,10 @@ async def add(
     A duplicate key rolls back the statement and not the user's transaction: new ids, another try.
     """
     for tried in range(_KEY_TRIES):
-        spread = min(4**tried - 1, 1000)
-        made = [_id(ids, topic, entry, max(at, now), spread) for entry, _, at in piece]
+        spread = 0 if topic.ordered else min(4**tried - 1, 1000)
+        if tried:
+            ids.anew()
+        made = [_id(ids, topic, entry, queue, max(at, now), spread) for entry, queue, at in piece]
         if await _taken(tx, made):
             continue
         rows = [_row(topic, *one, id_, now) for one, id_ in zip(piece, made, strict=True)]
@@ -172,8 +174,8 @@ async def add(
     raise DuplicateKey("no free id was found for a message; try again")
 
 
-def _id(ids: IdMaker, topic: Topic, entry: Entry, due: int, spread: int) -> int:
-    shard = None if entry.ordering_key is None else shard_for(topic.id, entry.ordering_key)
+def _id(ids: IdMaker, topic: Topic, entry: Entry, queue: Queue, due: int, spread: int) -> int:
+    shard = shard_of_order(topic.id, entry.ordering_key, queue.id, ordered=topic.ordered)
     return ids.make(due, shard=shard, spread=spread)
 
 

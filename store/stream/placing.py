@@ -6,6 +6,7 @@ All who publish ask here, so that an ordering key has one queue, whoever sends i
 import zlib
 
 from ..errors import StoreError
+from ..ids import SHARDS, shard_for
 from ..records import Queue, Topic
 
 
@@ -21,6 +22,14 @@ def queues_there(many: int) -> str:
 def queue_of_key(topic: Topic, ordering_key: str) -> Queue:
     """The queue of all messages of an ordering key that name none."""
     return topic.queues[zlib.crc32(ordering_key.encode()) % len(topic.queues)]
+
+
+def shard_of_order(topic_id: int, ordering_key: str | None, queue_id: int, *, ordered: bool) -> int | None:
+    """The shard of all messages that wait in one order, so that one server has all of them in its wheel: those of an
+    ordering key, or those without one in a queue of an ordered topic. None: any will do."""
+    if ordering_key is not None:
+        return shard_for(topic_id, ordering_key)
+    return queue_id % SHARDS if ordered else None
 
 
 def own_queues(place: int, nodes: int, queues: int) -> range:

@@ -20,6 +20,7 @@ from ..rows import GUARDED, encode
 from ..timers import forecast
 from . import idempotency
 from .offsets import lock_free
+from .placing import shard_of_order
 from .tallies import count, locked_tallies
 
 LATEST_DUE = MAX_MS - 1000
@@ -146,6 +147,8 @@ class Publishing:
         ]
 
     def _make_ids(self, drafts: Sequence[Draft]) -> list[int]:
+        if self.spread:
+            self.ids.anew()
         # Most go straight to the stream in any order: their ids are made together.
         plain = iter(() if self.spread else self.ids.make_some(self.now, len(drafts), straight=True))
         self.made += [
@@ -264,8 +267,10 @@ class Publishing:
 
 def waiting_id(ids: IdMaker, draft: Draft, due: int, spread: int) -> int:
     """An id for a message that waits until `due`, Unix milliseconds."""
-    shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
-    return ids.make(min(due, LATEST_DUE), shard=shard, spread=spread)
+    topic = draft.topic
+    shard = shard_of_order(topic.id, draft.ordering_key, draft.queue.id, ordered=topic.ordered)
+    # What is made later than the others of its order would come after them: for it the counts are begun anew.
+    return ids.make(min(due, LATEST_DUE), shard=shard, spread=0 if topic.ordered else spread)
 
 
 def waiting_row(

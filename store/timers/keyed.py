@@ -188,6 +188,8 @@ class Setting:
 
     async def _arm(self, tx: Transaction, arm: Sequence[_Step], replaced: Sequence[Waiting]) -> None:
         """New messages wait in place of those, which are locked."""
+        if self.spread:
+            self.ids.anew()
         special = are_special(step.wish.draft for step in arm)
         rows: list[Sequence[Value]] = []
         fresh: list[_Row] = []

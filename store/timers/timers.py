@@ -16,9 +16,10 @@ from ..ids import SHARDS, apart, due_of, first_id, place_of, places_of, shard_in
 from ..ports import Transaction, Value
 from ..records import Promoted, Topic, Verdict
 from ..rows import GUARDED, OF_SCHEDULE, SUPPRESSED, Cancelled, Due, OutboxEnd, Resting, Scheduled, Streamed, Waiting
-from ..stream.offsets import draw_free, draw_offsets
+from ..stream.offsets import draw_free, draw_offsets, lock_free
 from ..stream.tallies import count, locked_tallies
 from . import forecast
+from .order import Orders
 
 L = TypeVar("L", Waiting, Due)
 
@@ -49,6 +50,7 @@ async def promote(
     behind: Collection[int] | None = None,
     judge: Judge | None = None,
     guarding: Judge | None = None,
+    orders: Orders | None = None,
 ) -> tuple[list[Promoted], ByQueue]:
     """Hands what is due among these entries to the stream, in one transaction.
 
@@ -57,12 +59,16 @@ async def promote(
     Rows that are gone, locked by somebody else or not yet due at `now` are left alone. With `behind` nothing is waited
     for: what goes to a queue that somebody holds is held back and told, and so is what goes to these queues, since
     something for them is held back already. Messages of schedules go as `judge` says, those with a guard as `guarding`
-    does; without one they stay.
+    does; without one they stay. With `orders` what is due earlier of the order of a message goes along, or the message
+    is held back, also where queues are waited for.
     """
     due, back = await _lock_entries(tx, entries, now)
     held_back: ByQueue = {}
     if behind is not None:
         due, back = _hold_back(due, back, set(behind), held_back)
+    if orders is not None and (ordered := await orders.in_order(tx, due)):
+        due, back = await _put_in_order(tx, orders, ordered, due, back, entries, now, held_back, wait=behind is None)
+    if behind is not None:
         topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, maker)
         due, back = _hold_back(due, back, {r.queue_id for r in due if r.uncounted and r.topic_id in topics}, held_back)
     special = [row for row in due if row.special]
@@ -110,6 +116,7 @@ async def promote_pieces(
     *,
     judge: Judge | None = None,
     guarding: Judge | None = None,
+    orders: Orders | None = None,
 ) -> tuple[list[Promoted], ByQueue, int]:
     """`promote`, of one piece of the entries after another, until it is `enough`; and how many of them that was."""
     promoted: list[Promoted] = []
@@ -120,7 +127,7 @@ async def promote_pieces(
             break
         some = entries[begin : begin + piece]
         held = behind if behind is None else {*behind, *held_back}
-        more, back = await promote(tx, some, now, maker, behind=held, judge=judge, guarding=guarding)
+        more, back = await promote(tx, some, now, maker, behind=held, judge=judge, guarding=guarding, orders=orders)
         promoted += more
         for queue_id, those in back.items():
             held_back.setdefault(queue_id, []).extend(those)
@@ -137,6 +144,41 @@ async def _lock_entries(tx: Transaction, entries: Sequence[int], now: int) -> tu
     back = [row for row in resting if due_of(row.id) <= now]
     back.sort(key=_time_and_source)  # they were locked shard by shard
     return due, back
+
+
+async def _put_in_order(
+    tx: Transaction,
+    orders: Orders,
+    ordered: Sequence[Due],
+    due: list[Due],
+    back: list[Resting],
+    entries: Sequence[int],
+    now: int,
+    held_back: ByQueue,
+    *,
+    wait: bool,
+) -> tuple[list[Due], list[Resting]]:
+    """Locks the queues of those that are ordered, and completes them. What else is found is locked behind the queues,
+    and so without a wait."""
+    if left := {row.id for row in ordered if orders.is_left_alone(row)}:
+        due = [row for row in due if row.id not in left]
+        ordered = [row for row in ordered if row.id not in left]
+        if not ordered:
+            return due, back
+    if wait:
+        await tx.fetch("queue.lock", tuple[int, int], sorted({row.queue_id for row in due}))
+    else:
+        _, locked = await lock_free(tx, {row.queue_id for row in ordered})
+        due, back = _hold_back(due, back, locked, held_back)
+        ordered = [row for row in ordered if row.queue_id not in locked]
+    if not ordered:
+        return due, back
+    along, later = await orders.complete(tx, ordered, entries, now)
+    due = due + along
+    for row in due:
+        if row.id in later:
+            held_back.setdefault(row.queue_id, []).append(row.id)
+    return [row for row in due if row.id not in later], back
 
 
 async def queues_of(tx: Transaction, entries: Sequence[int]) -> ByQueue:

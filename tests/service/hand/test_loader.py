@@ -118,6 +118,39 @@ async def test_many_pages_of_all_shards_are_loaded_once_each(node: Node, nursery
     assert node.held() == ids
 
 
+async def test_what_is_overdue_fires_in_the_order_of_its_time(node: Node, nursery: trio.Nursery) -> None:
+    """Whatever shards it lies in, and though some of it was moved: the hand promotes while the loader reads."""
+    dues = [NOW - 50_000 + 10 * number for number in range(3_000)]
+    ids = await node.schedule(dues)
+    moved = [(id_, NOW - 50_000 + 10 * number + 5) for number, id_ in enumerate(ids[::7])]
+    await node.store.write(timers.reschedule, moved, NOW - 48 * HOUR)
+    due_of = dict(zip(ids, dues, strict=True)) | dict(moved)
+    nursery.start_soon(node.hand.run)
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    while len(node.fired) < len(ids):
+        await node.hand.turned()
+    assert [due_of[id_] for id_ in node.fired] == sorted(due_of.values())
+
+
+async def test_it_tells_up_to_when_a_shard_is_read(node: Node, nursery: trio.Nursery) -> None:
+    ids = await node.schedule([NOW - 20_000 + number for number in range(2_000)] + [NOW + HOUR])
+    told: list[int] = []
+
+    async def note(shard: int, _until: int) -> None:
+        told.append(node.loader.read_until(shard))
+
+    node.store.before = note
+    assert node.loader.read_until(3) == 0
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert told == sorted(told)
+    assert told[0] == 0
+    assert NOW - 20_000 < max(told) <= NOW
+    assert node.loader.read_until(3) > NOW + 1000 * HOUR
+    assert node.held() == ids
+
+
 async def test_overdue_messages_fire_while_the_rest_is_loading(node: Node, nursery: trio.Nursery) -> None:
     (overdue,) = await node.schedule([NOW - HOUR])
     await node.schedule([NOW + one for one in range(5_000)])

@@ -221,6 +221,17 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "delay.queues": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "delay.lock": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.lock_due": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
+    "delay.of_queues": (
+        {"delay": "PRIMARY", "d": "PRIMARY", "moved": "PRIMARY"},
+        [
+            (
+                *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in shards], [1, 2]),
+                *([(shard, _SINCE, _UNTIL) for shard in shards], [1, 2]),
+            )
+            for shards in ((3,), range(16))
+        ],
+    ),
+    "topic.ordered": ({"topic": "PRIMARY"}, [([1],), ([1, 2],)]),
     "delay.guards": ({"delay": "PRIMARY"}, [(_ONE,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.guarded": ({"delay": "PRIMARY"}, [(_ONE,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.guarded_in": ({"delay": "PRIMARY"}, [(3, 0, 1000), (3, first_id(_SINCE), 1000)]),
@@ -510,7 +521,11 @@ async def test_hot_queries(explainer: Explainer) -> None:
                 if plan.table == "message" and query in ("message.promote", "message.restore"):
                     continue
                 # All of `moved` is in its key, and of a few rows the servers read all there is.
-                pointers = (query, plan.table) in {("delay.near", "moved"), ("moved.upcoming", "m")}
+                pointers = (query, plan.table) in {
+                    ("delay.near", "moved"),
+                    ("delay.of_queues", "moved"),
+                    ("moved.upcoming", "m"),
+                }
                 if pointers and plan.access == "index" and explainer.rows == FEW:
                     continue
                 # What is not added up yet is read whole.

@@ -84,6 +84,28 @@ async def conserves(stage: Stage, topic: Topic, *, accepted: int, streamed: int,
     assert (state.accepted, state.streamed, state.cancelled) == (accepted, streamed, cancelled)
 
 
+async def test_one_order_is_one_shard(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+    """So one server has all of it in its wheel, timers too."""
+    log = await stage.topic("log", queues=3, ordered=True)
+    user = connect()
+    cursor = user.cursor()
+    for number in range(9):
+        for key in ("k", None):
+            where: dict[str, Any] = (
+                {"ordering_key": key, "delay": "1h"} if key else {"queue": number % 3, "delay": "1h"}
+            )
+            outbox.publish(cursor, "log", number, **where)
+            outbox.set_timer(cursor, "log", f"{key}-{number}", number, **where)
+    user.commit()
+    orders = stage.tables.rows(
+        "SELECT queue_id, ordering_key, COUNT(*), COUNT(DISTINCT shard) FROM delay GROUP BY 1, 2"
+    )
+    assert sorted(many for *_, many, _ in orders) == [6, 6, 6, 18]
+    assert {shards for *_, shards in orders} == {1}
+    assert stage.column("SELECT DISTINCT shard - queue_id % 16 FROM delay WHERE ordering_key IS NULL") == [0]
+    assert {queue.id for queue in log.queues} == {queue_id for queue_id, *_ in orders}
+
+
 # Every driver
 
 

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 import trio
 
-from support.stores import HOUR, MINUTE, SECOND, START, Stage
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
 from tarry.service.durations import format_time
 from tarry.service.schedules.courses import course_of
 from tarry.store import catalogue
 from tarry.store.cleaning import retention
 from tarry.store.errors import Held
-from tarry.store.ids import SHARDS
+from tarry.store.ids import SHARDS, shard_of
 from tarry.store.looking import tracing
 from tarry.store.records import Found, Group, Promoted, Topic, TopicState
 from tarry.store.rows import ScheduleRow
@@ -179,6 +179,21 @@ class TestTurns:
         assert [one.deliver_at - START for one in found[:5]] == [MINUTE + late for late in (0, 1, 66, 67, 1)]
         next_at = {name: (await rounds.find(name)).next_at for name in "abcde"}
         assert [(at or 0) - START - 2 * MINUTE for at in next_at.values()] == [0, 1, 66, 67, 1]
+
+    async def test_on_an_ordered_topic_nothing_is_put_off(self, rounds: Rounds) -> None:
+        """What has no key is an order too: it comes at its own time, from the shard of its queue, along with what is
+        earlier."""
+        stage = rounds.stage
+        rounds.topic = topic = await stage.topic("log", ordered=True)
+        for name, late in (("a", 1), ("b", 66), ("c", 67)):
+            await rounds.put(name, starts_at=format_time(START + MINUTE + late))
+        assert [one.due - START - MINUTE for one in rounds.armed] == [1, 66, 67]
+        assert {shard_of(one.id) for one in rounds.armed} == {topic.queues[0].id % SHARDS}
+        (plain,) = ids_of(await stage.publish(stage.draft(topic, delay=MINUTE + 66)))
+        ids = [one.id for one in rounds.armed]
+        stage.now += 2 * MINUTE - 1
+        assert {one.entry for one in await stage.promote(plain)} == {*ids[:2], plain}
+        assert stage.column("SELECT id FROM message ORDER BY `offset`") == [*ids[:2], plain]
 
     async def test_before_its_time_and_twice(self, rounds: Rounds) -> None:
         _, row = await rounds.put()

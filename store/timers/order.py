@@ -1,0 +1,193 @@
+"""Order where messages fall due: of one order, what is due first goes to the stream first, whoever brings it.
+
+One order is an ordering key of an ordered topic, or what has none in one of its queues. Its messages lie in one shard
+(`placing`), so that mostly one server has them in its wheel. But another may have some of them too, which came to it or
+which it found late, and so may a user's own transaction; what was written by programs of before lies in any shard; and
+what was moved lies apart. So who promotes looks once more, behind the lock of the queue, where no two can be at once:
+what is of the same order, due and earlier goes along.
+
+What somebody else has locked cannot go along. A server that promotes it gives it back at once, for it finds the queue
+held, and one that stands still loses its lock after two seconds; so what comes after it is held back for a little
+longer. Then it is a user's transaction, which may be open for an hour: it is overtaken, and takes its place when that
+ends.
+
+Where a release rate holds messages back, an order is released by the server that has its shard, and by no other.
+Messages with a guard wait for its answer, in no order.
+"""
+
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from attrs import define, field
+
+from ..ids import SHARDS, due_of, first_id, place_of, shard_of
+from ..ports import Transaction
+from ..rows import GUARDED, Due
+
+REACH = 4_000
+"""Milliseconds before the first of a batch in which is looked for others: the sweeps find what is later than that."""
+_PATIENCE = 2_500
+"""Milliseconds after which something locked is overtaken. A session that writes lasts two seconds in which nothing
+comes."""
+_AT_ONCE = 500
+"""Messages that go along with a batch, at the most."""
+_REMEMBERED = 10_000
+"""Locked messages."""
+
+Place = tuple[int, int, int]
+"""Of a message in its order: by `deliver_at`, then by when it was accepted, then by id."""
+
+_Order = tuple[int, bytes | None]
+"""A queue and an ordering key."""
+
+
+class Found(NamedTuple):
+    """A message that waits, found by a look."""
+
+    id: int
+    due: int
+    queue_id: int
+    ordering_key: bytes | None
+    deliver_at: int
+    accepted_at: int
+
+    @property
+    def order(self) -> _Order:
+        return self.queue_id, self.ordering_key
+
+    @property
+    def place(self) -> Place:
+        return self.deliver_at, self.accepted_at, self.id
+
+
+def looked_back(_shard: int, due: int) -> int:
+    """From when on it is looked, where nobody knows what was seen before."""
+    return due - REACH
+
+
+def all_is_read(_shard: int) -> int:
+    """Where nothing is being read."""
+    return 1 << 62
+
+
+def never(_topic: int) -> bool:
+    """Where no topic has a rate."""
+    return False
+
+
+def always(_shard: int) -> bool:
+    """Where there is one server."""
+    return True
+
+
+@define(eq=False)
+class Orders:
+    """Which topics are ordered, and what stands in the way of their messages. `unseen_from`: from when on something may
+    wait in a shard that is due before a time, and that is not brought by whoever promotes here. `read_until`: up to
+    when all is known of a shard whose messages are being read; what is due later is left alone, and comes when it is
+    read. `released`: whether messages of a topic are held back by a rate. `holds`: whether this server has a shard.
+    `aside`: messages that cannot be promoted, which are passed over."""
+
+    unseen_from: Callable[[int, int], int] = looked_back
+    read_until: Callable[[int], int] = all_is_read
+    released: Callable[[int], bool] = never
+    holds: Callable[[int], bool] = always
+    aside: Container[int] = frozenset[int]()
+    _ordered: dict[int, bool] = field(factory=dict[int, bool], init=False)
+    """By topic. It never changes."""
+    _locked: dict[int, int] = field(factory=dict[int, int], init=False)
+    """By message since when it is locked by somebody else."""
+
+    async def among(self, tx: Transaction, topic_ids: Collection[int]) -> set[int]:
+        """Those of these topics that are ordered."""
+        known = self._ordered
+        if new := [id_ for id_ in topic_ids if id_ not in known]:
+            known |= {id_: bool(one) for id_, one in await tx.fetch("topic.ordered", tuple[int, int], sorted(new))}
+        return {id_ for id_ in topic_ids if known.get(id_)}
+
+    async def in_order(self, tx: Transaction, due: Sequence[Due]) -> list[Due]:
+        """Those of these messages, locked and due, that are to go in their order."""
+        if not due:
+            return []
+        topics = {row.topic_id for row in due}
+        ordered = await self.among(tx, topics)
+        return [row for row in due if row.topic_id in ordered and row.special != GUARDED] if ordered else []
+
+    def is_left_alone(self, row: Due) -> bool:
+        """Whether it is not for this server, or not yet: what is earlier may not have been read."""
+        shard = shard_of(row.id)
+        return row.due > self.read_until(shard) or (self.released(row.topic_id) and not self.holds(shard))
+
+    async def complete(
+        self, tx: Transaction, rows: Sequence[Due], asked: Sequence[int], now: int
+    ) -> tuple[list[Due], set[int]]:
+        """What else goes along with these messages, whose queues are locked, and which of all of them cannot go yet.
+        `asked` are the entries that were to be promoted, whether they were found or not."""
+        found = await self._look(tx, rows, asked)
+        mine = {row.id for row in rows}
+        last: dict[_Order, Place] = {}
+        for one in found:
+            if one.id in mine:
+                last[one.order] = max(one.place, last.get(one.order, one.place))
+        others = [one for one in found if one.id not in mine and one.id not in self.aside]
+        earlier = [one for one in others if one.order in last and one.place < last[one.order]]
+        if not earlier:
+            return [], set()
+        earlier.sort(key=lambda one: one.place)
+        first_left: dict[_Order, Place] = {}
+        _note_first(first_left, earlier[_AT_ONCE:])
+        taken = await self._take(tx, earlier[:_AT_ONCE], now, first_left)
+        along = mine | {row.id for row in taken}
+        after = {one.id for one in found if one.id in along and one.place > first_left.get(one.order, one.place)}
+        return taken, after
+
+    async def _take(
+        self, tx: Transaction, wanted: Sequence[Found], now: int, first_left: dict[_Order, Place]
+    ) -> list[Due]:
+        """Locks them, as far as nobody else has; others are noted, unless they are to be overtaken."""
+        rows = await tx.fetch("delay.lock_due", Due, [place_of(one.id, one.due) for one in wanted])
+        free = {row.id for row in rows}
+        for id_ in free:
+            self._locked.pop(id_, None)
+        if left := [one for one in wanted if one.id not in free]:
+            there = await tx.fetch("delay.queues", tuple[int, int], [place_of(one.id, one.due) for one in left])
+            locked = dict(there)
+            _note_first(first_left, [one for one in left if one.id in locked and not self._is_overtaken(one.id, now)])
+        return [row for row in rows if row.due <= now]
+
+    def _is_overtaken(self, id_: int, now: int) -> bool:
+        since = self._locked.setdefault(id_, now)
+        for oldest in list(islice(self._locked, max(0, len(self._locked) - _REMEMBERED))):
+            del self._locked[oldest]
+        return now - since >= _PATIENCE
+
+    async def _look(self, tx: Transaction, rows: Sequence[Due], asked: Sequence[int]) -> list[Found]:
+        """What waits of the orders of these messages, those among it, up to the last of them and some more."""
+        dues = [row.due for row in rows]
+        begin, end = min(dues), max(dues) + 1
+        for entry in asked:
+            if entry >= 0 and begin - REACH <= due_of(entry) < begin:
+                begin = due_of(entry)
+        own = {shard_of(row.id) for row in rows}
+        found = await self._read(tx, own, begin, end, {row.queue_id for row in rows})
+        # What has no key may lie in any shard, if a program of before has written it.
+        mine = {row.id for row in rows}
+        keyless = {one.queue_id for one in found if one.ordering_key is None and one.id in mine}
+        if keyless and (others := set(range(SHARDS)) - own):
+            found += await self._read(tx, others, begin, end, keyless)
+        return found
+
+    async def _read(
+        self, tx: Transaction, shards: Iterable[int], begin: int, end: int, queues: Iterable[int]
+    ) -> list[Found]:
+        since = {shard: max(0, min(begin, self.unseen_from(shard, begin))) for shard in sorted(shards)}
+        by_id = [(shard, first_id(at), first_id(end)) for shard, at in since.items()]
+        by_due = [(shard, at, end) for shard, at in since.items()]
+        ids = sorted(queues)
+        return await tx.fetch("delay.of_queues", Found, by_id, ids, by_due, ids)
+
+
+def _note_first(places: dict[_Order, Place], found: Iterable[Found]) -> None:
+    for one in found:
+        places[one.order] = min(one.place, places.get(one.order, one.place))

@@ -1,0 +1,176 @@
+"""Ordered topics: what is delayed comes in the order of its time, whatever is moved, stopped, killed or started, and
+whichever server was told of it."""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import attrs
+import pytest
+
+from support.server import client_of
+from support.stores import open_tables
+from support.waiting import wait_until
+from tarry.client import Draft, Tarry, TooLate
+from tarry.service.demo.server_process import ServerProcess
+
+STEPS = 90
+SEEDS = (1,)
+
+
+def now() -> datetime:
+    """To the millisecond, as times are kept."""
+    at = datetime.now(UTC)
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+@pytest.fixture(params=["sqlite", "mariadb", "mysql"])
+def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/tarry.db"
+    return fresh_database(request.getfixturevalue(f"{request.param}_server"))
+
+
+@attrs.define
+class Sent:
+    """A message, when it is due, and when that was answered."""
+
+    number: int
+    order: tuple[str, str | None]
+    id: str
+    due: datetime
+    answered: datetime
+    waited: bool
+    """It was not due when it was told of: then it takes its place when it falls due."""
+
+
+@attrs.define
+class World:
+    """Servers on one store, and what they were told."""
+
+    dsn: str
+    servers: list[ServerProcess]
+    dice: random.Random
+    sent: list[Sent] = attrs.field(factory=list[Sent])
+
+    def tell(self) -> Tarry:
+        """A client of any that is there."""
+        return Tarry(self.dice.choice(self.servers).url)
+
+    def publish(self, topic: str, keys: list[str | None], dues: list[datetime]) -> None:
+        first = len(self.sent)
+        drafts = [
+            Draft(body=first + nth, deliver_at=due, ordering_key=key)
+            for nth, (key, due) in enumerate(zip(keys, dues, strict=True))
+        ]
+        with self.tell() as tarry:
+            receipts = tarry.publish_many(topic, drafts)
+        answered = now()
+        for nth, (receipt, key, due) in enumerate(zip(receipts, keys, dues, strict=True)):
+            self.sent.append(Sent(first + nth, (topic, key), receipt.id, due, answered, receipt.state == "scheduled"))
+
+    def move(self, one: Sent, due: datetime) -> None:
+        with self.tell() as tarry, suppress(TooLate):
+            tarry.reschedule(one.id, deliver_at=due)
+            one.due, one.answered = due, now()
+
+    def faults(self) -> list[str]:
+        """Pairs in the wrong order, once all are there: who was told before the other was due comes before it."""
+        tables = open_tables(self.dsn)
+        wait_until(lambda: tables.rows("SELECT COUNT(*) FROM message") == [(len(self.sent),)], 60)
+        rows = tables.rows("SELECT body FROM message ORDER BY queue_id, `offset`")
+        tables.close()
+        orders = defaultdict[tuple[str, str | None], list[Sent]](list)
+        for (body,) in rows:
+            one = self.sent[int(body)]
+            orders[one.order].append(one)
+        return [
+            f"{b.order}: {b.number} of {b.due} came before {a.number} of {a.due}, known since {a.answered}"
+            for some in orders.values()
+            for place, b in enumerate(some)
+            for a in some[place + 1 :]
+            if b.waited and a.due < b.due and a.answered < b.due
+        ]
+
+
+@pytest.fixture
+def world(dsn: str, tmp_path: Path) -> Iterator[World]:
+    """With one server on the embedded store, or else two."""
+    servers: list[ServerProcess] = []
+    try:
+        for name in ("a",) if dsn.startswith("sqlite") else ("a", "b"):
+            (tmp_path / name).mkdir()
+            servers.append(ServerProcess(tmp_path / name, dsn, environment={"TARRY_NODE": name}))
+            servers[-1].start()
+        with client_of(servers[0]) as tarry:
+            tarry.put_topic("accounts", ordered=True, queues=2)
+            tarry.put_topic("log", ordered=True, queues=1)
+        yield World(dsn, servers, random.Random(1))
+    except BaseException:
+        for server in servers:
+            print(f"A server's log:\n{server.tail(5_000)}")
+        raise
+    finally:
+        for server in servers:
+            server.kill()
+
+
+def test_a_start_keeps_the_order(world: World) -> None:
+    """All falls due while no server is there, also what was moved; keys of an account, and a log without keys."""
+    begin = now() + timedelta(seconds=4)
+    dues = [begin + timedelta(milliseconds=40 * number) for number in range(50)]
+    away = [due + timedelta(hours=1) if number % 2 else due for number, due in enumerate(dues)]
+    for _ in range(3):
+        for topic, keys in (("accounts", ["k"] * 50), ("log", [None] * 50)):
+            first = len(world.sent)
+            world.publish(topic, list(keys), away)
+            for number in range(1, 50, 2):
+                world.move(world.sent[first + number], dues[number])
+    for server in world.servers:
+        assert server.stop() == 0
+    wait_until(lambda: now() > dues[-1])
+    for server in world.servers:
+        server.start()
+    assert world.faults() == []
+
+
+@pytest.mark.parametrize("dsn", ["mariadb", "mysql"], indirect=True)
+def test_two_servers_keep_the_order(world: World) -> None:
+    """Both are told of messages a few milliseconds apart: long before they are due, and shortly before."""
+    for ahead in (3_000, 250):
+        for _ in range(3):
+            begin = now() + timedelta(milliseconds=ahead)
+            for number in range(40):
+                due = begin + timedelta(milliseconds=5 * number)
+                world.publish("accounts", ["k"], [due])
+                world.publish("log", [None], [due])
+    assert world.faults() == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_happens_the_order_is_kept(world: World, seed: int) -> None:
+    dice = world.dice = random.Random(seed)
+
+    def soon() -> datetime:
+        return now() + timedelta(milliseconds=int(dice.choice([30, 300, 3_000]) * (1 + dice.random())))
+
+    for step in range(STEPS):
+        if dice.random() < 0.6:
+            many = dice.randrange(1, 9)
+            keys: list[str | None] = [dice.choice(["k", "l", "m"]) for _ in range(many)]
+            topic = dice.choice(["accounts", "log"])
+            world.publish(topic, keys if topic == "accounts" else [None] * many, [soon() for _ in range(many)])
+        if world.sent and dice.random() < 0.4:
+            world.move(dice.choice(world.sent[-40:]), soon())
+        if step % 30 == 29:  # one or all of them are away for a moment
+            some = dice.sample(world.servers, dice.randrange(1, 1 + len(world.servers)))
+            for server in some:
+                server.kill() if dice.random() < 0.5 else server.stop()
+            until = now() + timedelta(milliseconds=dice.randrange(2_500))
+            wait_until(lambda until=until: now() > until)  # type: ignore[misc]  # mypy: a default
+            for server in some:
+                server.start()
+    assert world.faults() == []
