@@ -90,7 +90,7 @@ async def missing_rights(connection: Connection, rights: Collection[str], tables
         absent = f"tarry_{secrets.token_hex(8)}"
         if not await _is_denied(connection, right, absent, "a"):
             continue  # on the database, and so on all that is in it
-        own = tables if right in _LASTING else {}
+        own = dict(tables) if right in _LASTING else dict[str, str]()
         if not own or [1 for table, column in own.items() if await _is_denied(connection, right, table, column)]:
             missing.append(right)
     return missing
