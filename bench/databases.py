@@ -212,9 +212,10 @@ def _durability_of_mysql(dsn: str) -> dict[str, Any]:
 def _durability_of_sqlite() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
         connection = connect_sqlite(Path(folder) / "one.db")
-        settings = {
-            pragma: connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("journal_mode", "synchronous")
-        }
+        journal_mode, synchronous = connection.execute(
+            "SELECT * FROM pragma_journal_mode, pragma_synchronous"
+        ).fetchone()
+        settings = {"journal_mode": journal_mode.decode(), "synchronous": synchronous}
         connection.execute("CREATE TABLE one_row (id INTEGER PRIMARY KEY)")
         commit_ms = _commit_ms(lambda number: connection.execute("INSERT INTO one_row VALUES (?)", (number,)))
         connection.close()

@@ -287,7 +287,9 @@ def test_schedules(run: Run, tarry: Tarry, tmp_path: Path) -> None:
     listed = lines(run("schedule", "list", "--json"))
     assert [one["spec"]["every"] for one in listed] == ["2h", "1d"]
     assert run("schedule", "rm", "hourly").returncode == 2, "it asks"
-    assert lines(run("schedule", "rm", "hourly", "--yes", "--json")) == [{"name": "hourly", "result": "removed"}]
+    assert lines(run("schedule", "rm", "hourly", "--yes", "--json")) == [
+        {"name": "hourly", "result": "removed", "unsent": []}
+    ]
 
 
 def test_a_command_that_fails_fails_its_message(run: Run, tarry: Tarry) -> None:

@@ -121,7 +121,8 @@ def test_keys_stay_in_order_whoever_comes_goes_stops_or_dies(server: ServerProce
         assert life[-1]["what"] == "acked"
         # Parked: behind one of its key that was handled, and whose ack had not been sent.
         ends = [line["what"] for line in life if line.get("client") == worker_name and line["what"] != "claimed"]
-        assert ends[0] in ("lease_lost", "parked")
+        # Suspended: its client had not yet said that it had begun it.
+        assert ends[0] in ("lease_lost", "suspended", "parked")
     assert fenced_writes(server) >= 1
     check(crew, rounds[0], {"ann": killed_at, "bob": paused_at}, {"bob": resumed_at})
 
@@ -196,8 +197,10 @@ def test_what_a_killed_client_held_goes_to_another_at_once(server: ServerProcess
         lives = [tarry.message(one.id)["life"] for one in anns]
     for life in lives:
         told = [(line["what"], line["client"], line["attempt"]) for line in life if "client" in line]
-        assert told[:2] == [("claimed", "ann", 1), ("lease_lost", "ann", 1)]
-        assert told[2:] == [("claimed", "bob", 2), ("acked", "bob", 2)]
+        # It counts if ann had said that she had begun it, which she does every few seconds.
+        again = 2 if told[1] == ("lease_lost", "ann", 1) else 1
+        assert told[:2] == [("claimed", "ann", 1), ("lease_lost" if again == 2 else "suspended", "ann", 1)]
+        assert told[2:] == [("claimed", "bob", again), ("acked", "bob", again)]
 
 
 def test_a_handler_that_never_returns_ends_with_its_process(server: ServerProcess, start: Start) -> None:
@@ -221,5 +224,6 @@ def test_a_handler_that_never_returns_ends_with_its_process(server: ServerProces
         lives = {one.id: tarry.message(one.id)["life"] for one in bob.handlings()}
     for id_, life in lives.items():
         ends = [(line["what"], line["client"]) for line in life if "client" in line and line["what"] != "claimed"]
-        given_back = "lease_lost" if id_ in {one.id for one in hand} else "suspended"
-        assert ends == [(given_back, "ann"), ("acked", "bob")]
+        # What was in a handler counts if its client had said so, which it does every few seconds.
+        given_back = {"lease_lost", "suspended"} if id_ in {one.id for one in hand} else {"suspended"}
+        assert (ends[0][0] in given_back, ends[0][1], ends[1:]) == (True, "ann", [("acked", "bob")])

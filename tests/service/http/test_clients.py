@@ -127,4 +127,4 @@ async def test_a_crowd_leaves_most_writers_to_others(server: SpiedServer, monkey
     async with trio.open_nursery() as nursery:
         for number in range(40):
             nursery.start_soon(come, number)
-    assert most <= 8
+    assert most <= 12, "four of each kind, and what the server writes by itself"
