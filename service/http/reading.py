@@ -10,8 +10,8 @@ import msgspec
 import msgspec.inspect
 import trio
 
-from ...client.bodies import TOO_DEEP, is_too_deep
 from .asgi import Request
+from .depth import TOO_DEEP, is_too_deep
 from .problems import Fault, Problem, bad_field
 from .surrogates import ALONE, may_be_lone, pointer_to_lone
 from .wording import rule_of
