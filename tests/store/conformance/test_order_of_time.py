@@ -176,6 +176,7 @@ async def test_where_the_queue_is_held_nothing_is_looked_for(stage: Stage) -> No
         with users.cursor() as cursor:
             cursor.execute("SELECT 1 FROM queue WHERE id = %s FOR UPDATE", (topic.queues[0].id,))
         assert await free(stage, ids[1]) == ([], {topic.queues[0].id: [ids[1]]})
+        users.rollback()
     assert len((await free(stage, ids[1]))[0]) == 2
 
 

@@ -257,7 +257,7 @@ async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int) -> 
         )
         cursor.execute(
             "INSERT INTO retry SELECT 7, 1, group_id, return_queue_id, message_queue_id, message_offset,"
-            " message_id, attempt, history, failed_at FROM retry LIMIT 1"
+            " message_id, attempt, history, failed_at, losses FROM retry LIMIT 1"
         )
         with trio.fail_after(1.5):
             assert len(await stage.promote(*ids[1:], *retries)) == 2 * count - 1
