@@ -3,13 +3,16 @@
 Anybody may name claims by the thousand that there are not: all of them are looked up together.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
 
 from attrs import frozen
 
 from ..ports import Transaction
 from ..records import ClaimKey
 from ..rows import encode
+
+T = TypeVar("T")
 
 _TOGETHER = 500
 """Claims of a look-up: of many more MySQL would read the whole table."""
@@ -40,22 +43,20 @@ async def open_claims(tx: Transaction, clients: Sequence[str]) -> list[ClaimKey]
 
 async def find_open(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimKey, int]:
     """Of these claims those that are open under their tokens, and how many offsets each has."""
-    found: dict[tuple[int, ...], int] = {}
+    rows: list[tuple[int, int, int, int, int]] = []
     for some in _pieces(keys):
         spans = sorted({(key.group_id, key.queue_id, key.number, key.number + 1) for key in some})
-        for *claim, size in await tx.fetch("claim.find", tuple[int, int, int, int, int], spans):
-            found[(*claim,)] = size
-    return {key: found[_named(key)] for key in keys if _named(key) in found}
+        rows += await tx.fetch("claim.find", tuple[int, int, int, int, int], spans)
+    return _under_their_tokens(keys, rows)
 
 
 async def find_ended(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimKey, bytes]:
     """Of these claims those that have ended, and what became of their messages."""
-    found: dict[tuple[int, ...], bytes] = {}
+    rows: list[tuple[int, int, int, int, bytes]] = []
     for some in _pieces(keys):
         spans = sorted({(key.group_id, key.queue_id, key.first, key.first + 1) for key in some})
-        for *claim, outcome in await tx.fetch("delivery.find_all", tuple[int, int, int, int, bytes], spans):
-            found[(*claim,)] = outcome
-    return {key: found[_named(key)] for key in keys if _named(key) in found}
+        rows += await tx.fetch("delivery.find_all", tuple[int, int, int, int, bytes], spans)
+    return _under_their_tokens(keys, rows)
 
 
 async def find_places(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKey, dict[int, int]]:
@@ -75,8 +76,11 @@ async def find_places(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKe
     }
 
 
-def _named(key: ClaimKey) -> tuple[int, ...]:
-    return key.group_id, key.queue_id, key.number, key.token
+def _under_their_tokens(keys: Collection[ClaimKey], rows: Iterable[tuple[int, int, int, int, T]]) -> dict[ClaimKey, T]:
+    """What was found of these claims, by group, queue, number and token."""
+    found = {(*claim,): one for *claim, one in rows}
+    named = [(key, (key.group_id, key.queue_id, key.number, key.token)) for key in keys]
+    return {key: found[name] for key, name in named if name in found}
 
 
 def _pieces(keys: Collection[ClaimKey]) -> list[list[ClaimKey]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from ..ids import IdMaker, due_of, place_of, random_nonce, shard_of
+from ..ids import IdMaker, due_of, random_nonce, shard_of
 from ..looking.settled import is_unsettled
 from ..ports import Asked, Transaction, Value
 from ..rows import OF_SCHEDULE, Due, GroupRow, ScheduleRow, Waiting, encode
@@ -141,7 +141,7 @@ class Firing:
 
     async def make_plain(self, tx: Transaction, waiting: Waiting) -> None:
         """Its message, locked, waits for no turn any more."""
-        await tx.later_exactly(1, "delay.make_plain", [place_of(waiting.id, waiting.due)])
+        await tx.later_exactly(1, "delay.make_plain", [waiting.place])
 
     async def take_back(self, tx: Transaction, waiting: Waiting) -> None:
         """Its message, locked, is not sent."""

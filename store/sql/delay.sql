@@ -26,9 +26,9 @@ DELETE /*+ INDEX(delay PRIMARY) */ FROM delay WHERE (shard, id) AT (?*);
 -- name: of_queues
 -- What waits for some queues in stretches of time, one of each shard: messages, and those that were moved. Those with a
 -- guard are not told.
-SELECT id, due, queue_id, ordering_key, deliver_at, accepted_at FROM delay /*! FORCE INDEX (PRIMARY) */
+SELECT id, due, queue_id, ordering_key, deliver_at, accepted_at, shard FROM delay /*! FORCE INDEX (PRIMARY) */
   WHERE (shard, id) WITHIN (?*) AND queue_id IN (?*) AND special <> 2
-UNION ALL SELECT /*! STRAIGHT_JOIN */ d.id, d.due, d.queue_id, d.ordering_key, d.deliver_at, d.accepted_at
+UNION ALL SELECT /*! STRAIGHT_JOIN */ d.id, d.due, d.queue_id, d.ordering_key, d.deliver_at, d.accepted_at, d.shard
 FROM (SELECT shard + 16 AS apart, id, due FROM moved /*! FORCE INDEX (PRIMARY) */ WHERE (shard, due) WITHIN (?*)) m
 JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.apart AND d.id = m.id AND d.due = m.due
 WHERE d.queue_id IN (?*) AND d.special <> 2;

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from ..ids import SHARDS, due_of, first_id, place_of, shard_of
+from ..ids import SHARDS, due_of, first_id, shard_of
 from ..ports import Transaction
 from ..rows import GUARDED, Due
 
@@ -51,6 +51,12 @@ class Found(NamedTuple):
     ordering_key: bytes | None
     deliver_at: int
     accepted_at: int
+    shard: int
+
+    @property
+    def address(self) -> int:
+        """Where it lies in `delay`, as of `Waiting`."""
+        return self.id if self.shard < SHARDS else ~self.id
 
     @property
     def order(self) -> _Order:
@@ -146,12 +152,12 @@ class Orders:
         self, tx: Transaction, wanted: Sequence[Found], now: int, first_left: dict[_Order, Place]
     ) -> list[Due]:
         """Locks them, as far as nobody else has; others are noted, unless they are to be overtaken."""
-        rows = await tx.fetch("delay.lock_due", Due, [place_of(one.id, one.due) for one in wanted])
+        rows = await tx.fetch("delay.lock_due", Due, [one.address for one in wanted])
         free = {row.id for row in rows}
         for id_ in free:
             self._locked.pop(id_, None)
         if left := [one for one in wanted if one.id not in free]:
-            there = await tx.fetch("delay.queues", tuple[int, int], [place_of(one.id, one.due) for one in left])
+            there = await tx.fetch("delay.queues", tuple[int, int], [one.address for one in left])
             locked = dict(there)
             _note_first(first_left, [one for one in left if one.id in locked and not self._is_overtaken(one.id, now)])
         return [row for row in rows if row.due <= now]

@@ -62,6 +62,25 @@ async def test_what_was_moved_goes_along(stage: Stage, key: str | None) -> None:
     assert stage.count("moved") == 0
 
 
+async def test_what_somebody_has_given_another_time_goes_along(stage: Stage) -> None:
+    """By SQL, so that it lies where its id says and not where its time does."""
+    topic = await stage.topic(ordered=True)
+    ids = await waits(stage, topic, 1000, 1001, ordering_key="k")
+    stage.tables.rows(f"UPDATE delay SET due = due - 1 WHERE id = {ids[0]}")
+    stage.now += 2 * SECOND
+    await free(stage, ids[1])
+    assert await streamed(stage) == [0, 1]
+
+
+async def test_what_is_set_aside_is_passed_over(stage: Stage) -> None:
+    topic = await stage.topic(ordered=True)
+    ids = await waits(stage, topic, 1000, 1001, ordering_key="k")
+    stage.store.orders = Orders(aside={ids[0]})
+    stage.now += 2 * SECOND
+    assert {one.entry for one in (await free(stage, ids[1]))[0]} == {ids[1]}
+    assert {one.entry for one in (await free(stage, ids[0]))[0]} == {ids[0]}, "it goes when it is tried again"
+
+
 async def test_what_has_no_key_is_found_in_any_shard(stage: Stage) -> None:
     """Programs of before have written it there."""
     topic = await stage.topic(ordered=True)
