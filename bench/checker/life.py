@@ -69,12 +69,17 @@ class Life:
 
     @property
     def cancelled(self) -> bool:
-        return _first(self.cancels, "ok") is not None
+        return _first(self.cancels, "ok") is not None or self._of_a_pause
 
     @property
     def maybe_cancelled(self) -> bool:
         """Or nobody can tell."""
-        return len(_of(self.cancels, "fail")) < len(_of(self.cancels, "invoke"))
+        return self._of_a_pause or len(_of(self.cancels, "fail")) < len(_of(self.cancels, "invoke"))
+
+    @property
+    def _of_a_pause(self) -> bool:
+        """Its schedule was paused when its time had come and it was not sent yet."""
+        return any(one.op == "fire" and one.reason == "cancelled" and one.id for one in self.publishes)
 
     @property
     def replaced(self) -> bool:

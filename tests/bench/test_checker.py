@@ -37,6 +37,33 @@ def test_a_true_history_passes() -> None:
     assert {"fail", "lost lease"} <= figures["explained"].keys()
 
 
+@pytest.mark.parametrize(("told", "kinds"), [(True, {}), (False, {"counters": 1})])
+def test_a_fire_that_a_pause_cancels_is_counted_as_told(kinds: dict[str, int], *, told: bool) -> None:
+    events = list(recorded().events)
+    fires = [event for event in events if event.op == "fire"]
+    last = max(fires, key=lambda fire: fire.due_ms)
+    (made,) = [
+        e for e in events if e.op == "schedule" and not e.reason and e.facts["schedule"] == last.facts["schedule"]
+    ]
+    due = last.due_ms + made.facts["every"]
+    cancelled = replace(
+        last,
+        phase="fail",
+        reason="cancelled",
+        name=f"{last.facts['schedule']}@{due}",
+        id="1",
+        due_ms=due,
+        facts=last.facts | {"at": max(due, last.facts["at"])},
+    )
+    changed: list[Event] = []
+    for event in events:
+        if event.op == "counts" and event.topic == last.topic and not event.group:
+            more = {name: event.facts[name] + 1 for name in ("accepted", "cancelled")}
+            event = replace(event, facts=event.facts | more)
+        changed += [event, cancelled] if told and event is last else [event]
+    assert check(changed).figures["kinds"] == kinds
+
+
 @pytest.mark.parametrize("plant", PLANTS)
 @given(place=st.integers(0, 10_000))
 @settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.generate))
