@@ -242,8 +242,12 @@ async def test_neighbours_with_many_callers_are_parted_from_a_slow_lane(
     for row in [*rows.slow, *neighbours]:
         for number in range(callers if row in rows.slow else 5):
             nursery.start_soon(insist, row, number)
-    await trio.sleep(8)
-    assert max(many for (row, _), many in late.items() if row in neighbours) <= 4, "until they were parted"
+    # Who is in a slow batch with whom is chance (trio shuffles): most are parted by the fourth, a few by the sixth.
+    await trio.sleep(7)
+    late.clear()
+    answers.clear()
+    await trio.sleep(5)
+    assert not any(late[row, number] for row in neighbours for number in range(5)), "they were parted"
     assert min(answers[row] for row in neighbours) > 5 * 500
     assert rows.most <= 6
     rows.slow.clear()
