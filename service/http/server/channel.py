@@ -52,9 +52,7 @@ class Channel:
         if not data and not self.ended:
             data = await self._receive(turn)
         if data:
-            room = self.parser.room
-            self._ahead = data[room:]
-            self.parser.feed(data[:room] if self._ahead else data)
+            self._ahead = self.parser.feed(data)
         return bool(data)
 
     async def until_gone(self) -> None:

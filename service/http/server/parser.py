@@ -16,8 +16,8 @@ MAX_HEAD = 16 << 10
 _SLICE = 2 << 10
 """Bytes that are read at once of what is not plainly a body: up to twice as much more may be said of a chunk."""
 _FED = 4 << 10
-"""Bytes that are fed at once: each may be of requests that wait behind the first, and become thirty times as many."""
-_FED_OF_CHUNKS = 16 << 10
+"""Bytes that are taken at once: each may be of requests that wait behind the first, and become thirty times as many.
+Of a body all are: its chunks, however small, are put together."""
 
 
 @frozen(eq=False)
@@ -70,7 +70,9 @@ class RequestParser:
     """Heads that are whole."""
     _head: Head | None = field(default=None, init=False)
     _left: int = field(default=0, init=False)
-    """Bytes of its body that have not come, where their number is known."""
+    """Bytes of its body that have not come, where their number is known: nothing else can be among them."""
+    _pieces: list[bytes] = field(factory=list[bytes], init=False)
+    """Of its body, that are no event yet."""
     _passes_on: bool = field(default=True, init=False)
     """False while a head is read that the client did not send."""
     _parser: httptools.HttpRequestParser = field(init=False)
@@ -88,31 +90,24 @@ class RequestParser:
         """Whether the client may be sending still, or has sent more than was read."""
         return self.over or self.in_head or self.refused is not None or self._head is not None or bool(self.events)
 
-    @property
-    def room(self) -> int:
-        """How many bytes are to be fed at once. More of a body of a known length: it is kept as it comes."""
-        if self._head is None or self.in_head:
-            return _FED
-        return _FED_OF_CHUNKS if self._head.length is None else max(_FED, self._left)
-
-    def feed(self, data: bytes) -> None:
-        """Takes the next bytes of the connection."""
-        at = 0
-        while len(data) - at > _SLICE and not self._in_plain_body and self.refused is None and not self.last:
-            self._feed_slice(data[at : at + _SLICE])
-            at += _SLICE
-        self._feed_slice(data[at:])
-
-    @property
-    def _in_plain_body(self) -> bool:
-        """Whether what follows is a body whose length is known: nothing else can be in it."""
-        return self._head is not None and self._head.length is not None
+    def feed(self, data: bytes) -> bytes:
+        """Takes the next bytes of the connection; what is left is to be fed again, before what comes behind it."""
+        at, before = 0, self._ended
+        while at < len(data) and (at < _FED or (self._head is not None and self._ended - before < 2)):
+            size = max(_SLICE, self._left)
+            self._feed_slice(data[at : at + size])
+            at += size
+            if self.last or self.refused is not None:
+                self.over = self.over or at < len(data)
+                at = len(data)
+        self._end_piece()
+        return data[at:]
 
     def _feed_slice(self, data: bytes) -> None:
         if self.last or self.refused is not None:
             self.over = True
             return
-        begun, told = self._begun, len(self.events)
+        begun, told = self._begun, len(self.events) + len(self._pieces)
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
@@ -122,7 +117,7 @@ class RequestParser:
                 self.refused = _fault(error)
         else:
             unfinished = self.in_head or self._head is not None
-            goes_on = unfinished and self._begun == begun and len(self.events) == told
+            goes_on = unfinished and self._begun == begun and len(self.events) + len(self._pieces) == told
             self._waiting = self._waiting + len(data) if goes_on else 0
             if self._waiting > MAX_HEAD:
                 self.refused = _too_long()
@@ -209,16 +204,23 @@ class RequestParser:
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._left -= len(body)
-        self.events.append(body)
+        self._pieces.append(body)
 
     def on_message_complete(self) -> None:
         """The request is whole; or, for llhttp, what follows is of another protocol."""
         head = self._head
         if head is None or (self._parser.should_upgrade() and head.length != 0):
             return
+        self._end_piece()
         self.events.append(END)
         self.last = not head.keeps
         self._head = None
+        self._left = 0
+
+    def _end_piece(self) -> None:
+        if self._pieces:
+            self.events.append(b"".join(self._pieces))
+            self._pieces.clear()
 
     def _refuse(self, problem: Problem) -> None:
         self.refused = problem
