@@ -92,7 +92,7 @@ def wrong_json(text: bytes) -> str | None:
 
 def is_too_deep(text: bytes) -> bool:
     """Whether JSON is nested more deeply than `MAX_DEPTH`; looked at closely only where there are so many brackets."""
-    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+    if len(text) <= MAX_DEPTH or text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     steps = _TEXT.sub(b"", text).translate(_STEPS, _OTHERS)
     return max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH

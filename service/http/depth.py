@@ -19,7 +19,7 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 def is_too_deep(text: bytes) -> bool:
     """Of what is JSON; looked at closely only where there are so many brackets."""
-    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+    if len(text) <= MAX_DEPTH or text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     steps = _TEXT.sub(b"", text).translate(_STEPS, _OTHERS)
     return max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH

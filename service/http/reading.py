@@ -11,7 +11,7 @@ import msgspec.inspect
 import trio
 
 from .asgi import Request
-from .depth import TOO_DEEP, is_too_deep
+from .depth import MAX_DEPTH, TOO_DEEP, is_too_deep
 from .problems import Fault, Problem, bad_field
 from .surrogates import ALONE, may_be_lone, pointer_to_lone
 from .wording import rule_of
@@ -210,7 +210,8 @@ def wrong_json(raw: bytes) -> tuple[str, str] | None:
         if (pointer := pointer_to_lone(raw)) is not None:
             return pointer, ALONE
         return "", _malformed(error, raw)
-    return ("", TOO_DEEP) if is_too_deep(raw) else None
+    # Most are too short for it, and a call less is heard of where there are thousands of lines.
+    return ("", TOO_DEEP) if len(raw) > MAX_DEPTH and is_too_deep(raw) else None
 
 
 def _malformed(error: Exception, data: bytes) -> str:
