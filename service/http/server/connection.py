@@ -47,6 +47,8 @@ class Connection:
     """When the connection of a client that has left is over."""
     _rests: bool = field(default=True, init=False)
     """No request is under way."""
+    _had_turn: bool = field(default=False, init=False)
+    """The next request was in a crowd, and has had its turn."""
     _exchange: Exchange | None = field(default=None, init=False)
     """The request under way."""
 
@@ -88,8 +90,8 @@ class Connection:
         self._serving.deadline = min(time, self._gone_by)
 
     async def _next(self) -> Head | None:
-        channel, self._rests, waits = self._channel, True, not self._channel.events
-        if waits:
+        channel, self._rests, self._had_turn = self._channel, True, False
+        if not channel.events:
             if self._common.closing:
                 self._end_by(trio.current_time() + ON_ITS_WAY)
             else:
@@ -106,18 +108,18 @@ class Connection:
         self._common.rests.end(self._serving)
         if self._common.closing:
             self._end_by(inf)
-        if not waits:
+        if not self._had_turn:
             await self._common.pace.turn()
         event = channel.events.popleft()
         return event if isinstance(event, Head) else None
 
     async def _turn(self) -> None:
-        """Something has come: of many that come at once each is read in its turn, and is no rest until then."""
-        if self._common.pace.at_once():
-            return
+        """Something has come: of a crowd that comes at once each is read in its turn, and is no rest until then."""
+        if not self._common.pace.has_crowd:
+            return  # its turn is before it begins
         self._rests = False
         await self._common.pace.turn()
-        self._rests = True
+        self._rests = self._had_turn = True
         if self._common.closing and self._serving.deadline == inf:
             self._end_by(trio.current_time() + ON_ITS_WAY)
 

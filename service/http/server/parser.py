@@ -92,6 +92,11 @@ class RequestParser:
 
     def feed(self, data: bytes) -> bytes:
         """Takes the next bytes of the connection; what is left is to be fed again, before what comes behind it."""
+        if len(data) <= _SLICE:  # nearly all are
+            self._feed_slice(data)
+            if self._pieces:
+                self._end_piece()
+            return b""
         at, before = 0, self._ended
         while at < len(data) and (at < _FED or (self._head is not None and self._ended - before < 2)):
             size = max(_SLICE, self._left)
@@ -100,7 +105,8 @@ class RequestParser:
             if self.last or self.refused is not None:
                 self.over = self.over or at < len(data)
                 at = len(data)
-        self._end_piece()
+        if self._pieces:
+            self._end_piece()
         return data[at:]
 
     def _feed_slice(self, data: bytes) -> None:
@@ -211,16 +217,16 @@ class RequestParser:
         head = self._head
         if head is None or (self._parser.should_upgrade() and head.length != 0):
             return
-        self._end_piece()
+        if self._pieces:
+            self._end_piece()
         self.events.append(END)
         self.last = not head.keeps
         self._head = None
         self._left = 0
 
     def _end_piece(self) -> None:
-        if self._pieces:
-            self.events.append(b"".join(self._pieces))
-            self._pieces.clear()
+        self.events.append(b"".join(self._pieces))
+        self._pieces.clear()
 
     def _refuse(self, problem: Problem) -> None:
         self.refused = problem
