@@ -168,7 +168,7 @@ class RequestParser:
         if not self._passes_on:
             return
         self._size += len(name) + len(value) + 4
-        if self.in_head:
+        if self._begun > self._ended:
             self._headers.append((name.lower(), value.rstrip(b" \t")))
         elif self._size > MAX_HEAD:
             self._refuse(_too_long())
