@@ -274,12 +274,13 @@ def _lost(*, commits: bool, patience: float) -> Generator[None, None, None]:
     """What a line that is cut off means, or one that says nothing."""
     lost = OutcomeUnknown if commits else Unavailable
     try:
-        with trio.fail_after(patience):
+        # `trio.fail_after` would cost twice as much, for each flight.
+        with trio.CancelScope(deadline=trio.current_time() + patience) as waited:
             yield
-    except trio.TooSlowError as error:
-        raise lost(f"the server has not answered for {patience:g} s (2013)", 2013) from error
     except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
         raise lost(f"the connection was lost: {error} (2013)", 2013) from error
+    if waited.cancelled_caught:
+        raise lost(f"the server has not answered for {patience:g} s (2013)", 2013)
 
 
 async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
