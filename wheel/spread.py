@@ -50,6 +50,9 @@ class _Hour:
             self._top = min(self._least)
 
     def learn(self, counts: Sequence[int], known: Callable[[int], Sequence[int] | None]) -> None:
+        if not self._seconds and not any(counts):  # as nearly all that are far ahead
+            self._even, self._least, self._top = [0] * _MINUTES, [0] * _MINUTES, 0
+            return
         for minute, many in enumerate(counts):
             seconds = self._seconds.get(minute)
             if many and (others := known(minute)) is not None:

@@ -12,7 +12,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from ..http.asgi import Request
-from ..http.server.ports import ARRIVED, App, Message
+from ..http.server.ports import ARRIVED, CREDIT, App, Credit, Message
 
 _CARRIED = {b"host", b"cookie", b"authorization", b"x-tarry-csrf", b"origin"}
 """Headers of the visitor that say where, who and from which page. When he came is not of it: a call begins when it is
@@ -89,8 +89,11 @@ class Api:
             "query_string": asked.encode(),
             "headers": headers,
         }
-        exchange = _Exchange(content)
-        await self._app(scope, exchange.receive, exchange.send)
+        exchange, credit = _Exchange(content), _Credit(self._request.credit)
+        try:
+            await self._app(scope | {CREDIT: credit}, exchange.receive, exchange.send)
+        finally:
+            credit.end()
         answer = Answer(exchange.status, exchange.headers, b"".join(exchange.pieces))
         if answer.status >= _OK:
             raise Refused(answer.status, _problem(answer))
@@ -114,6 +117,35 @@ def _problem(answer: Answer) -> Mapping[str, Any]:
     except msgspec.DecodeError:
         return {}
     return told if isinstance(told, dict) else {}  # pyright: ignore[reportUnknownVariableType] - of JSON
+
+
+@define(eq=False)
+class _Credit:
+    """Of one call: what it answers is read at once, and counts until then. A window that stays open asks for hours, and
+    would hold all that it has ever been told."""
+
+    _of: Credit
+    """The visitor's."""
+    _held: int = field(default=0, init=False)
+
+    def know(self, client: str) -> None:
+        self._of.know(client)
+
+    def check(self) -> None:
+        self._of.check()
+
+    def hold(self, size: int) -> None:
+        self._of.hold(size)
+        self._held += size
+
+    def free(self, size: int) -> None:
+        self._of.free(size)
+        self._held -= size
+
+    def end(self) -> None:
+        """The answer is there, and is read."""
+        if self._held:
+            self.free(self._held)
 
 
 @define(eq=False)

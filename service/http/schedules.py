@@ -1,6 +1,7 @@
 """/v1/schedules: messages that come again and again."""
 
 import msgspec
+import trio
 from msgspec import UNSET
 
 from ...store.rows import ScheduleRow
@@ -73,7 +74,10 @@ async def list_schedules(call: Call) -> Response:
     if after and wrong_name(after):
         raise bad_cursor()
     rows = await call.node.store.read(schedules.page, after, limit)
-    told = [_listed(call, row) for row in rows]
+    told: list[answers.ScheduleAnswer] = []
+    for row in rows:
+        told.append(_listed(call, row))
+        await trio.lowlevel.checkpoint()  # to find the next times of a rare cron takes a millisecond
     return answer(answers.ScheduleList(schedules=told, cursor=rows[-1].name if len(rows) == limit else None))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from hashlib import blake2b
 
+import trio
 from attrs import define, field
 
 from ...store.store import Store
@@ -30,6 +31,10 @@ _BACK = 60
 _GROWN = 1.1
 """A second that is so many times as full is looked at again."""
 _SECOND = 1000
+_AT_ONCE = 100
+"""Hours that are learned before others have their turn: a batch may have windows in ten thousands of them."""
+_NOTHING = (0,) * 60
+"""Of each minute of an hour."""
 
 
 @define(eq=False)
@@ -55,9 +60,12 @@ class Shaping:
         self._spread.forget(now)
         first, last = min(asked), max(asked)
         minutes = await self._store.read(forecast.read, forecast.ALL, first * 60, (last + 1) * 60)
-        for hour in asked:
-            counts = [minutes.get(minute, 0) for minute in range(hour * 60, (hour + 1) * 60)]
+        busy = {minute // 60 for minute in minutes}
+        for number, hour in enumerate(asked):
+            counts = [minutes.get(minute, 0) for minute in range(hour * 60, (hour + 1) * 60)] if hour in busy else _NOTHING
             self._spread.learn(hour, counts, now, partial(self._seconds, hour))
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
 
     def _seconds(self, hour: int, minute: int) -> Sequence[int] | None:
         first = hour * 3600 + minute * 60

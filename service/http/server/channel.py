@@ -45,6 +45,11 @@ class Channel:
     def __attrs_post_init__(self) -> None:
         self.events = self.parser.events
 
+    def close(self) -> None:
+        """Nothing more is read."""
+        self.parser.close()
+        self.events.clear()
+
     async def more(self, turn: Turn | None = None) -> bool:
         """Whether more has come before the client's end. What has come is read in its `turn`."""
         data = self._ahead

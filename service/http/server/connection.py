@@ -58,6 +58,12 @@ class Connection:
     async def run(self) -> None:
         """To the end; the stream is left to the caller to close."""
         try:
+            await self._run()
+        finally:
+            self._channel.close()
+
+    async def _run(self) -> None:
+        try:
             with self._serving:
                 while (request := await self._next()) is not None and await self._answer(request):
                     pass

@@ -109,6 +109,11 @@ class RequestParser:
             self._end_piece()
         return data[at:]
 
+    def close(self) -> None:
+        """Nothing more is fed. The two parsers know each other: unparted they would stay, with all that they have read,
+        until the garbage collector looks, which is seldom."""
+        del self._parser
+
     def _feed_slice(self, data: bytes) -> None:
         if self.last or self.refused is not None:
             self.over = True
