@@ -13,7 +13,8 @@ from support.spied import NOW, SpiedServer
 from tarry.service.access.tokens import digest, make_token
 from tarry.service.dashboard import live
 from tarry.service.dashboard.dashboard import Dashboard
-from tarry.service.http.server.ports import PRESENCE, Presence
+from tarry.service.http.server.common import Untaken
+from tarry.service.http.server.ports import CREDIT, PRESENCE, Presence, Unlimited
 from tarry.store.operating import keys
 from tarry.store.operating.keys import Key
 
@@ -23,11 +24,28 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "EVERY", 0.01)
 
 
+class Little(Unlimited):
+    """Room for a few answers that nobody takes."""
+
+    def __init__(self) -> None:
+        self._untaken = Untaken(100_000)
+        self.answers = 0
+
+    def hold(self, size: int) -> None:
+        self._untaken.check("", size)
+        self._untaken.hold("", size)
+        self.answers += 1
+
+    def free(self, size: int) -> None:
+        self._untaken.free("", size)
+
+
 class Listener:
     """A browser that has a page open."""
 
     def __init__(self, page: str, headers: dict[str, str]) -> None:
         self.presence = Presence()
+        self.credit = Little()
         self.status = 0
         self.text = ""
         self.ended = trio.Event()
@@ -43,6 +61,7 @@ class Listener:
             "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
             "client": ("127.0.0.1", 1),
             PRESENCE: self.presence,
+            CREDIT: self.credit,
         }
 
     async def run(self, dashboard: Dashboard) -> None:
@@ -90,6 +109,17 @@ async def test_it_is_sent_when_it_is_another(dashboard: Dashboard, server: Spied
         assert len(listener.events("live")) == 2, "nothing has changed since"
         assert dashboard.live.streams == 1
     assert dashboard.live.streams == 0
+
+
+async def test_what_a_window_was_told_is_not_held_while_it_is_open(dashboard: Dashboard, server: SpiedServer) -> None:
+    """Of each look an answer of 20 kB: the third would be one too many."""
+    topic = await server.topic()
+    (sent,) = await server.publish(topic, b'"' + b"x" * 20_000 + b'"', deliver_at=NOW + 60_000)
+    async with listening(dashboard, f"/ui/messages/{sent.id}") as listener:
+        with trio.fail_after(10):
+            while listener.credit.answers < 10 and not listener.events("trouble"):
+                await trio.sleep(0.005)
+        assert listener.events("trouble") == []
 
 
 async def test_a_line_end_in_a_body_ends_no_event(dashboard: Dashboard, server: SpiedServer) -> None:

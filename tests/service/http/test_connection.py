@@ -1,5 +1,7 @@
 """A connection over a stream in memory, on a clock of the test's own: how it is served, and everything that ends it."""
 
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from math import inf
@@ -396,3 +398,19 @@ async def test_a_body_that_is_none_is_refused_as_soon_as_it_has_come(body: bytes
         began = trio.current_time()
         await near.send_all(b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + body + GET)
     assert refused == [(400, began)]
+
+
+async def test_a_connection_that_is_over_leaves_nothing_to_the_garbage_collector(app: App) -> None:
+    """It looks seldom, and a crowd of connections that come and go would fill the memory until then."""
+    gc.disable()
+    try:
+        async with served(app) as (client, serving):
+            parser = weakref.ref(serving._channel.parser)
+            await client.send_all(GET + UPLOAD)
+            await client.send_eof()
+        del client, serving
+        app.scopes.clear()  # it keeps what it is asked
+        await trio.testing.wait_all_tasks_blocked()
+        assert parser() is None
+    finally:
+        gc.enable()
