@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -15,6 +16,7 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
+from tarry.wheel.spread import Spread
 from tarry.wheel.timing_wheel import TimingWheel
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
@@ -74,6 +76,28 @@ async def test_a_window_that_has_begun_begins_now(town: Town) -> None:
     window = (NOW - HOUR, NOW + 2 * SECOND)
     assert {town.shaping.place(window, None) // SECOND for _ in range(10)} == {NOW // SECOND, NOW // SECOND + 1}
     assert town.shaping.place((NOW - HOUR, NOW), "k") == NOW, "it is over, and due at once"
+
+
+async def test_others_have_their_turn_while_many_hours_are_learned(
+    town: Town, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch may have windows in eighty thousand of them."""
+    turns, seen, learn = 0, set[int](), Spread.learn
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    def spied(*asked: Any) -> None:
+        seen.add(turns)
+        learn(*asked)
+
+    monkeypatch.setattr(Spread, "learn", spied)
+    nursery.start_soon(other)
+    await town.shaping.learn([(NOW, NOW + 2_000 * HOUR)])
+    assert len(seen) >= 15
 
 
 async def test_load_and_lateness(town: Town) -> None:
