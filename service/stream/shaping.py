@@ -62,7 +62,9 @@ class Shaping:
         minutes = await self._store.read(forecast.read, forecast.ALL, first * 60, (last + 1) * 60)
         busy = {minute // 60 for minute in minutes}
         for number, hour in enumerate(asked):
-            counts = [minutes.get(minute, 0) for minute in range(hour * 60, (hour + 1) * 60)] if hour in busy else _NOTHING
+            counts = (
+                [minutes.get(minute, 0) for minute in range(hour * 60, (hour + 1) * 60)] if hour in busy else _NOTHING
+            )
             self._spread.learn(hour, counts, now, partial(self._seconds, hour))
             if number % _AT_ONCE == _AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
