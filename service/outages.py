@@ -49,6 +49,8 @@ def why_away(error: StoreError) -> str:
         return f"{setting}: the log and `tarry doctor` tell more"
     if isinstance(error, Foreign):
         return "the server of the database that takes writes has another one: the log and `tarry doctor` name it"
+    if isinstance(error, Full) and error.quota is not None:
+        return f"{error.quota} of Tarry's user of the database is used up: wait for the hour to end, or raise it"
     if isinstance(error, Full):
         return (
             "the store lets in no more sessions: give it more max_connections, or have fewer servers and processes;"

@@ -214,6 +214,26 @@ def test_a_binary_log_of_statements(mysql_dsn: str, tmp_path: Path) -> None:
     assert run_sql(mysql_dsn, "SHOW TABLES") == []
 
 
+def test_a_binary_log_with_a_small_cache(mysql_dsn: str, tmp_path: Path) -> None:
+    if run_sql(mysql_dsn, "SELECT @@log_bin") != [(1,)]:
+        pytest.skip("the server keeps no binary log")
+    with planted(mysql_dsn, "max_binlog_cache_size", 4096):
+        assert "max_binlog_cache_size" in wrong(mysql_dsn)["server"]
+        with start_server(tmp_path, mysql_dsn) as server:
+            message = {"body": "x" * 40_000}
+            answer = httpx.post(f"{server.url}/v1/topics/orders/messages", json=message, timeout=60)
+            assert answer.status_code == 503
+            assert "max_binlog_cache_size" in answer.json()["detail"]
+            assert httpx.get(f"{server.url}/readyz", timeout=30).status_code == 200, "small ones are taken"
+
+
+def test_an_init_connect_that_fails(mysql_dsn: str, user: Callable[[str], str]) -> None:
+    """Of a user without rights of its own: for others it is not run."""
+    dsn = user("ALL")
+    with planted(mysql_dsn, "init_connect", "garbage"):
+        assert "init_connect of the server fails for this user" in wrong(dsn)["store"]
+
+
 def test_a_database_that_lets_nobody_in(mysql_dsn: str, user: Callable[[str], str]) -> None:
     dsn = user("ALL")
     name = urlsplit(dsn).username
