@@ -43,7 +43,13 @@ _PREVENTED = 1290
 _OPTION = re.compile(r"--([\w-]+)")
 _READS_ONLY = re.compile("read[-_]only")
 _QUOTA_USED_UP = 1226
-_HOURLY = re.compile(r"'(max_\w+_per_hour)'", re.IGNORECASE)
+_RESOURCE = re.compile(r"'(max_\w+)' resource")
+# By what MySQL and MariaDB call it when it is used up; as it is called where it is set.
+_HOURLY = {
+    "max_questions": "max_queries_per_hour",
+    "max_updates": "max_updates_per_hour",
+    **{name: name for name in ("max_queries_per_hour", "max_updates_per_hour", "max_connections_per_hour")},
+}
 _KEY = re.compile(r"for key '([^']*)'$")
 
 
@@ -65,8 +71,8 @@ def to_store_error(code: int, message: str) -> StoreError:
     if code in _DENIED:
         return Denied(text, code, setting=_SETTINGS[code])
     if code in _FULL:
-        hourly = _HOURLY.search(message) if code == _QUOTA_USED_UP else None
-        return Full(text, code, quota=hourly and hourly[1].lower())
+        resource = _RESOURCE.search(message) if code == _QUOTA_USED_UP else None
+        return Full(text, code, quota=None if resource is None else _HOURLY.get(resource[1]))
     if code in CUT_OFF or code in _UNABLE or 2000 <= code < 3000:
         return Unavailable(text, code)
     if code == _OUT_OF_RANGE and "exp(999)" in message:

@@ -97,9 +97,18 @@ def test_an_option_that_prevents_a_statement_is_named() -> None:
         assert isinstance(to_store_error(1290, said.format(option)), ReadOnly)
 
 
-@pytest.mark.parametrize("quota", ["max_queries_per_hour", "max_updates_per_hour", "max_connections_per_hour"])
-def test_a_quota_of_an_hour_is_named(quota: str) -> None:
-    error = to_store_error(1226, f"User 'a' has exceeded the '{quota}' resource (current value: 5)")
+@pytest.mark.parametrize(
+    ("said", "quota"),
+    [
+        ("max_questions", "max_queries_per_hour"),  # MySQL
+        ("max_updates", "max_updates_per_hour"),
+        ("max_queries_per_hour", "max_queries_per_hour"),  # MariaDB
+        ("max_updates_per_hour", "max_updates_per_hour"),
+        ("max_connections_per_hour", "max_connections_per_hour"),
+    ],
+)
+def test_a_quota_of_an_hour_is_named(said: str, quota: str) -> None:
+    error = to_store_error(1226, f"User 'a' has exceeded the '{said}' resource (current value: 5)")
     assert isinstance(error, Full)
     assert error.quota == quota
     finding = _wrong_store("mysql://a@b/c", error)
