@@ -227,6 +227,14 @@ def test_a_binary_log_with_a_small_cache(mysql_dsn: str, tmp_path: Path) -> None
             assert httpx.get(f"{server.url}/readyz", timeout=30).status_code == 200, "small ones are taken"
 
 
+def test_an_option_that_prevents_statements(mysql_dsn: str) -> None:
+    """It lasts, so that nobody waits as for a server that is read-only."""
+    if run_sql(mysql_dsn, "SHOW VARIABLES LIKE 'max_session_mem_used'") == []:
+        pytest.skip("MySQL has none")
+    with planted(mysql_dsn, "max_session_mem_used", 600_000):
+        assert "--max-session-mem-used" in tarry(mysql_dsn, "serve", code=1)
+
+
 def test_an_init_connect_that_fails(mysql_dsn: str, user: Callable[[str], str]) -> None:
     """Of a user without rights of its own: for others it is not run."""
     dsn = user("ALL")
