@@ -49,6 +49,8 @@ def why_away(error: StoreError) -> str:
         return f"{setting}: the log and `tarry doctor` tell more"
     if isinstance(error, Foreign):
         return "the server of the database that takes writes has another one: the log and `tarry doctor` name it"
+    if isinstance(error, Full) and error.quota is not None:
+        return f"{error.quota} of Tarry's user of the database is used up: wait for the hour to end, or raise it"
     if isinstance(error, Full):
         return (
             "the store lets in no more sessions: give it more max_connections, or have fewer servers and processes;"
@@ -128,7 +130,7 @@ class Outage:
         self.doubted = False
         """A write has failed since that may be its caller's matter, or everybody's."""
         self.hurry = trio.Event()
-        """One was refused since."""
+        """One was refused since, or is worth a rehearsal at once."""
 
     @property
     def standing(self) -> float:
@@ -143,6 +145,13 @@ class Outage:
         """A write was not taken, and no other would have been."""
         self.refused = error
         self.hurry.set()
+
+    def doubt(self, *, soon: bool) -> None:
+        """A write was not taken, and others may be. `soon`: it fails until somebody changes something, so that waiting
+        shows no more."""
+        self.doubted = True
+        if soon:
+            self.hurry.set()
 
     def rehearsed(self, before: StoreError | None) -> None:
         """All that a publish writes was taken; `before` is why one was refused when that began."""
@@ -192,8 +201,8 @@ class Outage:
                 self.failed(kind, error)
             if kind == "write" and isinstance(error, Unavailable | Denied):
                 self.refuse(error)
-            elif kind == "write" and isinstance(error, Contention):
-                self.doubted = True
+            elif kind == "write" and isinstance(error, Contention | Unfit):
+                self.doubt(soon=isinstance(error, Unfit))
             raise
         finally:
             self._writing.pop(number, None)

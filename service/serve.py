@@ -492,7 +492,10 @@ async def _begin_to_serve(lifecycle: Lifecycle, settings: Settings, process: Pro
     if settings.is_beyond:
         _look_for_keys(lifecycle, settings)
     with suppress(StoreError):  # another time: `tarry doctor` tells it, too
-        if problem := settings.wrong_packet(await lifecycle.node.store.backend.longest_statement()):
+        backend = lifecycle.node.store.backend
+        packet = settings.wrong_packet(await backend.longest_statement())
+        cache = settings.wrong_cache(await backend.largest_transaction())
+        for problem in filter(None, (packet, cache)):
             log.warning("database_setting", problem=problem)
     if process is not None and not ending.stopped.is_set():
         process.begin()

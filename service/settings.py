@@ -338,11 +338,26 @@ class Settings:
         """Whether keys are asked for even where there never was one."""
         return self.is_beyond and not self.insecure_listen
 
+    @property
+    def _twice_a_message(self) -> int:
+        # In a statement a byte is written as two; the rest of it, and those of ids and keys, fit into what is added.
+        return 2 * (self.max_body + MAX_HEADERS) + 64 * _KIB
+
+    def wrong_cache(self, largest: int | None) -> str | None:
+        """What to do where a transaction of the database may write no more bytes than these, and messages may be
+        longer; None where they fit."""
+        wanted = self._twice_a_message  # promotion's has a message as it waited, and as it is in the stream
+        if largest is None or largest >= wanted:
+            return None
+        return (
+            f"max_binlog_cache_size of the database lets a transaction write {largest} bytes at the most: messages"
+            f" near max_body ({format_size(self.max_body)}) are refused; raise it to {wanted}, or lower max_body"
+        )
+
     def wrong_packet(self, longest: int | None) -> str | None:
         """What to do where the database takes no more bytes than these at once, and messages may be longer; None where
         they fit."""
-        # A byte is written as two; the rest of the statement, and those of ids and keys, fit into what is added.
-        wanted = max(_MIB, 2 * (self.max_body + MAX_HEADERS) + 64 * _KIB)
+        wanted = max(_MIB, self._twice_a_message)
         if longest is None or longest + _KIB >= wanted:
             return None
         return (

@@ -30,6 +30,11 @@ class Full(Unavailable):
     """The server lets in no more sessions: `max_connections` is reached, or a limit of the account's, which may also be
     one on what it asks in an hour; the text says which."""
 
+    def __init__(self, message: str, code: int | None = None, *, quota: str | None = None) -> None:
+        super().__init__(message, code)
+        self.quota = quota
+        """By its name, where it is one of an hour: it ends with that."""
+
 
 class OutcomeUnknown(Unavailable):
     """The connection was lost at COMMIT: the transaction may or may not be kept."""

@@ -220,6 +220,10 @@ class Backend(Guest, Protocol):
         there is no end."""
         ...
 
+    async def largest_transaction(self) -> int | None:
+        """Bytes that a transaction may write; None where there is no end."""
+        ...
+
     def statistics(self) -> dict[str, int]:
         """Counts of the backend's own, for `/metrics` and the tests."""
         ...

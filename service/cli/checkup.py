@@ -165,7 +165,9 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
         findings += [Finding(check, "wrong", fault) for check, fault in faults]
         if any(check == "tables" for check, _ in faults):
             return findings  # the rest is asked of them
-        findings += _statements(await backend.longest_statement(), settings)
+        told = settings.wrong_packet(await backend.longest_statement())
+        told_too = settings.wrong_cache(await backend.largest_transaction())
+        findings += [Finding("server", "wrong", one) for one in (told, told_too) if one is not None]
         applied = await backend.applied()
         findings.append(schema := _judge(dsn, applied))
         findings += await _durability(backend)
@@ -205,13 +207,6 @@ def _connections(each: int, limit: int, settings: Settings, alive: Sequence[str]
     return Finding("connections", "note", f"{told}: {advice}")
 
 
-def _statements(longest: int | None, settings: Settings) -> list[Finding]:
-    """Whether the largest message that this server takes is one that the database takes."""
-    if (told := settings.wrong_packet(longest)) is None:
-        return []
-    return [Finding("server", "wrong", told)]
-
-
 def _stands(topic: str, queue: int, first: int, last: int) -> Finding:
     return Finding(
         "sealing",
@@ -248,6 +243,9 @@ async def _rows(guest: Guest, now: int, nodes: Sequence[NodeRow] = ()) -> Findin
 
 
 def _wrong_store(shown: str, error: StoreError) -> Finding:
+    if isinstance(error, Full) and error.quota is not None:
+        told = f"{error.quota} of Tarry's user of the database is used up: {error}. Set it to 0, which is no limit"
+        return Finding("connections", "wrong", told)
     if isinstance(error, Full):
         return Finding(
             "connections",

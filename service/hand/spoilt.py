@@ -3,17 +3,20 @@
 A transaction of many fails for one of them, and says not which: so it is parted, until that one is by itself. Its row
 stays where it is. It is named, once in the log, in /readyz and by the doctor, and tried again, soon at first and then
 every minute, so that it goes when somebody has put it right. Where nothing but failures comes of a batch it may be the
-store that is to blame: then that is said, and the hand tries the batch again.
+store that is to blame: then that is said, and the hand tries the batch again. So too when the database is not such as
+Tarry needs, by a rehearsal: what no message would get past is the fault of none.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import structlog
 from attrs import define, field
 
-from ...store.errors import DuplicateKey, StoreError, is_of_one
+from ...store.errors import DuplicateKey, StoreError, Unfit, is_of_one
 from ...store.store import Store
+from ...store.stream import rehearsal
 from ...store.timers import spoilt
 from ..clock import Clock
 
@@ -86,19 +89,28 @@ class Spoilt:
         the store that failed. Raises that, or this error, where nothing was done before."""
         if not is_of_one(error):
             raise error
-        parting = _Parting(promote, list(entries), self._found)
+        parting = _Parting(promote, self._rehearse, list(entries), self._found)
         if isinstance(error, DuplicateKey):  # by far the most likely, of many at once after a restore
             taken = await self._store.read(spoilt.taken, [entry for entry in entries if entry >= 0])
             parting.set_aside(dict.fromkeys(taken, spoilt.TAKEN))
         try:
             await parting.run(None if parting.spoilt else error)
         except StoreError as failure:
-            if is_of_one(failure) or not (parting.results or parting.spoilt):
+            is_stores = parting.store_failed or not is_of_one(failure)
+            if not (is_stores and (parting.results or parting.spoilt)):
                 raise
         finally:
             self._put(parting.spoilt)
             self._found -= parting.spoilt.keys()
         return parting.results, parting.left
+
+    async def _rehearse(self) -> None:
+        """Raises `StoreError` where nobody's message would be taken."""
+        now = self._clock.now()
+        id_ = self._store.ids.make(now)
+        with suppress(DuplicateKey):  # it got as far as the table
+            await self._store.write(rehearsal.rehearse, id_, now, b"0")
+            await self._store.write(rehearsal.clear_away, id_, now)
 
     async def wholly(self, entries: Sequence[int], promote: Callable[[Sequence[int]], Awaitable[T]]) -> list[T]:
         """What `promote` gives of all of these: of all at once, or part by part. Raises `StoreError`."""
@@ -157,10 +169,13 @@ class _Parting(Generic[T]):
     """Entries that have failed together: in parts, each half as large after a failure, and twice after a success."""
 
     _promote: Callable[[Sequence[int]], Awaitable[T]]
+    _rehearse: Callable[[], Awaitable[None]]
     left: list[int]
     _found: set[int]
     results: list[T] = field(factory=list[T], init=False)
     spoilt: dict[int, str] = field(factory=dict[int, str], init=False)
+    store_failed: bool = field(default=False, init=False)
+    """A rehearsal did too: it is no row's fault."""
 
     def set_aside(self, whys: Mapping[int, str]) -> None:
         self.spoilt |= whys
@@ -179,6 +194,8 @@ class _Parting(Generic[T]):
             except Exception as failure:
                 if not is_of_one(failure):
                     raise
+                if isinstance(failure, Unfit):
+                    await self._blame_the_store()
                 if in_vain == _IN_VAIN and not self.results:
                     raise StoreError(f"nothing of a batch goes: {failure}") from failure
                 if len(some) == 1:
@@ -189,6 +206,12 @@ class _Parting(Generic[T]):
             else:
                 del self.left[: len(some)]
                 size = 2 * len(some)
+
+    async def _blame_the_store(self) -> None:
+        """If nothing else would be taken either: raises what that fails with."""
+        self.store_failed = True
+        await self._rehearse()
+        self.store_failed = False
 
 
 def _some(told: list[str], many: int) -> list[str]:

@@ -3,9 +3,9 @@ the one that is under way has had no answer.
 
 Who is not ready is asked nothing more, so that nothing would tell when writes are taken again: they are rehearsed then,
 once a second. It takes a rehearsal in which all went well to be ready again, for a store may take some writes and not
-others. A failure that may be its caller's own, or of a row that others hold, says nothing by itself, and has one
-rehearsed too. Where others share the database and this server writes nothing, a small write now and then tells what a
-publish would meet.
+others. A failure that may be its caller's own, or of a row that others hold, says nothing by itself, nor does one of a
+setting or a table that others may not meet: each has one rehearsed too. Where others share the database and this server
+writes nothing, a small write now and then tells what a publish would meet.
 """
 
 import os

@@ -467,9 +467,15 @@ class MySQLBackend:
         async with self._readers.connection() as connection:
             return connection.max_statement
 
+    async def largest_transaction(self) -> int | None:
+        """By `max_binlog_cache_size`, where there is a binary log."""
+        settings = await self._settings()
+        return int(settings["max_binlog_cache_size"]) if settings.get("log_bin") == "ON" else None
+
     async def _settings(self) -> dict[str, str]:
         async with self._readers.connection() as connection:
-            return server_settings.read(await connection.fetch(server_settings.QUERY))
+            rows = await connection.fetch(server_settings.QUERY)
+            return server_settings.read([*rows, *await connection.fetch(server_settings.STATUS_QUERY)])
 
     async def aclose(self) -> None:
         """Closes the connections."""

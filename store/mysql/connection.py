@@ -14,7 +14,7 @@ from typing import Literal, NoReturn
 import attrs
 import trio
 
-from ..errors import Contention, OutcomeUnknown, Refused, StoreError, Unavailable, Unfit
+from ..errors import Contention, OutcomeUnknown, ReadOnly, Refused, StoreError, Unavailable, Unfit
 from . import read_only
 from .dsn import Dsn
 from .errors import CUT_OFF, ROLLED_BACK, to_store_error, too_long
@@ -35,6 +35,7 @@ _QUOTED = re.compile(r"'([^']+)'")
 _LACKING: dict[str, frozenset[str]] = {}
 """By the version that a server greets with: which of the variables of `session` it does not know."""
 _DENIED = 1045
+_HUNG_UP = 2013
 _TWICE = "; the password was read with an '@' in it: user and password stand once in a DSN, before the first host"
 _SAY_TLS = "say ssl_mode=VERIFY_IDENTITY in the DSN, or REQUIRED for a certificate that nobody here trusts"
 _HINTS = {
@@ -259,7 +260,8 @@ class Connection:
         if error.unasked or isinstance(fault, Unavailable) or error.code == 1153:
             self._wire.quit()
         # A COMMIT may fail behind the point of no return, with any error but one that says it was rolled back.
-        half_done = self._begun and not isinstance(fault, Contention) and error.code not in ROLLED_BACK
+        is_rolled_back = isinstance(fault, ReadOnly) and error.code in ROLLED_BACK
+        half_done = self._begun and not isinstance(fault, Contention) and not is_rolled_back
         if commits and (error.unasked or error.code in CUT_OFF or half_done):
             self._wire.quit()
             raise OutcomeUnknown(str(fault), error.code)
@@ -291,7 +293,12 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
         with trio.fail_after(timeout):
             await wire.connect()
             connection = Connection(wire)
-            await connection.set_up("write" if write else "read")
+            try:
+                await connection.set_up("write" if write else "read")
+            except Unavailable as error:
+                if error.code == _HUNG_UP:
+                    await _ask_why(dsn, timeout)
+                raise
             wire.ready = True
             return connection
     except trio.TooSlowError as error:
@@ -315,3 +322,17 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
     finally:
         if not wire.ready:
             wire.quit()
+
+
+async def _ask_why(dsn: Dsn, timeout: float) -> None:
+    """Raises what a server hung up for, if it says so. Where `init_connect` fails it answers the first command with
+    that; but when another command is on its way the line is reset, and what it has said goes with it."""
+    wire = Wire(dsn, timeout, several=False)
+    try:
+        await wire.connect()
+        await Connection(wire).ping()
+    except Exception as error:  # of all else the first failure has told enough
+        if isinstance(error, Unavailable) and "init_connect" in str(error):
+            raise Unavailable(f"{dsn}: init_connect of the server fails for this user: {error}", error.code) from error
+    finally:
+        wire.quit()

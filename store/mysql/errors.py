@@ -11,7 +11,8 @@ CUT_OFF = frozenset({1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1180,
 _UNABLE = frozenset({3, 1021, 1026, 1030, 1037, 1038, 1041, 1114, 1129, 1135, 1637, 1969, 3024, 3032, 3168})
 # Too many sessions: of all, or of this account.
 _FULL = frozenset({1040, 1203, 1226})
-# The server is read-only: it says so before it begins to commit, so that nothing is kept.
+# The server is read-only: it says so before it begins to commit, so that nothing is kept. 1290 may also be said of
+# another option, which it names.
 ROLLED_BACK = frozenset({1290, 1792, 1836})
 # Nor does it write when Galera (1047) or group replication (3100) has cut it off; of a COMMIT that they stop nobody
 # knows.
@@ -30,6 +31,7 @@ _DATA = frozenset({1048, 1264, 1265, 1292, 1300, 1366, 1367, 1406, 1411, 1690, 3
 _TOO_LONG = 1153
 _SETTINGS = {
     1104: "max_join_size of the database is too small for what Tarry reads",
+    1197: "max_binlog_cache_size of the database is too small for this",
     _TOO_LONG: "max_allowed_packet of the database is too small for this",
     1665: "binlog_format of the database is STATEMENT, with which nothing can be written: it is to be ROW or MIXED",
     **dict.fromkeys(_DENIED, "Tarry's user of the database lacks a right"),
@@ -37,6 +39,17 @@ _SETTINGS = {
 }
 # Of a number: for us, when a statement has not matched the rows that it must (see `statements.exactly`).
 _OUT_OF_RANGE = 1690
+_PREVENTED = 1290
+_OPTION = re.compile(r"--([\w-]+)")
+_READS_ONLY = re.compile("read[-_]only")
+_QUOTA_USED_UP = 1226
+_RESOURCE = re.compile(r"'(max_\w+)' resource")
+# By what MySQL and MariaDB call it when it is used up; as it is called where it is set.
+_HOURLY = {
+    "max_questions": "max_queries_per_hour",
+    "max_updates": "max_updates_per_hour",
+    **{name: name for name in ("max_queries_per_hour", "max_updates_per_hour", "max_connections_per_hour")},
+}
 _KEY = re.compile(r"for key '([^']*)'$")
 
 
@@ -51,12 +64,15 @@ def to_store_error(code: int, message: str) -> StoreError:
         return Locked(text, code)
     if code in _CONTENTION:
         return Contention(text, code)
+    if code == _PREVENTED and (option := _OPTION.search(message)) and not _READS_ONLY.search(option[1]):
+        return Unfit(text, code, setting=f"the database runs with the option {option[0]}, which prevents this")
     if code in _READ_ONLY:
         return ReadOnly(text, code)
     if code in _DENIED:
         return Denied(text, code, setting=_SETTINGS[code])
     if code in _FULL:
-        return Full(text, code)
+        resource = _RESOURCE.search(message) if code == _QUOTA_USED_UP else None
+        return Full(text, code, quota=None if resource is None else _HOURLY.get(resource[1]))
     if code in CUT_OFF or code in _UNABLE or 2000 <= code < 3000:
         return Unavailable(text, code)
     if code == _OUT_OF_RANGE and "exp(999)" in message:

@@ -221,6 +221,8 @@ def _of_all(wrong: list[StoreError]) -> StoreError:
     text = f"none of the {len(wrong)} hosts takes writes. {'; '.join(map(str, wrong))}"
     for kind in (Full, ReadOnly, Foreign, Unavailable, Contention):
         for error in wrong:
+            if isinstance(error, Full) and kind is Full:
+                return Full(text, error.code, quota=error.quota)
             if isinstance(error, kind):
                 return type(error)(text, error.code)
     return type(wrong[0])(text, wrong[0].code)

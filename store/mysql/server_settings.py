@@ -4,8 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 QUERY = (
     b"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',"
-    b" 'wsrep_on', 'innodb_log_writer_threads', 'binlog_format', 'disabled_storage_engines', 'enforce_storage_engine')"
+    b" 'wsrep_on', 'innodb_log_writer_threads', 'binlog_format', 'disabled_storage_engines', 'enforce_storage_engine',"
+    b" 'max_binlog_cache_size')"
 )
+STATUS_QUERY = b"SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'"
+"""No variable: it is set by ALTER INSTANCE, which MySQL has since 8.0.21 and MariaDB has not."""
 
 
 def read(rows: Iterable[Sequence[object]]) -> dict[str, str]:
@@ -18,6 +21,11 @@ def lossy(settings: Mapping[str, str]) -> list[str]:
     problems: list[str] = []
     if settings.get("innodb_flush_log_at_trx_commit") != "1":
         problems.append("innodb_flush_log_at_trx_commit is not 1: a crash of the server's machine loses up to a second")
+    if settings.get("Innodb_redo_log_enabled") == "OFF":
+        problems.append(
+            "the redo log of InnoDB is disabled: a crash of the server loses what was committed, or the whole of its"
+            " data. ALTER INSTANCE ENABLE INNODB REDO_LOG"
+        )
     if settings.get("log_bin") == "ON" and settings.get("sync_binlog") != "1":
         problems.append("sync_binlog is not 1: a crash of the server's machine loses commits on the replicas")
     if settings.get("wsrep_on") == "ON":

@@ -149,6 +149,10 @@ class SQLiteBackend:
         """There is no end."""
         return
 
+    async def largest_transaction(self) -> None:
+        """There is none."""
+        return
+
     async def aclose(self) -> None:
         """Ends the writer after what waits for it, and lets the file go."""
         await self._writer.aclose()

@@ -161,6 +161,23 @@ def test_a_server_that_takes_no_writes(mysql_dsn: str, admin: pymysql.connection
         publish_again(server)
 
 
+def test_a_trigger_that_refuses_all(mysql_dsn: str, tmp_path: Path) -> None:
+    """Nobody's row is at fault: it is said, and what waits goes when it is put right."""
+    with start_server(tmp_path, mysql_dsn) as server:
+        publish_again(server)
+        assert publish(server, delay="6s") == 201
+        run_sql(mysql_dsn, "CREATE TRIGGER no BEFORE INSERT ON message FOR EACH ROW SIGNAL SQLSTATE '45000'")
+        assert publish(server) == 503
+        wait_until(lambda: "1644" in checks(server).get("writes", ""))
+        wait_until(lambda: "promotion_failed" in events(server))
+        assert not is_ready(server)
+        run_sql(mysql_dsn, "DROP TRIGGER no")
+        publish_again(server)
+        counts = "SELECT (SELECT COUNT(*) FROM delay), (SELECT COUNT(*) FROM message)"
+        wait_until(lambda: tuple(run_sql(mysql_dsn, counts)[0]) == (2, 3))  # two wait for an hour
+        assert "rows_set_aside" not in events(server)
+
+
 def test_a_right_that_is_taken_away(mysql_dsn: str, tmp_path: Path) -> None:
     parts = urlsplit(mysql_dsn)
     database = parts.path[1:]

@@ -264,3 +264,10 @@ def test_who_can_reach_the_server(listen: str, host: str, beyond: bool) -> None:
     settings = Settings(listen=listen)
     assert (settings.listen_host, settings.is_beyond, settings.always_asks) == (host, beyond, beyond)
     assert not Settings(listen=listen, insecure_listen=True).always_asks
+
+
+def test_a_binary_log_s_cache_that_is_too_small() -> None:
+    settings = Settings()
+    assert settings.wrong_cache(None) is None
+    assert settings.wrong_cache(2**64 - 4096) is None
+    assert "max_binlog_cache_size" in (settings.wrong_cache(4096) or "")

@@ -195,6 +195,50 @@ async def test_a_row_that_cannot_be_promoted_is_set_aside_and_its_neighbours_go(
     assert await world.wrong() == ""
 
 
+_TRIGGER = "CREATE TRIGGER no BEFORE INSERT ON message FOR EACH ROW "
+
+
+@pytest.mark.parametrize(
+    ("breaks", "mends"),
+    [
+        (_TRIGGER + "SIGNAL SQLSTATE '45000'", "DROP TRIGGER no"),
+        ("RENAME TABLE message TO elsewhere", "RENAME TABLE elsewhere TO message"),
+        ("ALTER TABLE message ADD COLUMN z VARCHAR(3) NOT NULL", "ALTER TABLE message DROP COLUMN z"),
+    ],
+)
+async def test_what_the_store_takes_of_nobody_is_no_row_s_fault(world: World, breaks: str, mends: str) -> None:
+    if not world.stage.store.backend.shared:
+        pytest.skip("an embedded store has no such refusals")
+    orders = await world.topic()
+    await world.publish(orders, *(b"%d" % number for number in range(4)))
+    world.sql(breaks)
+    with capture_logs() as lines:
+        try:
+            world.pass_by(SOON)
+            await world.until(lambda: [line for line in lines if line["event"] == "promotion_failed"])
+            assert not world.node.promotion.spoilt
+            assert not [line for line in lines if line["event"] == "rows_set_aside"]
+        finally:
+            world.sql(mends)
+        world.pass_by(SOON)
+        assert await world.bodies(orders, 4) == [b"0", b"1", b"2", b"3"]
+    assert await world.wrong() == ""
+
+
+async def test_what_the_database_refuses_of_one_is_that_one_s(world: World) -> None:
+    if not world.stage.store.backend.shared:
+        pytest.skip("an embedded store has no such refusals")
+    orders = await world.topic()
+    ids = await world.publish(orders, b"1", b"2", b"3")
+    world.sql(_TRIGGER + "IF NEW.body = '2' THEN SIGNAL SQLSTATE '45000'; END IF")
+    try:
+        world.pass_by(SOON)
+        assert await world.bodies(orders, 2) == [b"1", b"3"]
+        await world.until(lambda: ids[1] in world.node.promotion.spoilt)
+    finally:
+        world.sql("DROP TRIGGER no")
+
+
 @pytest.mark.parametrize("name", GOES)
 async def test_a_row_that_can_be_promoted_goes_with_its_neighbours(world: World, name: str) -> None:
     orders, others, _ = await spoilt_in_the_middle(world, GOES[name])

@@ -84,6 +84,9 @@ class StillBackend:
     async def longest_statement(self) -> None:
         return
 
+    async def largest_transaction(self) -> None:
+        return
+
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
         del topic_queues, by_redis
 

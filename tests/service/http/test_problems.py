@@ -189,6 +189,7 @@ async def test_every_kind_says_what_it_means(client: httpx.AsyncClient) -> None:
     [
         (store.ReadOnly(SECRET), "read-only"),
         (store.Full(SECRET), "more max_connections"),
+        (store.Full(SECRET, quota="max_queries_per_hour"), "max_queries_per_hour of Tarry's user"),
         (store.Unavailable(SECRET), "is away"),
     ],
 )

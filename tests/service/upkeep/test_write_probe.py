@@ -11,7 +11,17 @@ from tarry.service.alarm import Alarm
 from tarry.service.clock import Clock
 from tarry.service.outages import Outage
 from tarry.service.upkeep.write_probe import STANDS, WriteProbe
-from tarry.store.errors import Denied, DuplicateKey, Full, Locked, OutcomeUnknown, Refused, StoreError, Unavailable
+from tarry.store.errors import (
+    Denied,
+    DuplicateKey,
+    Full,
+    Locked,
+    OutcomeUnknown,
+    Refused,
+    StoreError,
+    Unavailable,
+    Unfit,
+)
 from tarry.store.ports import Transaction
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
@@ -98,6 +108,26 @@ async def test_a_lock_is_everybodys_when_a_rehearsal_meets_it(house: House, monk
         assert house.probe.wrong == "the last write was refused: held"
         await house.probe._try()
         assert house.probe.wrong is not None
+    await house.probe._try()
+    assert house.probe.wrong is None
+
+
+async def test_what_the_database_is_not_fit_for_is_rehearsed_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unfit(*_: object, **__: object) -> None:
+        raise Unfit("a trigger says no")
+
+    await house.probe._try()
+    await house.write(Unfit("too long for it"))
+    assert house.outage.hurry.is_set()
+    await house.probe._try()
+    assert house.probe.wrong is None, "it was that one's"
+    await house.write(Unfit("a trigger says no"))
+    with monkeypatch.context() as patched:
+        patched.setattr(house.store.backend, "write", unfit)
+        await house.probe._try()
+    assert house.probe.wrong == "the last write was refused: a trigger says no"
     await house.probe._try()
     assert house.probe.wrong is None
 

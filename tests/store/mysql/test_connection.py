@@ -293,6 +293,23 @@ async def test_something_else_listens(said: bytes) -> None:
             await connect(dsn, write=True)
 
 
+async def test_what_a_server_says_to_the_first_command_is_heard() -> None:
+    """To whoever asks two things at once it says it, too, and the line is reset before it is read."""
+
+    async def say_no(stream: trio.SocketStream) -> None:
+        await stream.send_all(greeting(0x000FA2FF))
+        await stream.receive_some()
+        await stream.send_all(b"\x07\0\0\x02\0\0\0\x02\0\0\0")
+        if len(await stream.receive_some()) == 5:  # a ping and nothing behind it
+            payload = b"\xff\xa0\x04#08S01Aborted connection 7 (init_connect command failed)"
+            await stream.send_all(len(payload).to_bytes(3, "little") + b"\x01" + payload)
+
+    async with listener(say_no) as dsn:
+        with pytest.raises(Unavailable, match="init_connect of the server fails for this user") as caught:
+            await connect(dsn, write=True)
+    assert caught.value.code == 1184
+
+
 async def test_a_server_that_is_full() -> None:
     async def refuse(stream: trio.SocketStream) -> None:
         payload = b"\xff\x10\x04#08004Too many connections"

@@ -4,12 +4,15 @@ that a line in front of it takes away."""
 import pytest
 
 from support.servers import Line
-from tarry.store.errors import Refused, Unfit
+from tarry.service.cli.checkup import _wrong_store
+from tarry.store.errors import Full, ReadOnly, Refused, Unfit
 from tarry.store.migrations import Migration
 from tarry.store.mysql import connection as module
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.mysql.errors import to_store_error
 from tarry.store.mysql.fitness import rights_for, wrong_settings
+from tarry.store.mysql.hosts import _of_all
+from tarry.store.mysql.server_settings import lossy
 
 
 async def test_an_engine_that_does_not_lock(backend: MySQLBackend, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +67,7 @@ def test_the_rights_that_migrations_want() -> None:
     [
         (1104, "max_join_size"),
         (1153, "max_allowed_packet"),
+        (1197, "max_binlog_cache_size"),
         (1665, "binlog_format"),
         (1142, "lacks a right"),
         (3161, "InnoDB turned off"),
@@ -82,3 +86,62 @@ def test_what_does_not_fit_is(code: int) -> None:
     error = to_store_error(code, "no")
     assert isinstance(error, Refused)
     assert not isinstance(error, Unfit)
+
+
+def test_an_option_that_prevents_a_statement_is_named() -> None:
+    said = "The MariaDB server is running with the {} option so it cannot execute this statement"
+    error = to_store_error(1290, said.format("--max-session-mem-used"))
+    assert isinstance(error, Unfit)
+    assert "--max-session-mem-used" in (error.setting or "")
+    for option in ("--read-only", "--super-read-only", "--innodb-read-only", "--read_only"):
+        assert isinstance(to_store_error(1290, said.format(option)), ReadOnly)
+
+
+@pytest.mark.parametrize(
+    ("said", "quota"),
+    [
+        ("max_questions", "max_queries_per_hour"),  # MySQL
+        ("max_updates", "max_updates_per_hour"),
+        ("max_queries_per_hour", "max_queries_per_hour"),  # MariaDB
+        ("max_updates_per_hour", "max_updates_per_hour"),
+        ("max_connections_per_hour", "max_connections_per_hour"),
+    ],
+)
+def test_a_quota_of_an_hour_is_named(said: str, quota: str) -> None:
+    error = to_store_error(1226, f"User 'a' has exceeded the '{said}' resource (current value: 5)")
+    assert isinstance(error, Full)
+    assert error.quota == quota
+    finding = _wrong_store("mysql://a@b/c", error)
+    assert finding.check == "connections"
+    assert finding.detail.startswith(f"{quota} of Tarry's user")
+    found = _of_all([ReadOnly("it is read-only"), error])
+    assert isinstance(found, Full)
+    assert found.quota == quota
+
+
+def test_a_limit_of_sessions_is_none() -> None:
+    error = to_store_error(1226, "User 'a' has exceeded the 'max_user_connections' resource (current value: 5)")
+    assert isinstance(error, Full)
+    assert error.quota is None
+    assert "all its sessions are in use" in _wrong_store("mysql://a@b/c", error).detail
+
+
+def test_a_redo_log_that_is_disabled_loses_commits() -> None:
+    good = {"innodb_flush_log_at_trx_commit": "1"}
+    assert lossy(good) == lossy(good | {"Innodb_redo_log_enabled": "ON"}) == []
+    (told,) = lossy(good | {"Innodb_redo_log_enabled": "OFF"})
+    assert "redo log" in told
+
+
+async def test_the_redo_log_is_asked_for_where_there_is_a_choice(mysql_dsn: str) -> None:
+    backend = MySQLBackend(mysql_dsn)
+    try:
+        settings = await backend._settings()
+        # On MariaDB there is none.
+        assert settings.get("Innodb_redo_log_enabled", "ON") == "ON"
+        assert ("Innodb_redo_log_enabled" in settings) == ("innodb_log_writer_threads" in settings)
+        largest = await backend.largest_transaction()
+        assert (largest is None) == (settings["log_bin"] != "ON")
+        assert largest is None or largest > 1 << 40
+    finally:
+        await backend.aclose()
