@@ -18,6 +18,10 @@ _CARRIED = {b"host", b"cookie", b"authorization", b"x-tarry-csrf", b"origin"}
 """Headers of the visitor that say where, who and from which page. When he came is not of it: a call begins when it is
 made, and a stream of a page lasts."""
 _OK = 300
+_BODY = b'"body":'
+_plain = msgspec.json.Decoder().decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Refused(Exception):
@@ -48,8 +52,9 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """What it says."""
-        return msgspec.json.decode(self.body)
+        """What it says. Bodies of messages are left as they are written, as `msgspec.Raw`: JSON has numbers that Python
+        has not, such as `1e999`, or one of 5,000 digits."""
+        return _bodies_unread(self.body) if _BODY in self.body else _plain(self.body)
 
 
 @define(eq=False)
@@ -98,6 +103,17 @@ class Api:
         if answer.status >= _OK:
             raise Refused(answer.status, _problem(answer))
         return answer
+
+
+def _bodies_unread(text: bytes | msgspec.Raw) -> Any:
+    begin = memoryview(text)[:1]
+    if begin == b"{":
+        members = _members(text).items()
+        return {
+            name: raw if name == "body" else _plain(raw) if name == "headers" else _bodies_unread(raw)
+            for name, raw in members
+        }
+    return [_bodies_unread(raw) for raw in _elements(text)] if begin == b"[" else _plain(text)
 
 
 def path_and_query(path: str, query: Mapping[str, object] | None = None) -> str:

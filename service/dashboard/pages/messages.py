@@ -84,7 +84,7 @@ def body_text(one: Mapping[str, Any]) -> str:
     if "erased_at" in one:
         return "(erased)"
     if "body" in one:
-        return msgspec.json.encode(one["body"]).decode()
+        return msgspec.json.format(bytes(one["body"]), indent=-1).decode()
     return f"({one['content_type']}) {one['body_base64']}" if "body_base64" in one else "(none)"
 
 
@@ -111,7 +111,7 @@ async def message(visit: Visit) -> Page:
 
 def _pretty(one: Mapping[str, Any]) -> str:
     if "body" in one:
-        return msgspec.json.format(msgspec.json.encode(one["body"]), indent=2).decode()
+        return msgspec.json.format(bytes(one["body"]), indent=2).decode()
     return body_text(one)
 
 

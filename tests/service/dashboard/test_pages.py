@@ -305,6 +305,30 @@ async def test_a_body_is_published_again_as_it_came(browser: httpx.AsyncClient, 
     assert b'{"n": 1.10, "big": 12345678901234567890123}' in (await browser.get(f"/v1/messages/{copy[0]}")).content
 
 
+@pytest.mark.parametrize("number", ["1e999", "9" * 5_000, "-1E-9999", "1.10"])
+async def test_a_number_in_a_body_is_shown_as_it_is_written(
+    browser: httpx.AsyncClient, server: SpiedServer, number: str
+) -> None:
+    topic = await server.topic(ladder=Ladder(()))
+    group = await server.group(topic)
+    (sent,) = await server.publish(topic, number.encode(), headers=b'{"body":"1"}')
+    here = f"/ui/messages/{sent.id}"
+    pages = [here, "/ui/messages?topic=orders&state=published"]
+    claim = await server.claim(group)
+    await server.settle(claim, "fail", sent.id)
+    pages.append(f"/ui/dead/orders/{group.name}")
+    put = await browser.put(
+        "/v1/schedules/s", content=b'{"topic":"orders","every":"1h","body":' + number.encode() + b"}"
+    )
+    if put.status_code == 201:
+        pages += ["/ui/schedules", "/ui/schedules/s"]
+    for page in pages:
+        answer = await browser.get(page)
+        assert answer.status_code == 200, page
+        assert page == "/ui/schedules" or number[:60] in answer.text, page
+    assert "same content" in await press(browser, f"{here}/again")
+
+
 async def dead_letters(server: SpiedServer, *reasons: str, topic: str = "parcels") -> list[int]:
     of = await server.topic(topic, ladder=Ladder(()))
     group = await server.group(of, "labels")
