@@ -42,6 +42,8 @@ class Worked:
     """Dead letters that died before this time are meant, Unix milliseconds."""
     expired: int = 0
     """Dead letters that are past their time, and were left where they are."""
+    astray: int = 0
+    """Dead letters that were left, since they have no place to go back to."""
 
 
 @define(eq=False)
@@ -88,20 +90,23 @@ class Operations:
         return await _uncut(self._store.write(erasing.erase, id_, self._clock.now()))
 
     async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
-        """Dead letters back to the group, `rate` a second or as fast as it goes; but for those past their time."""
-        expired = 0
+        """Dead letters back to the group, `rate` a second or as fast as it goes; but for those past their time, and
+        those that are astray."""
+        expired = astray = 0
 
         async def redrive(some: Letters, limit: int) -> Redriven:
-            nonlocal expired
+            nonlocal expired, astray
             redriven = await self._store.redrive(group, some, limit, self._clock.now())
             self._tell(redriven.timers)
             expired += redriven.expired
+            astray += redriven.astray
             return redriven
 
         if dry_run:
-            expired = await self._store.read(redriving.count_expired, group, letters, self._clock.now())
+            expired, astray = await self._store.read(redriving.count_left, group, letters, self._clock.now())
         worked = await self._over_letters(group, letters, rate, redrive, dry_run=dry_run)
-        return evolve(worked, count=worked.count - (expired if dry_run else 0), expired=expired)
+        left = expired + astray if dry_run else 0
+        return evolve(worked, count=worked.count - left, expired=expired, astray=astray)
 
     async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
         """Dead letters away for good."""
@@ -130,9 +135,9 @@ class Operations:
             nonlocal left, next_
             if left is None:
                 done = await work(next_, limit)
-                if done.last is not None:  # what is past its time stays, and would be met again
+                if done.last is not None:  # what is left stays, and would be met again
                     next_ = evolve(next_, since=done.last[0], after=done.last[1])
-                return done.count, done.count + done.expired < limit
+                return done.count, done.count + done.expired + done.astray < limit
             some, left = left[:limit], left[limit:]
             return (await work(evolve(letters, ids=some), limit)).count, not left
 

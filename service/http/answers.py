@@ -701,6 +701,8 @@ class RedriveAnswer(Answer, kw_only=True):
     redriven: int
     expired: int
     """Past their `expires_at`: they stay dead letters."""
+    astray: int | UnsetType = UNSET
+    """They stay, too: spoilt by somebody's own SQL, they are of no queue of the topic, or at no offset."""
     more: bool
     to: str
 

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from msgspec import UNSET
+
 from ...store.looking import dead_letters
 from ...store.looking.dead_letters import DeadSearch
 from ...store.operating.redriving import Letters
@@ -36,11 +38,12 @@ async def list_dead(call: Call) -> Response:
 async def redrive(call: Call) -> Response:
     """Dead letters back to their group.
 
-    They begin with the first attempt. What is past its time stays where it is.
+    They begin with the first attempt. What is past its time stays where it is, and what has no place to go back to.
     """
     worked = await _worked(call, call.node.operations.redrive)
-    to = format_time(worked.until)
-    return answer(answers.RedriveAnswer(redriven=worked.count, expired=worked.expired, more=worked.more, to=to))
+    to, astray = format_time(worked.until), worked.astray or UNSET
+    told = answers.RedriveAnswer(redriven=worked.count, expired=worked.expired, astray=astray, more=worked.more, to=to)
+    return answer(told)
 
 
 async def purge(call: Call) -> Response:

@@ -90,10 +90,11 @@ def _fits(search: DeadSearch, row: _Scanned) -> bool:
 
 
 async def _whole(tx: Transaction, group: Group, ids: list[int]) -> tuple[DeadLetter, ...]:
+    """The letters themselves. One of a queue that the topic has not, by somebody's own SQL, is told as of queue -1."""
     numbers = {queue.id: queue.number for queue in group.topic.queues}
     letters: list[DeadLetter] = []
     for row in await tx.fetch("dead.whole", Letter, group.id, ids) if ids else ():
         attempt = len(attempts_of(row.history))
-        message = Delivered(row.id, numbers[row.queue_id], row.offset, attempt, *row.content, row.dead_at)
+        message = Delivered(row.id, numbers.get(row.queue_id, -1), row.offset, attempt, *row.content, row.dead_at)
         letters.append(DeadLetter(message, row.dead_at, row.history))
     return tuple(letters)

@@ -2,8 +2,9 @@
 
 A redriven letter leaves `dead` and enters the ladder of its group in one transaction, due at once and with attempt 1:
 it is in one place at any moment. A message that retention has taken from the stream is put back there from the letter's
-copy. One past its time would not be handed out, so its letter is left where it is. Locks: the group's cursors, under
-which letters come and go, and then the letters.
+copy. One past its time would not be handed out, so its letter is left where it is; and so is one that is astray: by
+somebody's own SQL it has no place to go back to. Locks: the group's cursors, under which letters come and go, and then
+the letters.
 """
 
 from collections import Counter
@@ -40,6 +41,8 @@ class Redriven:
     """(due, entry) of what went onto the ladder."""
     expired: int = 0
     """Letters that were left where they are, since they are past their time."""
+    astray: int = 0
+    """Letters that were left, since the topic has no such queue, or a queue no such offset."""
     last: tuple[int, int] | None = None
     """When the last letter of the batch died, and its id: the next batch begins behind it."""
 
@@ -62,10 +65,11 @@ async def redrive(
     """Redrives `limit` letters at most, or all that are named. `make_id` makes the id of a retry from its time."""
     found = await _lock(tx, group, letters, limit)
     last = (found[-1].dead_at, found[-1].id) if found else None
-    rows = [row for row in found if not is_past(row.expires_at, now)]
-    expired = len(found) - len(rows)
+    kept = [row for row in found if not is_past(row.expires_at, now)]
+    rows = [row for row in kept if not _is_astray(group, row)]
+    expired, astray = len(found) - len(kept), len(kept) - len(rows)
     if not rows:
-        return Redriven(0, expired=expired, last=last)
+        return Redriven(0, (), expired, astray, last)
     ids = [row.id for row in rows]
     await tx.execute("message.restore", group.id, ids)
     places = [(group.retry_queue_of[row.queue_id].id, row.queue_id, row.offset, row.id, 1, b"[]") for row in rows]
@@ -73,7 +77,7 @@ async def redrive(
     await tx.execute("dead.remove_all", group.id, ids)
     for back, many in sorted(Counter(back for back, *_ in places).items()):
         await tx.execute("cursor.redriven", many, many, group.id, back)
-    return Redriven(len(ids), timers, expired, last)
+    return Redriven(len(ids), timers, expired, astray, last)
 
 
 async def set_retries(
@@ -103,22 +107,30 @@ async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> 
 async def count(tx: Transaction, group: Group, letters: Letters) -> int:
     """How many letters these are."""
     if letters.ids is not None:
-        return len(await _expiries(tx, group, letters))
+        return len(await _named(tx, group, letters))
     (letters_there,) = await tx.fetch("dead.count", int, group.id, letters.since, letters.until)
     return letters_there
 
 
-async def count_expired(tx: Transaction, group: Group, letters: Letters, now: int) -> int:
-    """How many of them are past their time."""
+async def count_left(tx: Transaction, group: Group, letters: Letters, now: int) -> tuple[int, int]:
+    """How many of them a redrive leaves: what is past its time, and what is astray."""
     if letters.ids is not None:
-        return sum(is_past(at, now) for at in await _expiries(tx, group, letters))
+        there = await _named(tx, group, letters)
+        kept = [row for row in there if not is_past(row.expires_at, now)]
+        return len(there) - len(kept), sum(_is_astray(group, row) for row in kept)
     (expired,) = await tx.fetch("dead.count_expired", int, group.id, letters.since, letters.until, now)
-    return expired
+    queues = sorted(group.retry_queue_of) or [0]
+    (astray,) = await tx.fetch("dead.count_astray", int, group.id, letters.since, letters.until, queues, now)
+    return expired, astray
 
 
-async def _expiries(tx: Transaction, group: Group, letters: Letters) -> list[int | None]:
-    """Past which times those that are named are not handed out."""
+async def _named(tx: Transaction, group: Group, letters: Letters) -> list[DeadPlace]:
+    """Those that are named and there."""
     if not letters.ids:
         return []
-    found = await tx.fetch("dead.dates", tuple[int, int, int | None], group.id, list(letters.ids))
-    return [expires_at for _, dead_at, expires_at in found if letters.since <= dead_at < letters.until]
+    found = await tx.fetch("dead.places", DeadPlace, group.id, list(letters.ids))
+    return [row for row in found if letters.since <= row.dead_at < letters.until]
+
+
+def _is_astray(group: Group, row: DeadPlace) -> bool:
+    return row.offset < 0 or row.queue_id not in group.retry_queue_of

@@ -63,9 +63,15 @@ WHERE group_id = ? AND dead_at >= ? AND dead_at < ?;
 SELECT COUNT(*) FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
 WHERE group_id = ? AND dead_at >= ? AND dead_at < ? AND expires_at <= ?;
 
--- name: dates
--- When these died, and past which time they are not handed out again.
-SELECT id, dead_at, expires_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
+-- name: count_astray
+-- How many of them are of no such queue, or at no offset; without those past their time.
+SELECT COUNT(*) FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
+WHERE group_id = ? AND dead_at >= ? AND dead_at < ? AND (queue_id NOT IN (?*) OR `offset` < 0)
+  AND (expires_at IS NULL OR expires_at > ?);
+
+-- name: places
+-- What a redrive of these looks at; whoever works on them.
+SELECT id, queue_id, `offset`, dead_at, expires_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
 
 -- name: page
 -- A page of a group's dead letters, to look through.

@@ -124,15 +124,17 @@ async def _worked(visit: Visit, verb: str, done: str, label: str) -> Said:
     told = (await visit.api.ask("POST", f"{path}/{verb}", {**asked, "dry_run": not sure})).json()
     many = told[done]
     count = bodied(many, "dead letter", "dead letters")
-    expired = f"; {bodied(told['expired'], 'is', 'are')} past their time and stay" if told.get("expired") else ""
+    left = f"; {bodied(told['expired'], 'is', 'are')} past their time and stay" if told.get("expired") else ""
+    if told.get("astray"):
+        left += f"; {bodied(told['astray'], 'has', 'have')} no place to go back to and stay"
     more = " There are more: say it again for the rest." if told["more"] or cut else ""
     if sure:
-        return Said(f"{count} {done}{expired}.{more}")
+        return Said(f"{count} {done}{left}.{more}")
     if not many:
-        return Said(f"Nothing would be {done}{expired}.", good=False)
+        return Said(f"Nothing would be {done}{left}.", good=False)
     fate = "go back to their group and begin with the first attempt" if verb == "redrive" else "would be gone for good"
     fields = [(name, value) for name, values in visit.form.items() for value in values if name != "sure"]
-    return Said(f"{count} {fate}{expired}.{more}", confirm=Confirm(f"{label} {many:,}", fields))
+    return Said(f"{count} {fate}{left}.{more}", confirm=Confirm(f"{label} {many:,}", fields))
 
 
 async def _asked(visit: Visit) -> tuple[dict[str, Any], bool]:

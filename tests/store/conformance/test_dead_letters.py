@@ -249,6 +249,26 @@ async def test_one_that_retention_took_from_the_stream_comes_back_whole(stage: S
     assert await _redriven(stage, group) == [0, 1]
 
 
+@pytest.mark.parametrize(("astray", "queue"), [("queue_id = 0", -1), ("queue_id = 999", -1), ("`offset` = -4", 1)])
+async def test_one_that_is_astray_is_listed_and_left_and_the_others_go(stage: Stage, astray: str, queue: int) -> None:
+    group = await _dead(stage, 3)
+    letters = await stage.store.read(dead_letters_of, group, 0, 10)
+    ids = tuple(letter.message.id for letter in letters)
+    stage.tables.rows(f"UPDATE dead SET {astray} WHERE id = {ids[1]}")
+    listed = await stage.store.read(dead_letters_of, group, 0, 10)
+    assert [letter.message.id for letter in listed] == list(ids)
+    assert [letter.message.queue for letter in listed] == [0, queue, 0]
+    for wish in (Letters(), Letters(ids=ids)):
+        assert await stage.store.read(redriving.count_left, group, wish, stage.now) == (0, 1)
+    some = await stage.store.redrive(group, Letters(ids=ids[1:]), 10, stage.now)
+    assert (some.count, some.astray, len(some.timers)) == (1, 1, 1)
+    rest = await stage.store.redrive(group, Letters(), 10, stage.now)
+    assert (rest.count, rest.astray, len(rest.timers)) == (1, 1, 1)
+    assert stage.column("SELECT id FROM dead") == [ids[1]]
+    assert await _redriven(stage, group) == [int(letters[0].message.body), int(letters[2].message.body)]
+    assert await stage.store.write(redriving.purge, group, Letters(), 10) == 1
+
+
 async def test_other_groups_letters_are_left_alone(stage: Stage) -> None:
     group = await _dead(stage, 2)
     other = await stage.group(group.topic, "shipping", ladder=Ladder(()))
