@@ -230,10 +230,10 @@ async def _rows_beside(dsn: str) -> Finding:
 
 async def _rows(guest: Guest, now: int, nodes: Sequence[NodeRow] = ()) -> Finding:
     """What is due and cannot be promoted, as far as a look shows it, and as servers have found out."""
-    whys: dict[int, str] = {}
+    whys: dict[str, str] = {}
     for shard in range(SHARDS_OF_DELAY):
         whys |= await guest.read(partial(spoilt.find, shard=shard, now=now))
-    here = [f"{spoilt.name_of(entry)}: {why}" for entry, why in whys.items()]
+    here = [f"{name}: {why}" for name, why in whys.items()]
     told = list(dict.fromkeys([*here, *(one for node in nodes for one in told_by(node, SPOILT))]))
     if not told:
         return Finding("rows", "ok", "none that is due is spoilt")

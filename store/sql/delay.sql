@@ -171,7 +171,7 @@ UPDATE delay SET special = 0 WHERE (shard, id) AT (?*);
 
 -- name: anywhere
 -- The messages of these ids, whichever shard they lie in: of the few that promotion does not find.
-SELECT id, shard, due, topic_id, queue_id, special FROM delay /*! FORCE INDEX (PRIMARY) */
+SELECT id, shard, due, topic_id, queue_id, special, guard IS NULL AS unguarded FROM delay /*! FORCE INDEX (PRIMARY) */
 WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
   29, 30, 31) AND id IN (?*);
 

@@ -14,6 +14,10 @@ _LATE = 60_000
 _LOOKED_AT = 1_000
 """Rows of a shard."""
 _NO_COURSE = "its schedule cannot be read; the log names it"
+_UNASKED = "its guard is not asked, or does not let it go; the log says why"
+_UNGUARDED = "its column `special` says that it has a guard, and it names none"
+_BELOW = "its id is below 0: nothing looks there"
+_LOWEST = -(1 << 63)
 
 
 async def taken(tx: Transaction, ids: Sequence[int]) -> list[int]:
@@ -25,35 +29,39 @@ async def passed_over(tx: Transaction, entries: Sequence[int], now: int) -> dict
     """Why promotion does not take these entries, which it was given; without those that are gone, or are not due."""
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
-    waiting = await tx.fetch("delay.anywhere", tuple[int, int, int, int, int, int], messages) if messages else []
+    waiting = await tx.fetch("delay.anywhere", tuple[int, int, int, int, int, int, int], messages) if messages else []
     resting = await tx.fetch("retry.anywhere", tuple[int, int, int, int], retries) if retries else []
     waiting = [row for row in waiting if row[2] <= now]
     resting = [row for row in resting if due_of(row[0]) <= now]
     wanted = sorted({row[4] for row in waiting} | {row[3] for row in resting})
     queues = dict(await tx.fetch("queue.ends", tuple[int, int], wanted)) if wanted else {}
     whys: dict[int, str] = {}
-    for id_, shard, _, _, queue_id, special in waiting:
+    for id_, shard, _, _, queue_id, special, unguarded in waiting:
         if special not in (0, OF_SCHEDULE, GUARDED):
             whys[id_] = f"its column `special` is {special}, which this version does not know"
         else:
-            whys[id_] = _misplaced(id_, shard) or _astray(queue_id, queues) or (_NO_COURSE if special else _HELD)
+            left = (_UNGUARDED if unguarded else _UNASKED) if special == GUARDED else _NO_COURSE if special else _HELD
+            whys[id_] = _misplaced(id_, shard) or _astray(queue_id, queues) or left
     for id_, shard, _, queue_id in resting:
         whys[~id_] = _misplaced(id_, shard) or _astray(queue_id, queues) or _HELD
     return whys
 
 
-async def find(tx: Transaction, shard: int, now: int) -> dict[int, str]:
+async def find(tx: Transaction, shard: int, now: int) -> dict[str, str]:
     """What is wrong with rows of a shard of `delay`, or of `retry`, that have been due for a while: with the first of
-    them, for an operator's look. Entries of the wheel, each with its reason."""
+    them, for an operator's look. By the name of each the reason."""
     until = first_id(now - _LATE)
-    ids = [id_ for id_, _ in await tx.fetch("delay.due", tuple[int, int], shard, 0, until, _LOOKED_AT)]
-    retries = await tx.fetch("retry.due", int, shard, 0, until, _LOOKED_AT) if shard < SHARDS else []
-    whys = await passed_over(tx, [*ids, *(~id_ for id_ in retries)], now - _LATE)
-    whys = {entry: why for entry, why in whys.items() if why not in (_HELD, _NO_COURSE)}
+    ids = [id_ for id_, _ in await tx.fetch("delay.due", tuple[int, int], shard, _LOWEST, until, _LOOKED_AT)]
+    retries = await tx.fetch("retry.due", int, shard, _LOWEST, until, _LOOKED_AT) if shard < SHARDS else []
+    below = [*(f"message {id_}" for id_ in ids if id_ < 0), *(f"retry {id_}" for id_ in retries if id_ < 0)]
+    ids = [id_ for id_ in ids if id_ >= 0]
+    whys = await passed_over(tx, [*ids, *(~id_ for id_ in retries if id_ >= 0)], now - _LATE)
+    whys = {entry: why for entry, why in whys.items() if why not in (_HELD, _NO_COURSE, _UNASKED)}
     whys |= dict.fromkeys(await taken(tx, ids), TAKEN)
     if shard >= SHARDS:
-        whys |= dict.fromkeys(await tx.fetch("delay.unpointed", int, shard, _LOOKED_AT), _UNPOINTED)
-    return whys
+        unpointed = await tx.fetch("delay.unpointed", int, shard, _LOOKED_AT)
+        whys |= dict.fromkeys([id_ for id_ in unpointed if id_ >= 0], _UNPOINTED)
+    return dict.fromkeys(below, _BELOW) | {name_of(entry): why for entry, why in whys.items()}
 
 
 def name_of(entry: int) -> str:
