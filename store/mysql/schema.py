@@ -16,19 +16,11 @@ from ..migrations import Applied, Migration, load_migrations, pending
 from .connection import Connection
 from .fitness import missing_rights, rights_for
 from .literals import Statement
-from .tables import Found, check_tables, find_tables
+from .tables import RECORDS, Found, check_tables, find_tables
 
 _DONE_BEFORE = frozenset({1060, 1061, 1091})
 """A column or an index that is there, or is gone: a migration that was interrupted behind this statement."""
 _NO_SUCH_TABLE, _NO_SUCH_COLUMN = 1146, 1054
-_TABLE = """CREATE TABLE IF NOT EXISTS {name} (
-  version INT UNSIGNED NOT NULL, name VARBINARY(255) NOT NULL, checksum BINARY(32) NOT NULL, applied_at BIGINT NOT NULL,
-  PRIMARY KEY (version)
-) ENGINE=InnoDB COMMENT='{comment}'"""
-_TABLES = (
-    _TABLE.format(name="migration", comment="migrations applied, with the checksum of each"),
-    _TABLE.format(name="migration_beside", comment="those of them that older servers need not know"),
-)
 _BEGUN = b"SELECT applied_at FROM migration WHERE version = 1"
 _APPLY = Statement("INSERT INTO migration VALUES ?")
 _APPLY_BESIDE = Statement("INSERT INTO migration_beside VALUES ?")
@@ -96,7 +88,7 @@ async def migrate(connection: Connection) -> list[str]:
         if missing := await _find_missing_rights(connection, found, todo):
             raise SchemaError(f"{missing}; nothing was changed")
     if not found.has_records:
-        for table in _TABLES:
+        for table in RECORDS:
             await connection.execute(table.encode())
     for migration in todo:
         if migration.beside > floor:

@@ -2,35 +2,51 @@
 
 A table with a name of ours is ours if it has all of our columns, and if the table `migration` says that we made it, or
 were about to when a migration was interrupted. Tables of other names are nobody's business here.
+
+Ours may have been changed by somebody since: without an index that a statement names, or with a column that takes less
+than ours, every write fails, or MariaDB cuts off what it copies, without an error. What does no harm may stay.
 """
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from typing import Literal
 
 from attrs import field, frozen
 
 from ..errors import SchemaError
 from ..migrations import Migration
 from .connection import Connection
+from .rows import Row
+from .shape import Made, column, dropped_from, index, shape_of, shape_of_statements, takes_all
+
+_TABLE = """CREATE TABLE IF NOT EXISTS {name} (
+  version INT UNSIGNED NOT NULL,
+  name VARBINARY(255) NOT NULL,
+  checksum BINARY(32) NOT NULL,
+  applied_at BIGINT NOT NULL,
+  PRIMARY KEY (version)
+) ENGINE=InnoDB COMMENT='{comment}'"""
+RECORDS = (
+    _TABLE.format(name="migration", comment="migrations applied, with the checksum of each"),
+    _TABLE.format(name="migration_beside", comment="those of them that older servers need not know"),
+)
+_RECORDS = shape_of_statements(RECORDS)
 
 _FIND = (
-    b"SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()",
-    b"SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()",
-    b"SELECT DATABASE(), @@lower_case_table_names",
+    "SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES {here}",
+    "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, COLLATION_NAME, COLUMN_DEFAULT, EXTRA, IS_NULLABLE = 'YES' "
+    "FROM information_schema.COLUMNS {here}",
+    "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, INDEX_TYPE, {hidden}, COLUMN_NAME, SUB_PART, COLLATION "
+    "FROM information_schema.STATISTICS {here} ORDER BY SEQ_IN_INDEX",
+    "SELECT DATABASE(), @@lower_case_table_names",
 )
-_CREATE = re.compile(r"CREATE TABLE IF NOT EXISTS `?(\w+)`? \((.*)\) ENGINE=InnoDB", re.DOTALL)
-_ALTER = re.compile(r"ALTER TABLE `?(\w+)`? ")
-_CHANGE = re.compile(r"\b(ADD|DROP) COLUMN `?(\w+)`?")
-_COLUMN = re.compile(r"^  `?(\w+)`? (?!KEY\b)", re.MULTILINE)
-_NOT_COLUMNS = ("PRIMARY", "UNIQUE", "KEY", "INDEX")
-_RECORDS = dict.fromkeys(("migration", "migration_beside"), frozenset({"version", "name", "checksum", "applied_at"}))
+_HERE = "WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({names})"
+_HIDDEN = {"mysql": "IS_VISIBLE = 'NO'", "mariadb": "IGNORED = 'YES'"}
+_SHOW = {"mysql": "VISIBLE", "mariadb": "NOT IGNORED"}
 _FIRST = b"the_house"
 _TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
+_MOST = 5
+"""Changes that are told one by one."""
 _ADVICE = "give Tarry a database of its own, or that table another name; nothing of it was touched"
-
-Shape = Mapping[str, frozenset[str]]
-"""Columns by table."""
 
 
 @frozen
@@ -40,7 +56,12 @@ class Table:
     type: str
     engine: str
     """Empty for a view."""
-    columns: frozenset[str]
+    columns: Mapping[str, str]
+    """Each as behind its name in CREATE TABLE."""
+    indexes: Mapping[str, str] = field(factory=dict[str, str])
+    """Each as in CREATE TABLE."""
+    hidden: frozenset[str] = frozenset()
+    """Indexes that no statement may use."""
 
 
 @frozen
@@ -49,6 +70,7 @@ class Found:
 
     database: str
     tables: Mapping[str, Table] = field(factory=dict[str, Table])
+    flavour: Literal["mysql", "mariadb"] = "mysql"
 
     @property
     def has_records(self) -> bool:
@@ -58,25 +80,23 @@ class Found:
 
 async def find_tables(connection: Connection, migrations: Iterable[Migration]) -> Found:
     """What there is of what these migrations make. Raises `SchemaError` where what records migrations is not ours."""
-    tables, columns, ((database, folds),) = [answer.rows for answer in await connection.ask_all(_FIND, write=False)]
-    known = {*_RECORDS, *shape_of(migrations)}
+    known = {**_RECORDS, **shape_of(migrations)}
+    flavour = connection.server.flavour
+    here = _HERE.format(names=", ".join(f"'{name}'" for name in known))
+    asked = [query.format(here=here, hidden=_HIDDEN[flavour]).encode() for query in _FIND]
+    tables, columns, parts, ((database, folds),) = [
+        answer.rows for answer in await connection.ask_all(asked, write=False)
+    ]
 
-    def own(name: str) -> str:
-        return name.lower() if folds else name
+    def ours(name: str) -> str | None:
+        """The server may find names that differ in case, and are others."""
+        name = name.lower() if folds else name
+        return name if name in known else None
 
-    by_table: dict[str, set[str]] = {}
-    for table, column in columns:
-        by_table.setdefault(own(table), set()).add(column.lower())
-    found = Found(
-        database,
-        {
-            own(name): Table(type_, engine or "", frozenset(by_table.get(own(name), ())))
-            for name, type_, engine in tables
-            if own(name) in known
-        },
-    )
-    for name, needed in _RECORDS.items():
-        _check(found, name, needed)
+    there = _read_tables(ours, tables, columns, parts)
+    found = Found(database, there, flavour)
+    for name, made_by_us in _RECORDS.items():
+        _check(found, name, made_by_us.columns.keys())
     if "migration" not in found.tables and found.tables:
         names = ", ".join(f"`{name}`" for name in sorted(found.tables))
         raise SchemaError(
@@ -87,25 +107,92 @@ async def find_tables(connection: Connection, migrations: Iterable[Migration]) -
     return found
 
 
+def _read_tables(
+    ours: Callable[[str], str | None], tables: Sequence[Row], columns: Sequence[Row], parts: Sequence[Row]
+) -> dict[str, Table]:
+    """By the name that is ours."""
+    definitions: dict[str, dict[str, str]] = {}
+    for table, name, type_, collation, default, extra, null in columns:
+        told = column(type_, collation, default, extra, null=bool(null))
+        definitions.setdefault(table, {})[name.lower()] = told
+    by_index: dict[tuple[str, str], list[Row]] = {}
+    for table, name, *part in parts:
+        by_index.setdefault((table, name), []).append(tuple(part))
+    indexes: dict[str, dict[str, str]] = {}
+    hidden: dict[str, set[str]] = {}
+    for (table, name), rows in by_index.items():
+        name = name if name == "PRIMARY" else name.lower()
+        indexes.setdefault(table, {})[name] = _index(name, rows)
+        if rows[0][2]:
+            hidden.setdefault(table, set()).add(name)
+    return {
+        own: Table(
+            type_, engine or "", definitions.get(name, {}), indexes.get(name, {}), frozenset(hidden.get(name, ()))
+        )
+        for name, type_, engine in tables
+        if (own := ours(name)) is not None
+    }
+
+
+def _index(name: str, rows: Sequence[Row]) -> str:
+    parts = [
+        (f"`{column_name.lower()}`" if column_name else "an expression")
+        + (f"({length})" if length else "")
+        + (" DESC" if order == "D" else "")
+        for *_, column_name, length, order in rows
+    ]
+    return index(name, parts, unique=not rows[0][0], kind=rows[0][1])
+
+
 def check_tables(found: Found, known: Sequence[Migration], applied: Collection[int]) -> None:
     """Raises `SchemaError` unless all is there that those applied have made, and nothing in the way of the others."""
     todo = [migration for migration in known if migration.version not in applied]
     made = shape_of([migration for migration in known if migration.version in applied])
     where = f"the database {found.database}"
-    for name, needed in made.items():
+    for name, one in made.items():
         if name not in found.tables:
             raise SchemaError(f"{where} lacks the table `{name}`, which Tarry has made: restore it from a backup")
-        _check(found, name, needed - _dropped_from(name, todo[:1]), made=True)
+        _check(found, name, one.columns.keys() - dropped_from(name, todo[:1]), made=True)
     # One that was interrupted has left some of its tables; those behind it have not begun.
     begun = shape_of(todo[:1])
     for name in shape_of(todo):
         if name in found.tables and name not in made:
             if name not in begun:
                 raise SchemaError(f"{where} has a table `{name}` that Tarry did not make: {_ADVICE}")
-            _check(found, name, begun[name])
+            _check(found, name, begun[name].columns.keys())
+    _check_changes(found, {**begun, **made, **_RECORDS})
 
 
-def _check(found: Found, name: str, needed: frozenset[str], *, made: bool = False) -> None:
+def _check_changes(found: Found, shape: Mapping[str, Made]) -> None:
+    """Raises `SchemaError` for columns and indexes that are not as Tarry made them, so that it could not work."""
+    changed = [fault for name, one in shape.items() if name in found.tables for fault in _changes(found, name, one)]
+    if changed:
+        more = f"; and {len(changed) - _MOST} more" if len(changed) > _MOST else ""
+        raise SchemaError(
+            f"the database {found.database} has tables of Tarry's that somebody changed: {'; '.join(changed[:_MOST])}"
+            + more
+        )
+
+
+def _changes(found: Found, name: str, made: Made) -> Iterable[str]:
+    """What is to be put right in a table, each with the statement that does it."""
+    table, alter = found.tables[name], f"ALTER TABLE `{name}`"
+    for one, needed in made.columns.items():
+        if one in table.columns and not takes_all(table.columns[one], needed):
+            is_and_must = f"is {table.columns[one]} and must be {needed}"
+            yield f"the column `{one}` of `{name}` {is_and_must}: {alter} MODIFY `{one}` {needed}"
+    for one, needed in made.indexes.items():
+        there = table.indexes.get(one)
+        drop = "DROP PRIMARY KEY" if one == "PRIMARY" else f"DROP KEY `{one}`"
+        if there is None:
+            yield f"the index `{one}` of `{name}` is missing: {alter} ADD {needed}"
+        elif there != needed:
+            yield f"the index `{one}` of `{name}` is another, {there}: {alter} {drop}, ADD {needed}"
+        elif one in table.hidden:
+            yield f"the index `{one}` of `{name}` is hidden: {alter} ALTER INDEX `{one}` {_SHOW[found.flavour]}"
+
+
+def _check(found: Found, name: str, needed: Set[str], *, made: bool = False) -> None:
     """Raises `SchemaError` for a table that is not ours."""
     table = found.tables.get(name)
     if table is None:
@@ -113,7 +200,7 @@ def _check(found: Found, name: str, needed: frozenset[str], *, made: bool = Fals
     what = f"the database {found.database} has a table `{name}`"
     if table.type not in _TABLES:
         raise SchemaError(f"{what} that is not Tarry's: it is a {table.type.lower()}: {_ADVICE}")
-    if lacking := sorted(needed - table.columns):
+    if lacking := sorted(needed - table.columns.keys()):
         columns = "the column" if len(lacking) == 1 else "the columns"
         names = ", ".join(lacking[:5]) + (" and others" if len(lacking) > 5 else "")
         advice = f"if it is, restore it from a backup; if not, {_ADVICE}" if made else _ADVICE
@@ -125,33 +212,10 @@ def _check(found: Found, name: str, needed: frozenset[str], *, made: bool = Fals
         )
 
 
-def _check_records(found: Found, rows: Sequence[tuple[Any, ...]]) -> None:
+def _check_records(found: Found, rows: Sequence[Row]) -> None:
     """The four columns are such as others may have, too."""
     if rows and not any(version == 1 and name == _FIRST for version, name in rows):
         raise SchemaError(
             f"the database {found.database} has a table `migration` that is not Tarry's, whose first is"
             f" {_FIRST.decode()}: {_ADVICE}"
         )
-
-
-def _dropped_from(table: str, migrations: Iterable[Migration]) -> frozenset[str]:
-    return frozenset(
-        name
-        for migration in migrations
-        for text in migration.statements
-        if (changed := _ALTER.match(text)) and changed[1] == table
-        for what, name in _CHANGE.findall(text)
-        if what == "DROP"
-    )
-
-
-def shape_of(migrations: Iterable[Migration]) -> Shape:
-    """The tables that these migrations make, one after the other; of tables that others make nothing."""
-    shape: dict[str, set[str]] = {}
-    for text in (text for migration in migrations for text in migration.statements):
-        if made := _CREATE.match(text):
-            shape[made[1]] = {name for name in _COLUMN.findall(made[2]) if name not in _NOT_COLUMNS}
-        elif (changed := _ALTER.match(text)) and changed[1] in shape:
-            for what, name in _CHANGE.findall(text):
-                (shape[changed[1]].add if what == "ADD" else shape[changed[1]].discard)(name)
-    return {name: frozenset(columns) for name, columns in shape.items()}

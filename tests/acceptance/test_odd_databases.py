@@ -105,6 +105,31 @@ def test_a_table_of_another_application(mysql_dsn: str) -> None:
     assert len(run_sql(mysql_dsn, "SHOW TABLES")) == 2
 
 
+def test_tables_that_were_changed(mysql_dsn: str, tmp_path: Path) -> None:
+    """An index that is hidden, a column that became text, one that is too narrow: a start names each, and so does the
+    doctor beside a server that is at work; what they say makes it good."""
+    is_mariadb = "MariaDB" in str(run_sql(mysql_dsn, "SELECT VERSION()"))
+    hidden, shown = ("IGNORED", "NOT IGNORED") if is_mariadb else ("INVISIBLE", "VISIBLE")
+    changes = {
+        f"ALTER TABLE message ALTER INDEX udx_message_id {hidden}": f"ALTER INDEX `udx_message_id` {shown}",
+        "ALTER TABLE topic MODIFY name VARCHAR(255) CHARSET utf8mb4 NOT NULL": "MODIFY `name` VARBINARY(255) NOT NULL",
+        "ALTER TABLE message MODIFY body BLOB NOT NULL": "MODIFY `body` MEDIUMBLOB NOT NULL",
+    }
+    with start_server(tmp_path, mysql_dsn) as server:
+        assert publish(server.url, 0).status_code == 201
+        for change, cure in changes.items():
+            run_sql(mysql_dsn, change)
+            assert cure in wrong(mysql_dsn)["tables"]
+    told = tarry(mysql_dsn, "serve", code=1)
+    assert "Traceback" not in told
+    for cure in changes.values():
+        assert cure in told
+        table = "topic" if "`name`" in cure else "message"
+        run_sql(mysql_dsn, f"ALTER TABLE `{table}` {cure}")
+    with start_server(tmp_path, mysql_dsn) as server:
+        assert publish(server.url, 1).status_code == 201
+
+
 def test_the_rights_that_it_takes(mysql_dsn: str, user: Callable[[str], str], tmp_path: Path) -> None:
     """To migrate, and then to work. The doctor says what is missing; a migration that lacks one does not begin."""
     runs = user("SELECT, INSERT, UPDATE, DELETE")

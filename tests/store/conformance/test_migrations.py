@@ -8,7 +8,7 @@ import trio
 from support.stores import TABLES, Kind, Tables, empty, open_tables
 from tarry.store.errors import SchemaError
 from tarry.store.migrations import Migration, load_migrations, newest
-from tarry.store.mysql import schema
+from tarry.store.mysql.tables import RECORDS
 from tarry.store.opening import BadDSN, migrations_for, open_backend
 from tarry.store.ports import Backend
 
@@ -180,7 +180,7 @@ async def test_interrupted_half_way(opens: Open, tables: Tables, kind: Kind, bar
     """MySQL keeps what was done, statement by statement: the next run takes it from there. SQLite keeps nothing."""
     first, *_ = migrations_for(bare_dsn)
     if kind != "sqlite":
-        for statement in (*schema._TABLES, *first.statements[: len(first.statements) // 2]):
+        for statement in (*RECORDS, *first.statements[: len(first.statements) // 2]):
             tables.rows(statement)
     backend = await opens()
     assert await backend.migrate() == _names(bare_dsn)

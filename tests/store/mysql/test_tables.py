@@ -1,6 +1,8 @@
 """Whose the tables of a database are. Nothing of another application's is touched."""
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import pytest
 
@@ -8,7 +10,10 @@ from support.servers import NoServerError, database, mariadb, run_sql, skip_or_f
 from tarry.store.errors import SchemaError
 from tarry.store.migrations import load_migrations
 from tarry.store.mysql.backend import MySQLBackend
-from tarry.store.mysql.tables import Found, Table, check_tables, shape_of
+from tarry.store.mysql.connection import connect
+from tarry.store.mysql.dsn import Dsn
+from tarry.store.mysql.shape import Made, shape_of, shape_of_statements
+from tarry.store.mysql.tables import RECORDS, Found, Table, check_tables, find_tables
 
 OURS = ("migration", "migration_beside", *shape_of(load_migrations("mysql")))
 
@@ -79,12 +84,14 @@ ALL = range(1, len(KNOWN) + 1)
 
 def house(**changed: Table | None) -> Found:
     """All tables as they are to be, but for these."""
-    tables = {name: Table("BASE TABLE", "InnoDB", columns) for name, columns in shape_of(KNOWN).items()}
+    tables = {name: like(name) for name in shape_of(KNOWN)}
     return Found("shop", {name: table for name, table in (tables | changed).items() if table is not None})
 
 
 def like(name: str, *, kind: str = "BASE TABLE", engine: str = "InnoDB", without: str = "") -> Table:
-    return Table(kind, engine, shape_of(KNOWN)[name] - {without})
+    made = shape_of(KNOWN)[name]
+    columns = {name: column for name, column in made.columns.items() if name != without}
+    return Table(kind, engine, columns, made.indexes)
 
 
 @pytest.mark.parametrize(
@@ -92,15 +99,15 @@ def like(name: str, *, kind: str = "BASE TABLE", engine: str = "InnoDB", without
     [
         (house(delay=like("delay", without="guard")), ALL, "`delay`.*it lacks the column guard: if it is, restore"),
         (house(label=None), ALL, "lacks the table `label`, which Tarry has made"),
-        (house(witness=Table("BASE TABLE", "InnoDB", frozenset({"id"}))), ALL, "`witness` that is not.*if not, give"),
+        (house(witness=Table("BASE TABLE", "InnoDB", {"id": "INT NULL"})), ALL, "`witness` that is not.*if not, give"),
         (house(tally=like("tally", kind="VIEW", engine="")), ALL, "`tally` that is not Tarry's: it is a view"),
         (house(message=like("message", engine="MyISAM")), ALL, "`message` of the engine MyISAM.*ENGINE = InnoDB"),
-        (house(push=Table("BASE TABLE", "InnoDB", frozenset({"x"}))), range(1, 11), "`push` that is not Tarry's"),
+        (house(push=Table("BASE TABLE", "InnoDB", {"x": "INT NULL"})), range(1, 11), "`push` that is not Tarry's"),
         (house(), range(1, 11), "`erased` that Tarry did not make"),
         (house(), [1, 2, 3, *range(5, 20)], None),
         (house(push=like("push"), erased=None, guard=None, forecast=None, forecast_change=None, forecast_check=None),
          range(1, 11), None),
-        (house(sequence=Table("VIEW", "", frozenset())), ALL, None),
+        (house(sequence=Table("VIEW", "", {})), ALL, None),
         (house(message=like("message", kind="SYSTEM VERSIONED")), ALL, None),
     ],
 )  # fmt: skip
@@ -113,19 +120,101 @@ def test_what_is_ours(found: Found, applied: Sequence[int], match: str | None) -
         check_tables(found, KNOWN, applied)
 
 
+async def test_what_is_read_of_the_migrations_is_what_the_server_has(dsn: Dsn) -> None:
+    """At every level: of each column and each index, in the same words."""
+    with closing(await connect(dsn, write=True)) as connection:
+        await connection.set_up("migrate")
+        for statement in RECORDS:
+            await connection.execute(statement.encode())
+        await connection.execute(b"INSERT INTO migration VALUES (1, 'the_house', '', 0)")
+        for level, migration in enumerate(KNOWN, 1):
+            for statement in migration.statements:
+                await connection.execute(statement.encode())
+            found = await find_tables(connection, KNOWN)
+            expected = {**shape_of(KNOWN[:level]), **shape_of_statements(RECORDS)}
+            tables = found.tables.items()
+            assert {name: Made(dict(table.columns), dict(table.indexes)) for name, table in tables} == expected
+            assert not any(table.hidden for table in found.tables.values())
+            check_tables(found, KNOWN, range(1, level + 1))
+
+
 async def test_a_schema_that_lacks_a_column_of_ours(backend: MySQLBackend) -> None:
     assert await backend.faults() == []
-    dsn = f"mysql://{backend.dsn.user}:{backend.dsn.password}@{backend.dsn.place}/{backend.dsn.database}"
-    rows = run_sql(
-        dsn, "SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()"
-    )
-    found: dict[str, set[str]] = {}
-    for table, column in rows:
-        found.setdefault(str(table), set()).add(str(column))
-    assert set(OURS) == set(found)
-    assert {table: found[table] for table in shape_of(KNOWN)} == shape_of(KNOWN)
+    dsn = own_dsn(backend)
     run_sql(dsn, "ALTER TABLE delay DROP COLUMN guard")
     await refused(dsn, "`delay`.*it lacks the column guard")
+
+
+CHANGES = (
+    ("message DROP KEY udx_message_id",
+     "index `udx_message_id` of `message` is missing: ALTER TABLE `message` ADD UNIQUE KEY `udx_message_id` .`id`.$"),
+    ("message DROP KEY udx_message_id, ADD KEY udx_message_id (id)",
+     "`udx_message_id` of `message` is another, KEY .*: .* DROP KEY `udx_message_id`, ADD UNIQUE KEY"),
+    ("retry DROP KEY idx_retry_multi_group, ADD KEY idx_retry_multi_group (attempt, group_id)",
+     "`idx_retry_multi_group` of `retry` is another.*, ADD KEY `idx_retry_multi_group` .`group_id`, `attempt`.$"),
+    ("label DROP PRIMARY KEY, ADD PRIMARY KEY (topic_id, `key`(9), id)",
+     "`PRIMARY` of `label` is another, PRIMARY KEY .*`key`.9.*DROP PRIMARY KEY, ADD PRIMARY KEY .`topic_id`, `"),
+    ("fire ALTER INDEX idx_fire_at {hidden}",
+     "`idx_fire_at` of `fire` is hidden: ALTER TABLE `fire` ALTER INDEX .* (NOT I|V)"),
+    ("topic MODIFY name VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL",
+     "`name` of `topic` is VARCHAR.255. COLLATE utf8mb4_.* NOT NULL and .*MODIFY `name` VARBINARY.255. NOT NULL$"),
+    ("topic MODIFY name CHAR(32) CHARACTER SET ascii NOT NULL", "`name` of `topic` is CHAR.32. COLLATE ascii"),
+    ("topic MODIFY name VARBINARY(254) NOT NULL", "`name` of `topic` is VARBINARY.254. NOT NULL"),
+    ("message MODIFY body BLOB NOT NULL", "`body` of `message` is BLOB .*MODIFY `body` MEDIUMBLOB NOT NULL$"),
+    ("message MODIFY deliver_at BIGINT NULL", "`deliver_at` of `message` is BIGINT NULL"),
+    ("message MODIFY deliver_at BIGINT UNSIGNED NOT NULL", "`deliver_at` of `message` is BIGINT UNSIGNED NOT NULL"),
+    ("message MODIFY tag VARBINARY(255) NOT NULL", "`tag` of `message` is VARBINARY.255. NOT NULL"),
+    ("claim MODIFY size INT NOT NULL", "`size` of `claim` is INT NOT NULL"),
+    ("claim MODIFY size DECIMAL(30) NOT NULL", "`size` of `claim` is DECIMAL"),
+    ("topic MODIFY id INT UNSIGNED NOT NULL", "MODIFY `id` INT UNSIGNED NOT NULL AUTO_INCREMENT$"),
+    ("delay MODIFY special TINYINT UNSIGNED NOT NULL", "MODIFY `special` TINYINT UNSIGNED NOT NULL DEFAULT 0$"),
+    ("replay MODIFY request BINARY(40) NOT NULL", "`request` of `replay` is BINARY.40. NOT NULL"),
+    ("migration MODIFY name VARBINARY(99) NOT NULL", "`name` of `migration` is VARBINARY.99. NOT NULL"),
+)  # fmt: skip
+
+
+async def test_a_table_that_was_changed(backend: MySQLBackend) -> None:
+    """It is named, with the statement that makes it good."""
+    dsn = own_dsn(backend)
+    hidden = "IGNORED" if is_mariadb(dsn) else "INVISIBLE"
+    for change, match in CHANGES:
+        run_sql(dsn, f"ALTER TABLE {change.format(hidden=hidden)}")
+        ((check, told),) = await backend.faults()
+        assert check == "tables"
+        assert re.search(match, told), told
+        with pytest.raises(SchemaError, match=re.escape(told)):
+            await backend.migrate()
+        run_sql(dsn, told[told.index("ALTER TABLE") :])
+        assert await backend.faults() == []
+
+
+async def test_changes_that_do_no_harm(backend: MySQLBackend) -> None:
+    dsn = own_dsn(backend)
+    for change in (
+        "topic MODIFY name VARBINARY(300) NOT NULL",
+        "message MODIFY body LONGBLOB NOT NULL COMMENT 'large'",
+        "claim MODIFY size BIGINT NOT NULL",
+        "claim MODIFY client VARBINARY(255) NOT NULL DEFAULT 'x'",
+        "delay ADD KEY theirs (due), ADD COLUMN theirs VARCHAR(20) NOT NULL DEFAULT 'x'",
+        "dead ADD KEY theirs (dead_at), ROW_FORMAT=COMPRESSED",
+    ):
+        run_sql(dsn, f"ALTER TABLE {change}")
+    if is_mariadb(dsn):
+        run_sql(
+            dsn,
+            "ALTER TABLE erased ADD SYSTEM VERSIONING",
+            "ALTER TABLE retry MODIFY history MEDIUMBLOB COMPRESSED NOT NULL",
+        )
+    assert await backend.faults() == []
+    assert await backend.migrate() == []
+
+
+def own_dsn(backend: MySQLBackend) -> str:
+    return f"mysql://{backend.dsn.user}:{backend.dsn.password}@{backend.dsn.place}/{backend.dsn.database}"
+
+
+def is_mariadb(dsn: str) -> bool:
+    return "MariaDB" in str(run_sql(dsn, "SELECT VERSION()"))
 
 
 async def test_a_migration_that_was_interrupted_goes_on(mysql_dsn: str) -> None:
