@@ -106,7 +106,7 @@ class Api:
 
 
 def _bodies_unread(text: bytes | msgspec.Raw) -> Any:
-    begin = memoryview(text)[:1]
+    begin = bytes(memoryview(text)[:1])
     if begin == b"{":
         members = _members(text).items()
         return {
