@@ -40,7 +40,8 @@ _FIND = (
     "SELECT DATABASE(), @@lower_case_table_names",
 )
 _HERE = "WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({names})"
-_HIDDEN = {"mysql": "IS_VISIBLE = 'NO'", "mariadb": "IGNORED = 'YES'"}
+_HIDDEN = "0 /*!80000 + (IS_VISIBLE = 'NO') */ /*M! + (IGNORED = 'YES') */"
+"""Each server reads what is for it, whatever version it says it is."""
 _SHOW = {"mysql": "VISIBLE", "mariadb": "NOT IGNORED"}
 _FIRST = b"the_house"
 _TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
@@ -83,7 +84,7 @@ async def find_tables(connection: Connection, migrations: Iterable[Migration]) -
     known = {**_RECORDS, **shape_of(migrations)}
     flavour = connection.server.flavour
     here = _HERE.format(names=", ".join(f"'{name}'" for name in known))
-    asked = [query.format(here=here, hidden=_HIDDEN[flavour]).encode() for query in _FIND]
+    asked = [query.format(here=here, hidden=_HIDDEN).encode() for query in _FIND]
     tables, columns, parts, ((database, folds),) = [
         answer.rows for answer in await connection.ask_all(asked, write=False)
     ]

