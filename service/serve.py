@@ -493,9 +493,7 @@ async def _begin_to_serve(lifecycle: Lifecycle, settings: Settings, process: Pro
         _look_for_keys(lifecycle, settings)
     with suppress(StoreError):  # another time: `tarry doctor` tells it, too
         backend = lifecycle.node.store.backend
-        packet = settings.wrong_packet(await backend.longest_statement())
-        cache = settings.wrong_cache(await backend.largest_transaction())
-        for problem in filter(None, (packet, cache)):
+        for problem in settings.too_little(await backend.longest_statement(), await backend.largest_transaction()):
             log.warning("database_setting", problem=problem)
     if process is not None and not ending.stopped.is_set():
         process.begin()

@@ -343,6 +343,10 @@ class Settings:
         # In a statement a byte is written as two; the rest of it, and those of ids and keys, fit into what is added.
         return 2 * (self.max_body + MAX_HEADERS) + 64 * _KIB
 
+    def too_little(self, longest: int | None, largest: int | None) -> list[str]:
+        """What to do where the database takes less at once, or in one transaction, than a message may need."""
+        return [wrong for wrong in (self.wrong_packet(longest), self.wrong_cache(largest)) if wrong is not None]
+
     def wrong_cache(self, largest: int | None) -> str | None:
         """What to do where a transaction of the database may write no more bytes than these, and messages may be
         longer; None where they fit."""

@@ -165,9 +165,8 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
         findings += [Finding(check, "wrong", fault) for check, fault in faults]
         if any(check == "tables" for check, _ in faults):
             return findings  # the rest is asked of them
-        told = settings.wrong_packet(await backend.longest_statement())
-        told_too = settings.wrong_cache(await backend.largest_transaction())
-        findings += [Finding("server", "wrong", one) for one in (told, told_too) if one is not None]
+        little = settings.too_little(await backend.longest_statement(), await backend.largest_transaction())
+        findings += [Finding("server", "wrong", one) for one in little]
         applied = await backend.applied()
         findings.append(schema := _judge(dsn, applied))
         findings += await _durability(backend)

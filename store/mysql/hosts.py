@@ -9,6 +9,7 @@ Another server than the one before is looked at first: what has not the same dat
 
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from copy import copy
 from typing import Protocol
 
 import attrs
@@ -219,13 +220,10 @@ def _of_all(wrong: list[StoreError]) -> StoreError:
     if len(wrong) == 1:
         return wrong[0]
     text = f"none of the {len(wrong)} hosts takes writes. {'; '.join(map(str, wrong))}"
-    for kind in (Full, ReadOnly, Foreign, Unavailable, Contention):
-        for error in wrong:
-            if isinstance(error, Full) and kind is Full:
-                return Full(text, error.code, quota=error.quota)
-            if isinstance(error, kind):
-                return type(error)(text, error.code)
-    return type(wrong[0])(text, wrong[0].code)
+    kinds = (Full, ReadOnly, Foreign, Unavailable, Contention)
+    told = copy(next((error for kind in kinds for error in wrong if isinstance(error, kind)), wrong[0]))
+    told.args = (text,)
+    return told
 
 
 @attrs.frozen
