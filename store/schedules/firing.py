@@ -24,8 +24,8 @@ from ..stream.placing import shard_of_order
 from ..stream.publishing import LATEST_DUE, refuse_used
 from ..stream.tallies import count, lock_tallies
 from ..timers import forecast
-from ..timers.order import Orders
-from ..timers.timers import lock_waiting, remove_waiting, reschedule
+from ..timers.order import Found, Orders
+from ..timers.timers import Judged, lock_waiting, remove_waiting, reschedule
 from .course import OUTCOMES, Armed, Calendar, Course, Outcome
 
 _SOONEST, _LATEST = 1_000, 10_000
@@ -73,10 +73,12 @@ class Firing:
     """Ids by schedule and fire time. A later run is given those of the one before: a message has one id."""
     armed: list[Armed] = field(factory=list[Armed], init=False)
     """What waits when this is committed."""
+    overdue: list[Found] = field(factory=list[Found], init=False)
+    """Of ordered topics that which waits from now on, though its time has come."""
     dropped: list[tuple[int, int]] = field(factory=list[tuple[int, int]], init=False)
     """(due, id) of what waits no more then, though its time has not come."""
 
-    async def judge(self, tx: Transaction, rows: Sequence[Due]) -> list[Due]:
+    async def judge(self, tx: Transaction, rows: Sequence[Due]) -> Judged:
         """Which of these messages, locked and due, are to be sent; their schedules go on. Others are dropped.
 
         Those whose schedule or tally somebody holds are neither sent nor dropped: another look finds them.
@@ -91,11 +93,13 @@ class Firing:
             there = await tx.fetch("schedule.waits", tuple[int | None, str], asked)
             held = {id_ for id_, _ in there}.difference(schedules)
         sent: list[Due] = []
+        left: list[int] = []
         dropped: list[int] = []
         advanced: list[ScheduleRow] = []
         fires: list[Sequence[Value]] = []
         for row in rows:
             if row.id in held or row.topic_id in tallies.locked:
+                left.append(row.id)
                 continue
             schedule = schedules.get(row.id)
             course = None if schedule is None else self.course(schedule)
@@ -115,9 +119,10 @@ class Firing:
                 advanced.append(schedule._replace(last_at=turn.last_at, last_id=last_id, next_at=turn.next_at))
         if fires:
             await tx.later_many("fire.add", fires)
+        self.overdue.clear()
         await self.arm(tx, advanced)
         await drop(tx, await lock_waiting(tx, dropped), self.maker, self.now)  # once more, with their keys
-        return sent
+        return Judged(sent, left, tuple(self.overdue))
 
     async def let_go(self, tx: Transaction, schedule: ScheduleRow, waiting: Waiting) -> ScheduleRow:
         """The turn of a fire time that has come, by what its schedule says before it is changed. Its message, locked,
@@ -257,10 +262,11 @@ class Firing:
         due: int | None = None,
         special: int = 0,
     ) -> int:
-        """The id of the message of a fire time, whose row and label are added to these; due then, unless said."""
+        """The id of the message of a fire time, whose row and label are added to these; due then, unless said. One that
+        is late is due at once; in an ordered topic it takes the place that its time gives it."""
         post = course.post(fire_at)
         deliver_at = course.due(fire_at) if due is None else due
-        due = min(max(deliver_at, self.now), LATEST_DUE)
+        due = min(deliver_at if ordered else max(deliver_at, self.now), LATEST_DUE)
         if fire_at == schedule.next_at and post.ordering_key is None and not ordered:
             due = turn_at(due)
         shard = shard_of_order(schedule.topic_id, post.ordering_key, schedule.queue_id, ordered=ordered)
@@ -274,6 +280,9 @@ class Firing:
         if post.key is not None:
             labels.append((schedule.topic_id, post.key.encode(), id_))
         self.armed.append(Armed(due_of(id_), id_, schedule.topic_id))
+        if ordered and due_of(id_) <= self.now:
+            order = schedule.queue_id, encode(post.ordering_key)
+            self.overdue.append(Found(id_, due_of(id_), *order, deliver_at, self.now, shard_of(id_)))
         return id_
 
     async def add(self, tx: Transaction, rows: Sequence[Sequence[Value]], labels: Sequence[Sequence[Value]]) -> None:

@@ -24,14 +24,19 @@ ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 DELETE /*+ INDEX(delay PRIMARY) */ FROM delay WHERE (shard, id) AT (?*);
 
 -- name: of_queues
--- What waits for some queues in stretches of time, one of each shard: messages, and those that were moved. Those with a
--- guard are not told.
+-- What waits for some queues in stretches of time, one of each shard: messages, and those that were moved; and those of
+-- schedules whose fire time is past, whenever. Those with a guard are not told.
 SELECT id, due, queue_id, ordering_key, deliver_at, accepted_at, shard FROM delay /*! FORCE INDEX (PRIMARY) */
   WHERE (shard, id) WITHIN (?*) AND queue_id IN (?*) AND special <> 2
 UNION ALL SELECT /*! STRAIGHT_JOIN */ d.id, d.due, d.queue_id, d.ordering_key, d.deliver_at, d.accepted_at, d.shard
 FROM (SELECT shard + 16 AS apart, id, due FROM moved /*! FORCE INDEX (PRIMARY) */ WHERE (shard, due) WITHIN (?*)) m
 JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.apart AND d.id = m.id AND d.due = m.due
-WHERE d.queue_id IN (?*) AND d.special <> 2;
+WHERE d.queue_id IN (?*) AND d.special <> 2
+UNION ALL SELECT /*! STRAIGHT_JOIN */ d.id, d.due, d.queue_id, d.ordering_key, d.deliver_at, d.accepted_at, d.shard
+FROM (SELECT next_id & 15 AS shard, next_id FROM schedule /*! FORCE INDEX (idx_schedule_topic_next) */
+  WHERE topic_id IN (?*) AND next_at < ?) s
+JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = s.shard AND d.id = s.next_id
+WHERE d.queue_id IN (?*);
 
 -- name: find
 -- The messages of these ids, whoever works on them.

@@ -15,7 +15,7 @@ from ..ids import places_of
 from ..ports import Transaction
 from ..rows import Due
 from ..stream.tallies import locked_tallies
-from .timers import cancel_locked, lock_waiting
+from .timers import Judged, cancel_locked, lock_waiting
 
 LEVEL = 13
 """The migration since which servers know of guards."""
@@ -52,7 +52,7 @@ class Guarding:
     """Messages that are due and whose guard has to be asked, and which that is."""
     suppressed: list[Suppressed] = field(factory=list[Suppressed], init=False)
 
-    async def judge(self, tx: Transaction, rows: Sequence[Due]) -> list[Due]:
+    async def judge(self, tx: Transaction, rows: Sequence[Due]) -> Judged:
         """Which of these messages, locked and due, are to be sent. Others end, or stay: those of which nobody has said
         anything, and those whose tally somebody holds."""
         answers = self.answers if self.answers and self.fresh() else dict[int, bool]()
@@ -71,7 +71,7 @@ class Guarding:
             taken = await lock_waiting(tx, [row.id for row in ended])  # once more, with their keys
             await cancel_locked(tx, taken, self.now, self.maker, guards=names)
             self.suppressed += [Suppressed(row.id, row.topic_id) for row in taken]
-        return sent
+        return Judged(sent)
 
 
 async def questions(tx: Transaction, ids: Sequence[int]) -> list[Guarded]:

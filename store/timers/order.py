@@ -11,11 +11,14 @@ held, and one that stands still loses its lock after two seconds; so what comes 
 longer. Then it is a user's transaction, which may be open for an hour: it is overtaken, and takes its place when that
 ends.
 
+A schedule's next message is made when the one before goes. So where several of its fire times have passed, what is
+later of its order waits until the one that is made then has gone.
+
 Where a release rate holds messages back, an order is released by the server that has its shard, and by no other.
 Messages with a guard wait for its answer, in no order.
 """
 
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -65,6 +68,27 @@ class Found(NamedTuple):
     @property
     def place(self) -> Place:
         return self.deliver_at, self.accepted_at, self.id
+
+
+class Completed(NamedTuple):
+    """What becomes of messages that are to go in their order."""
+
+    along: list[Due]
+    """What else goes with them."""
+    later: set[int]
+    """Which of all of them cannot go yet."""
+    known: Mapping[int, Found]
+    """All of them, by id."""
+
+
+def overtaking(ids: Iterable[int], known: Mapping[int, Found], waiting: Iterable[Found]) -> set[int]:
+    """Those of these messages that are of the order of one that waits, and later."""
+    first: dict[_Order, Place] = {}
+    _note_first(first, waiting)
+    if not first:
+        return set()
+    some = [known[id_] for id_ in ids if id_ in known]
+    return {one.id for one in some if one.place > first.get(one.order, one.place)}
 
 
 def looked_back(_shard: int, due: int) -> int:
@@ -125,12 +149,11 @@ class Orders:
         shard = shard_of(row.id)
         return row.due > self.read_until(shard) or (self.released(row.topic_id) and not self.holds(shard))
 
-    async def complete(
-        self, tx: Transaction, rows: Sequence[Due], asked: Sequence[int], now: int
-    ) -> tuple[list[Due], set[int]]:
-        """What else goes along with these messages, whose queues are locked, and which of all of them cannot go yet.
-        `asked` are the entries that were to be promoted, whether they were found or not."""
-        found = await self._look(tx, rows, asked)
+    async def complete(self, tx: Transaction, rows: Sequence[Due], asked: Sequence[int], now: int) -> Completed:
+        """What becomes of these messages, whose queues are locked. `asked` are the entries that were to be promoted,
+        whether they were found or not."""
+        known = {one.id: one for one in await self._look(tx, rows, asked)}
+        found = known.values()
         mine = {row.id for row in rows}
         last: dict[_Order, Place] = {}
         for one in found:
@@ -139,14 +162,14 @@ class Orders:
         others = [one for one in found if one.id not in mine and one.id not in self.aside]
         earlier = [one for one in others if one.order in last and one.place < last[one.order]]
         if not earlier:
-            return [], set()
+            return Completed([], set(), known)
         earlier.sort(key=lambda one: one.place)
         first_left: dict[_Order, Place] = {}
         _note_first(first_left, earlier[_AT_ONCE:])
         taken = await self._take(tx, earlier[:_AT_ONCE], now, first_left)
         along = mine | {row.id for row in taken}
         after = {one.id for one in found if one.id in along and one.place > first_left.get(one.order, one.place)}
-        return taken, after
+        return Completed(taken, after, known)
 
     async def _take(
         self, tx: Transaction, wanted: Sequence[Found], now: int, first_left: dict[_Order, Place]
@@ -176,22 +199,29 @@ class Orders:
             if entry >= 0 and begin - REACH <= due_of(entry) < begin:
                 begin = due_of(entry)
         own = {shard_of(row.id) for row in rows}
-        found = await self._read(tx, own, begin, end, {row.queue_id for row in rows})
+        topics = {row.topic_id for row in rows}
+        found = await self._read(tx, own, begin, end, {row.queue_id for row in rows}, topics)
         # What has no key may lie in any shard, if a program of before has written it.
         mine = {row.id for row in rows}
         keyless = {one.queue_id for one in found if one.ordering_key is None and one.id in mine}
         if keyless and (others := set(range(SHARDS)) - own):
-            found += await self._read(tx, others, begin, end, keyless)
+            found += await self._read(tx, others, begin, end, keyless, {0})  # which is no topic
         return found
 
     async def _read(
-        self, tx: Transaction, shards: Iterable[int], begin: int, end: int, queues: Iterable[int]
+        self,
+        tx: Transaction,
+        shards: Iterable[int],
+        begin: int,
+        end: int,
+        queues: Iterable[int],
+        topics: Iterable[int],
     ) -> list[Found]:
         since = {shard: max(0, min(begin, self.unseen_from(shard, begin))) for shard in sorted(shards)}
         by_id = [(shard, first_id(at), first_id(end)) for shard, at in since.items()]
         by_due = [(shard, at, end) for shard, at in since.items()]
         ids = sorted(queues)
-        return await tx.fetch("delay.of_queues", Found, by_id, ids, by_due, ids)
+        return await tx.fetch("delay.of_queues", Found, by_id, ids, by_due, ids, sorted(topics), end, ids)
 
 
 def _note_first(places: dict[_Order, Place], found: Iterable[Found]) -> None:

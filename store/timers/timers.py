@@ -8,7 +8,7 @@ In the wheel a message goes by its id and a retry by `~id`, which is negative, s
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from ..expiry import is_past
@@ -19,7 +19,7 @@ from ..rows import GUARDED, OF_SCHEDULE, SUPPRESSED, Cancelled, Due, OutboxEnd, 
 from ..stream.offsets import draw_free, draw_offsets, lock_free
 from ..stream.tallies import count, locked_tallies
 from . import forecast
-from .order import Orders
+from .order import Found, Orders, overtaking
 
 L = TypeVar("L", Waiting, Due)
 
@@ -33,11 +33,22 @@ ByQueue = dict[int, list[int]]
 """Entries by the id of the queue that they are to go to."""
 
 
+class Judged(NamedTuple):
+    """What becomes of messages that are not simply moved."""
+
+    sent: list[Due]
+    """They go to the stream now."""
+    left: Collection[int] = ()
+    """Those that nothing can be said of, since somebody holds what they are of."""
+    waiting: Sequence[Found] = ()
+    """Messages of ordered topics that wait from now on and are due already: what is later is to come after them."""
+
+
 class Judge(Protocol):
     """Says what becomes of messages that are not simply moved."""
 
-    async def judge(self, tx: Transaction, rows: Sequence[Due]) -> list[Due]:
-        """Which of these, locked and due, go to the stream now."""
+    async def judge(self, tx: Transaction, rows: Sequence[Due]) -> Judged:
+        """What becomes of these, locked and due."""
         ...
 
 
@@ -66,8 +77,11 @@ async def promote(
     held_back: ByQueue = {}
     if behind is not None:
         due, back = _hold_back(due, back, set(behind), held_back)
+    known: Mapping[int, Found] = {}
     if orders is not None and (ordered := await orders.in_order(tx, due)):
-        due, back = await _put_in_order(tx, orders, ordered, due, back, entries, now, held_back, wait=behind is None)
+        due, back, known = await _put_in_order(
+            *(tx, orders, ordered, due, back, entries, now, held_back), wait=behind is None
+        )
     if behind is not None:
         topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, maker)
         due, back = _hold_back(due, back, {r.queue_id for r in due if r.uncounted and r.topic_id in topics}, held_back)
@@ -76,7 +90,8 @@ async def promote(
         due = [row for row in due if not row.special]
         for bit, one in ((OF_SCHEDULE, judge), (GUARDED, guarding)):
             if one is not None and (some := [row for row in special if row.special == bit]):
-                due += await one.judge(tx, some)
+                judged = await one.judge(tx, some)
+                due = await _behind_its_schedule(tx, due + judged.sent, judged, some, known, held_back)
     uncounted = Counter([row.topic_id for row in due if row.uncounted])
     for topic_id in sorted(uncounted):
         await count(tx, topic_id, maker, scheduled=uncounted[topic_id])
@@ -86,9 +101,7 @@ async def promote(
         begins = await draw_offsets(tx, wanted) if wanted else {}
     else:
         begins, locked = await draw_free(tx, wanted)
-        judged = [row.place for row in due if row.special == OF_SCHEDULE and row.queue_id in locked]
-        if judged:
-            await tx.later_exactly(len(judged), "delay.make_plain", judged)
+        await _make_plain(tx, [row for row in due if row.queue_id in locked])
         due, back = _hold_back(due, back, locked, held_back)
         # What is held back is counted when it goes. (The tallies are locked already, and come before the queues.)
         too_early = uncounted - Counter([row.topic_id for row in due if row.uncounted])
@@ -157,14 +170,14 @@ async def _put_in_order(
     held_back: ByQueue,
     *,
     wait: bool,
-) -> tuple[list[Due], list[Resting]]:
+) -> tuple[list[Due], list[Resting], Mapping[int, Found]]:
     """Locks the queues of those that are ordered, and completes them. What else is found is locked behind the queues,
-    and so without a wait."""
+    and so without a wait. With the places in their order of those that are ordered."""
     if left := {row.id for row in ordered if orders.is_left_alone(row)}:
         due = [row for row in due if row.id not in left]
         ordered = [row for row in ordered if row.id not in left]
         if not ordered:
-            return due, back
+            return due, back, {}
     if wait:
         await tx.fetch("queue.lock", tuple[int, int], sorted({row.queue_id for row in due}))
     else:
@@ -172,13 +185,37 @@ async def _put_in_order(
         due, back = _hold_back(due, back, locked, held_back)
         ordered = [row for row in ordered if row.queue_id not in locked]
     if not ordered:
-        return due, back
-    along, later = await orders.complete(tx, ordered, entries, now)
+        return due, back, {}
+    along, later, known = await orders.complete(tx, ordered, entries, now)
     due = due + along
     for row in due:
         if row.id in later:
             held_back.setdefault(row.queue_id, []).append(row.id)
-    return [row for row in due if row.id not in later], back
+    return [row for row in due if row.id not in later], back, known
+
+
+async def _behind_its_schedule(
+    tx: Transaction,
+    due: list[Due],
+    judged: Judged,
+    asked: Sequence[Due],
+    known: Mapping[int, Found],
+    held_back: ByQueue,
+) -> list[Due]:
+    """Those of these that can go now: in an ordered topic what is later than a schedule's message waits for it."""
+    left = [row for row in asked if row.id in judged.left and row.id in known]
+    later = overtaking([row.id for row in due], known, [*judged.waiting, *(known[row.id] for row in left)])
+    behind = [row for row in due if row.id in later]
+    for row in left + behind:
+        held_back.setdefault(row.queue_id, []).append(row.id)
+    await _make_plain(tx, behind)
+    return [row for row in due if row.id not in later] if later else due
+
+
+async def _make_plain(tx: Transaction, rows: Iterable[Due]) -> None:
+    """Messages of schedules among these, which are held back, have had their turn."""
+    if judged := [row.place for row in rows if row.special == OF_SCHEDULE]:
+        await tx.later_exactly(len(judged), "delay.make_plain", judged)
 
 
 async def queues_of(tx: Transaction, entries: Sequence[int]) -> ByQueue:

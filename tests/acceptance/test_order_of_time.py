@@ -137,6 +137,27 @@ def test_a_start_keeps_the_order(world: World) -> None:
     assert world.faults() == []
 
 
+def test_a_start_keeps_the_order_of_what_schedules_send(world: World) -> None:
+    """Several fire times pass while no server is there; all but the first of their messages are made at the start."""
+    with world.tell() as tarry:
+        for name, every in (("seconds", "1s"), ("odd", "1300ms")):
+            tarry.put_schedule(name, topic="log", every=every, body={}, misfire={"catch_up": "1h"})
+        begin = now() + timedelta(seconds=1)
+        dues = [begin + timedelta(milliseconds=15 * nth) for nth in range(300)]
+        tarry.publish_many("log", [Draft(body=nth, deliver_at=due) for nth, due in enumerate(dues)])
+    for server in world.servers:
+        assert server.stop() == 0
+    wait_until(lambda: now() > dues[-1] + timedelta(seconds=1))
+    for server in world.servers:
+        server.start()
+    tables = open_tables(world.dsn)
+    wait_until(lambda: not tables.rows(f"SELECT 1 FROM delay WHERE deliver_at < {dues[-1].timestamp() * 1000}"), 60)
+    times = [at for (at,) in tables.rows("SELECT deliver_at FROM message ORDER BY `offset`")]
+    tables.close()
+    assert len(times) >= 300 + 4 + 3
+    assert times == sorted(times)
+
+
 @pytest.mark.parametrize("dsn", ["mariadb", "mysql"], indirect=True)
 def test_two_servers_keep_the_order(world: World) -> None:
     """Both are told of messages a few milliseconds apart: long before they are due, and shortly before."""

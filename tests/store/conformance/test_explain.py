@@ -222,11 +222,12 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "delay.lock": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.lock_due": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.of_queues": (
-        {"delay": "PRIMARY", "d": "PRIMARY", "moved": "PRIMARY"},
+        {"delay": "PRIMARY", "d": "PRIMARY", "moved": "PRIMARY", "schedule": "idx_schedule_topic_next"},
         [
             (
                 *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in shards], [1, 2]),
                 *([(shard, _SINCE, _UNTIL) for shard in shards], [1, 2]),
+                *([1], _UNTIL, [1, 2]),
             )
             for shards in ((3,), range(16))
         ],

@@ -24,6 +24,7 @@ from tarry.store.schedules import schedules
 from tarry.store.schedules.course import Armed, Calendar
 from tarry.store.schedules.schedules import Fire, Result, Wish
 from tarry.store.timers import timers
+from tarry.store.timers.order import Orders
 
 LOOKS = 1000
 """As many are more than are needed, for what has come has a turn each, and who holds a message is done with it soon."""
@@ -194,6 +195,37 @@ class TestTurns:
         stage.now += 2 * MINUTE - 1
         assert {one.entry for one in await stage.promote(plain)} == {*ids[:2], plain}
         assert stage.column("SELECT id FROM message ORDER BY `offset`") == [*ids[:2], plain]
+
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_on_an_ordered_topic_what_is_late_takes_its_place(self, rounds: Rounds, seed: int) -> None:
+        """Several fire times have passed; the messages of all but the first are made while the others are under way."""
+        stage, dice = rounds.stage, random.Random(seed)
+        rounds.topic = topic = await stage.topic("log", queues=2, ordered=True)
+        await rounds.put("a", every=SECOND, misfire={"catch_up": "1h"})
+        await rounds.put("b", every=1_700, jitter="1s", misfire={"catch_up": "1h"})
+        await rounds.put("keyed", every=2 * SECOND, ordering_key="k", misfire={"catch_up": "1h"})
+        for _ in range(200):
+            at = dice.randrange(30 * SECOND)
+            key = dice.choice([None, "k", "l"])
+            await stage.publish(stage.draft(topic, delay=at, queue=0, ordering_key=key))
+        stage.now = START + 30 * SECOND
+        if seed % 2:  # whoever has whichever of them looks back as far as there is something
+            stage.store.orders = Orders(lambda _shard, _due: 0)
+        while late := sorted((due, entry) for entry, due in (await stage.waiting()).items() if due <= stage.now):
+            (dice.shuffle(late) if seed % 2 else None)
+            some = [entry for _, entry in late[: dice.choice([1, 7, 100])]]
+            promoted, held = await stage.store.promote_free(some, stage.now, dice.choice([None, ()]))
+            assert {one.entry for one in promoted}.isdisjoint(id_ for ids in held.values() for id_ in ids)
+        rows = stage.tables.rows("SELECT queue_id, ordering_key, deliver_at FROM message ORDER BY queue_id, `offset`")
+        orders: dict[tuple[Any, Any], list[int]] = {}
+        for queue_id, key, deliver_at in rows:
+            orders.setdefault((queue_id, key), []).append(deliver_at)
+        for times in orders.values():
+            assert times == sorted(times)
+        assert len(rows) == 200 + 30 + 15 + 17
+        assert rounds.stage.count("delay") == 3
+        state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+        assert (state.accepted, state.streamed, state.pending) == (len(rows) + 3, len(rows), 3)
 
     async def test_before_its_time_and_twice(self, rounds: Rounds) -> None:
         _, row = await rounds.put()
