@@ -69,12 +69,12 @@ async def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | N
 
 async def _batch(call: Call, data: bytes) -> tuple[Sequence[Message], str | None]:
     """The messages, and the idempotency key beside them."""
-    most, limit = call.settings.max_batch, longest(call.settings)
+    most = call.settings.max_batch
     if not is_large(data):
         try:
             batch = decode(data, Batch)
         except Problem:
-            if len(data) <= limit:
+            if len(data) <= longest(call.settings):
                 raise
             # One by one it is said what is wrong, wherever that is.
         else:
@@ -84,6 +84,7 @@ async def _batch(call: Call, data: bytes) -> tuple[Sequence[Message], str | None
     if has_more(data, "messages", most):
         raise _too_many(most)
     apart = decode(data, BatchApart)
+    limit = longest(call.settings)
     return [one async for one in decode_each(apart.messages, Message, "messages", limit)], apart.idempotency_key
 
 

@@ -61,17 +61,17 @@ async def read_bytes(request: Request, limit: int) -> bytes:
         raise _too_large(limit)
     pieces: list[bytes] = []
     size = 0
-    more = True
-    while more:
+    while True:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
+        piece: bytes = message.get("body", b"")
+        size += len(piece)
         if size > limit:
             raise _too_large(limit)
-        more = message.get("more_body", False)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if not message.get("more_body"):
+            return b"".join([*pieces, piece]) if pieces else piece
+        pieces.append(piece)
 
 
 def has_body(request: Request) -> bool:

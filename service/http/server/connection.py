@@ -58,24 +58,21 @@ class Connection:
     async def run(self) -> None:
         """To the end; the stream is left to the caller to close."""
         try:
-            await self._run()
+            try:
+                with self._serving:
+                    while (request := await self._next()) is not None and await self._answer(request):
+                        pass
+            finally:
+                self._common.rests.end(self._serving)
+            if self._serving.cancelled_caught and self._rests and self._channel.parser.in_head:
+                detail = f"the request's head did not come within {KEEP_ALIVE:g} s"
+                await self._channel.write(refusal(Problem("too-slow", detail, executed=False)))
+            elif self._serving.cancelled_caught:
+                return
+            with trio.CancelScope(deadline=self._gone_by):
+                await self._channel.linger()
         finally:
             self._channel.close()
-
-    async def _run(self) -> None:
-        try:
-            with self._serving:
-                while (request := await self._next()) is not None and await self._answer(request):
-                    pass
-        finally:
-            self._common.rests.end(self._serving)
-        if self._serving.cancelled_caught and self._rests and self._channel.parser.in_head:
-            detail = f"the request's head did not come within {KEEP_ALIVE:g} s"
-            await self._channel.write(refusal(Problem("too-slow", detail, executed=False)))
-        elif self._serving.cancelled_caught:
-            return
-        with trio.CancelScope(deadline=self._gone_by):
-            await self._channel.linger()
 
     def left(self) -> None:
         """The client has closed its side. What waits for it is cancelled, and the rest has little time."""
