@@ -8,9 +8,10 @@ A repeated claim may leave the first one's messages to their lease, which then c
 
 import base64
 import json
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -272,40 +273,41 @@ def read(url: str, response: Response) -> Reply:
 
 def _document(response: Response) -> dict[str, Any] | None:
     try:
-        document = json.loads(response.content)
-    except (ValueError, RecursionError):
-        return _by_pieces(response.content)
+        document = _by_pieces(response.content)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
 
 
-def _by_pieces(content: bytes) -> dict[str, Any] | None:
-    """An answer with a body that `json` cannot read, such as a number of 5,000 digits: its message alone has bytes in
-    place of it, as one whose body is no JSON has, and the others are as they are."""
+def _by_pieces(content: bytes) -> Any:
+    """An answer; where it has a body that `json` cannot read, or not write again, such as a number of 5,000 digits or
+    1e999, its message alone has bytes in place of it, as one whose body is no JSON has, and the others are as they
+    are."""
     try:
-        members = _members(content)
-        messages = members.pop("messages", None)
-        document = _record(members)
-        if messages is not None:
-            document["messages"] = [_record(record) for record in _records(messages)]
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
-    return document
-
-
-def _record(members: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+        return _decode(content.decode())
+    except (ValueError, RecursionError):
+        if content[:1] == b"[":
+            return [_by_pieces(bytes(raw)) for raw in _items(content)]
     record: dict[str, Any] = {}
-    for name, raw in members.items():
+    for name, raw in _members(content).items():
         try:
-            record[name] = json.loads(bytes(raw))
+            record[name] = _decode(bytes(raw).decode()) if name == "body" else _by_pieces(bytes(raw))
         except (ValueError, RecursionError):
             if name != "body":
                 raise
-            record["body_base64"], record["content_type"] = base64.b64encode(raw), "application/json"
+            record["body_base64"], record["content_type"] = base64.b64encode(raw).decode(), "application/json"
     return record
 
 
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError("a number beyond a float")
+    return number
+
+
+_decode = json.JSONDecoder(parse_float=_finite).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_records = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
+_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def _retry_after(response: Response) -> float | None:

@@ -222,6 +222,13 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
     return _whole_groups(topics, rows, await tx.fetch("queue.of_topics", QueueRow, ids), default)
 
 
+async def find_group(tx: Transaction, topic: Topic, name: str, default: Ladder) -> Group | None:
+    """The group of this name, read as by `find_groups`, and none of the others: a topic may have thousands."""
+    rows = await tx.fetch("consumer_group.find", GroupRow, topic.id, encode(name))
+    queues = await tx.fetch("queue.of_group", QueueRow, topic.id, rows[0].id) if rows else []
+    return next(iter(_whole_groups([topic], rows, queues, default)), None)
+
+
 def _whole_groups(
     topics: Sequence[Topic], rows: Sequence[GroupRow], queues: Sequence[QueueRow], default: Ladder
 ) -> list[Group]:
@@ -260,9 +267,9 @@ async def as_it_is(tx: Transaction, group: Group) -> Group:
     `GroupGone` and `TopicGone`."""
     await tx.fetch("topic.lock", int, group.topic.id)
     topic = evolve(group.topic, queues=await queues_now(tx, group.topic))
-    for present in await find_groups(tx, [topic], group.ladder):
-        if present.id == group.id:
-            return present
+    present = await find_group(tx, topic, group.name, group.ladder)
+    if present is not None and present.id == group.id:
+        return present
     raise GroupGone(f"group {group.name!r} of topic {topic.name!r} has been removed meanwhile")
 
 
@@ -286,10 +293,9 @@ async def add_group(
     topic = evolve(topic, queues=await queues_now(tx, topic))
     row = (topic.id, encode(name), encode_ladder(ladder), 0, None, now)
     made = await tx.execute_many("consumer_group.add", [row])
-    groups = await tx.fetch("consumer_group.of_topics", GroupRow, [topic.id])
-    group_id = next(group.id for group in groups if group.name == name)
+    (there,) = await tx.fetch("consumer_group.find", GroupRow, topic.id, encode(name))
     if made:  # nobody's messages are posted to where another's went that had its number
-        await tx.execute("push.remove", [group_id])
+        await tx.execute("push.remove", [there.id])
     mine = [queue.id for queue in topic.queues]
     # Retention counts as expired what a group has not settled. It sees this one, or has gone before it.
     begins = await hold_floors(tx, mine)
@@ -297,8 +303,9 @@ async def add_group(
         begins = await queue_ends(tx, mine)
     elif since is not None:
         begins = {queue_id: await offset_of(tx, queue_id, Position("time", since)) for queue_id in mine}
-    await _add_queues_of_group(tx, topic, group_id, begins)
-    return next(group for group in await find_groups(tx, [topic], default) if group.id == group_id)
+    await _add_queues_of_group(tx, topic, there.id, begins)
+    (group,) = _whole_groups([topic], [there], await tx.fetch("queue.of_group", QueueRow, topic.id, there.id), default)
+    return group
 
 
 async def change_group(tx: Transaction, group: Group, ladder: Ladder | None, *, block: bool = False) -> None:
@@ -325,8 +332,8 @@ async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, beg
     if topic.kind == "broadcast":
         return  # each client has offsets of its own, see `readers`
     await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0, 0, 0) for queue in topic.queues])
-    queues = await tx.fetch("queue.of_topics", QueueRow, [topic.id])
-    mine = [queue.id for queue in queues if queue.group_id in (0, group_id)]
+    retries = await tx.fetch("queue.of_group", QueueRow, topic.id, group_id)
+    mine = [*(queue.id for queue in topic.queues), *(queue.id for queue in retries)]
     cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 8) for id_ in sorted(mine)]
     await tx.execute_many("cursor.add", cursors)
 

@@ -41,10 +41,11 @@ everybody for them."""
 @define(eq=False)
 class _Look:
     """A look at the store, and what others, that began later, have told of meanwhile: by the ids of topics, theirs and
-    those of which they have told the groups. What they saw is newer, whichever answer comes first."""
+    those of which they have told the groups, or with a name the one group. What they saw is newer, whichever answer
+    comes first."""
 
     topics: set[int] = field(factory=set[int], init=False)
-    groups: set[int] = field(factory=set[int], init=False)
+    groups: set[int | tuple[int, str]] = field(factory=set[int | tuple[int, str]], init=False)
 
 
 class Directory:
@@ -141,7 +142,7 @@ class Directory:
                 if id_ <= upto and id_ not in there and (topic := self.topic_by_id(id_)) is not None:
                     self.forget_topic(topic)
             self._note_topics(look, topics)
-            self._note_groups(look, topics, groups)
+            self._note_groups(look, groups, there)
         if not keep:
             self._at = upto
         return len(topics), through
@@ -187,7 +188,14 @@ class Directory:
         """As groups of the topic that is known by now: who asks may have it from before it gained queues."""
         now_known = self.topic_by_id(topic.id) or topic
         with self._look() as look:
-            self._note_groups(look, [now_known], await self._store.groups([now_known]))
+            self._note_groups(look, await self._store.groups([now_known]), [now_known.id])
+
+    async def _read_group(self, topic: Topic, name: str) -> None:
+        """The same of the one group, which may not be there: who asks for any name must not have all others read."""
+        now_known = self.topic_by_id(topic.id) or topic
+        with self._look() as look:
+            found = await self._store.read(catalogue.find_group, now_known, name, self._store.ladder)
+            self._note_groups(look, [found] if found else [], [(now_known.id, name)])
 
     def some(self, limit: int) -> list[Topic]:
         """The topics that were made first."""
@@ -291,7 +299,7 @@ class Directory:
         async with self._making.setdefault(topic.name, trio.Lock()):
             if (group := self._groups.get((topic.id, name))) is not None:
                 return group
-            await self._read_groups(topic)
+            await self._read_group(topic, name)
             if (group := self._groups.get((topic.id, name))) is not None:
                 return group
             if not (asked_for or (create and self._auto_create)):
@@ -304,7 +312,7 @@ class Directory:
 
     async def read_group(self, group: Group) -> Group:
         """The group as it is in the store now. Raises `UnknownGroup` when it is gone."""
-        await self._read_groups(group.topic)
+        await self._read_group(group.topic, group.name)
         if group.id not in self._by_id:
             raise UnknownGroup(f"group {group.name!r} of topic {group.topic.name!r} has been removed meanwhile")
         return self._by_id[group.id]
@@ -355,14 +363,15 @@ class Directory:
         for earlier in self._looks[: self._looks.index(look)]:
             earlier.topics.update(topic.id for topic in topics)
 
-    def _note_groups(self, look: _Look, topics: Collection[Topic], groups: Collection[Group]) -> None:
+    def _note_groups(self, look: _Look, groups: Collection[Group], of: Collection[int | tuple[int, str]]) -> None:
         """The same of all groups of these topics; the later one may not have known yet of queues that they gained."""
         for group in groups:
             known = self._by_id.get(group.id)
-            if group.topic.id not in look.groups or (known and len(known.topic.queues) < len(group.topic.queues)):
+            told = not look.groups.isdisjoint((group.topic.id, (group.topic.id, group.name)))
+            if not told or (known and len(known.topic.queues) < len(group.topic.queues)):
                 self._note_group(group)
         for earlier in self._looks[: self._looks.index(look)]:
-            earlier.groups.update(topic.id for topic in topics)
+            earlier.groups.update(of)
 
     def _note_topic(self, topic: Topic) -> None:
         if topic.id in self._removed_topics or not topic.queues:

@@ -9,7 +9,7 @@ Left as the server has them are: what wants rights (`sql_log_bin`, `binlog_*`, `
 next number; guards of the machine's memory (`max_session_mem_used`, `connection_memory_limit`, `tmp_*`), whose errors
 name them; what chooses among plans (`optimizer_switch` and its kin), since what must not be left to them has a hint in
 its statement; what is logged, traced or profiled; and what no statement of ours uses (views, `/`, GROUP_CONCAT,
-recursion, JSON, system versions, temporary and MyISAM tables).
+recursion, JSON, temporary and MyISAM tables).
 """
 
 from typing import Literal, NamedTuple
@@ -89,6 +89,7 @@ SETTINGS = (
     # With the default a list of 1000 values is a join with a temporary table, which locks rows in no order at all.
     Setting("in_predicate_conversion_threshold", "0", "a long IN list stays a range over the key", "mariadb"),
     Setting("optimizer_max_sel_arg_weight", "32000", "the same", "mariadb"),
+    Setting("system_versioning_asof", "DEFAULT", "a table that keeps its past is read as it is now", "mariadb"),
     Setting("old_mode", "''", "some of its words change what a statement does", "mariadb"),
     Setting("query_cache_type", "0", "no answer out of a cache", "mariadb"),
     Setting("wsrep_dirty_reads", "0", "no answer of a node that is cut off", "mariadb"),

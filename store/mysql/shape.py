@@ -21,6 +21,7 @@ _KEY = re.compile(rf"^  {_INDEX}", re.MULTILINE)
 _CHANGE = re.compile(rf"\b(ADD|DROP) COLUMN `?(\w+)`?(?: {_DEFINITION})?")
 _ADD_KEY = re.compile(rf"\bADD {_INDEX}")
 
+_WHOLE_PART = re.compile(r"`([^`]+)`(?=,| DESC|\))")
 _FORM = re.compile(r"(\w+)(?:\((\d+)\))?( UNSIGNED)?( .*)")
 _INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "BIGINT": 64}
 _BLOBS = ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
@@ -95,7 +96,7 @@ def index(name: str, parts: Sequence[str], *, unique: bool, kind: str = "BTREE")
 
 def column(type_: str, collation: str | None, default: str | None, extra: str, *, null: bool) -> str:
     """As behind its name in CREATE TABLE, by what `information_schema.COLUMNS` says."""
-    words = [_NO_MATTER.sub("", type_.upper())]
+    words = [_NO_MATTER.sub("", type_ if "'" in type_ else type_.upper())]  # the words of an ENUM stay
     if collation is not None:
         words.append(f"COLLATE {collation}")
     words.append("NULL" if null else "NOT NULL")
@@ -117,6 +118,18 @@ def takes_all(theirs: str, ours: str) -> bool:
         return False
     (kind, low, high), (our_kind, our_low, our_high) = _room(there), _room(needed)
     return kind == our_kind and low <= our_low and our_high <= high
+
+
+def may_refuse(there: str, made: Made, columns: Mapping[str, str]) -> bool:
+    """Whether an index of others' refuses rows that ours let in. One with all columns of a unique one of ours does not,
+    nor one with a column of theirs that is NULL, where no two are equal."""
+    if not there.startswith("UNIQUE "):
+        return False
+    whole = set(_WHOLE_PART.findall(there))
+    ours = (set(_WHOLE_PART.findall(one)) for one in made.indexes.values() if one.startswith(("PRIMARY ", "UNIQUE ")))
+    theirs = [columns[one] for one in whole if one in columns and one not in made.columns]
+    empty = any(one.endswith((" AUTO_INCREMENT", " NULL")) and not one.endswith(" NOT NULL") for one in theirs)
+    return not empty and not any(one <= whole for one in ours)
 
 
 def _room(form: re.Match[str]) -> tuple[str, int, int]:

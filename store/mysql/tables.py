@@ -4,7 +4,8 @@ A table with a name of ours is ours if it has all of our columns, and if the tab
 were about to when a migration was interrupted. Tables of other names are nobody's business here.
 
 Ours may have been changed by somebody since: without an index that a statement names, or with a column that takes less
-than ours, every write fails, or MariaDB cuts off what it copies, without an error. What does no harm may stay.
+than ours, every write fails, or MariaDB cuts off what it copies, without an error; with a unique index or a column of
+theirs that wants a value, too. What does no harm may stay.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -16,7 +17,7 @@ from ..errors import SchemaError
 from ..migrations import Migration
 from .connection import Connection
 from .rows import Row
-from .shape import Made, column, dropped_from, index, shape_of, shape_of_statements, takes_all
+from .shape import Made, Shape, column, dropped_from, index, may_refuse, shape_of, shape_of_statements, takes_all
 
 _TABLE = """CREATE TABLE IF NOT EXISTS {name} (
   version INT UNSIGNED NOT NULL,
@@ -161,12 +162,16 @@ def check_tables(found: Found, known: Sequence[Migration], applied: Collection[i
             if name not in begun:
                 raise SchemaError(f"{where} has a table `{name}` that Tarry did not make: {_ADVICE}")
             _check(found, name, begun[name].columns.keys())
-    _check_changes(found, {**begun, **made, **_RECORDS})
+    newer = set(applied) - {migration.version for migration in known}
+    _check_changes(found, {**begun, **made, **_RECORDS}, {} if newer else {**shape_of(known), **_RECORDS})
 
 
-def _check_changes(found: Found, shape: Mapping[str, Made]) -> None:
-    """Raises `SchemaError` for columns and indexes that are not as Tarry made them, so that it could not work."""
-    changed = [fault for name, one in shape.items() if name in found.tables for fault in _changes(found, name, one)]
+def _check_changes(found: Found, shape: Shape, whole: Shape) -> None:
+    """Raises `SchemaError` for columns and indexes that are not as Tarry made them, so that it could not work; and for
+    what others added to a table, all of which is in `whole`."""
+    there = [(name, one) for name, one in shape.items() if name in found.tables]
+    changed = [fault for name, one in there for fault in _changes(found, name, one)]
+    changed += [fault for name, one in there if name in whole for fault in _additions(found, name, one, whole[name])]
     if changed:
         more = f"; and {len(changed) - _MOST} more" if len(changed) > _MOST else ""
         raise SchemaError(
@@ -191,6 +196,19 @@ def _changes(found: Found, name: str, made: Made) -> Iterable[str]:
             yield f"the index `{one}` of `{name}` is another, {there}: {alter} {drop}, ADD {needed}"
         elif one in table.hidden:
             yield f"the index `{one}` of `{name}` is hidden: {alter} ALTER INDEX `{one}` {_SHOW[found.flavour]}"
+
+
+def _additions(found: Found, name: str, made: Made, whole: Made) -> Iterable[str]:
+    """What somebody added that keeps rows of ours out."""
+    table, alter = found.tables[name], f"ALTER TABLE `{name}`"
+    for one, there in table.indexes.items():
+        if one not in whole.indexes and may_refuse(there, made, table.columns):
+            yield f"the index `{one}` of `{name}` refuses rows of Tarry's, {there}: {alter} DROP KEY `{one}`"
+    for one, there in table.columns.items():
+        if one not in whole.columns and one not in made.columns and there.endswith(" NOT NULL"):
+            now = f"{there.removesuffix(' NOT NULL')} NULL"
+            has_none = "has no default, and Tarry gives it no value"
+            yield f"the column `{one}` of `{name}` {has_none}: {alter} MODIFY `{one}` {now}"
 
 
 def _check(found: Found, name: str, needed: Set[str], *, made: bool = False) -> None:

@@ -3,6 +3,11 @@
 SELECT id, topic_id, name, ladder, on_exhausted, concurrency, created_at, paused FROM consumer_group
 WHERE topic_id IN (?*) ORDER BY topic_id, name;
 
+-- name: find
+-- The group of this name.
+SELECT id, topic_id, name, ladder, on_exhausted, concurrency, created_at, paused FROM consumer_group
+WHERE topic_id = ? AND name = ?;
+
 -- name: add
 -- A group that is not there yet.
 INSERT IGNORE INTO consumer_group (topic_id, name, ladder, on_exhausted, concurrency, created_at) VALUES ?;

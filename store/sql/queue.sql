@@ -2,6 +2,10 @@
 -- All queues of the topics, the groups' retry queues included.
 SELECT id, topic_id, group_id, number FROM queue WHERE topic_id IN (?*) ORDER BY topic_id, group_id, number;
 
+-- name: of_group
+-- The retry queues of a group.
+SELECT id, topic_id, group_id, number FROM queue WHERE topic_id = ? AND group_id = ? ORDER BY number;
+
 -- name: add
 -- Queues that are not there yet.
 INSERT IGNORE INTO queue (topic_id, group_id, number, next_offset, straight, holes) VALUES ?;

@@ -1,4 +1,5 @@
-"""A rehearsal: what publishes write, in each of their tables, of which nothing stays. Whether one would be taken?
+"""A rehearsal: what publishes write, in each of their tables, of which nothing stays. Whether one would be taken? Of
+the tables of messages that failed or were given a new time, no more is tried than whether they may be written to.
 
 A store may take a small write and not a large one (a full disk), one table and not another (rights, a lock), a
 statement and not its commit. So a message is written and taken away again in one transaction, which nobody else sees.
@@ -22,6 +23,8 @@ async def rehearse(tx: Transaction, id_: int, now: int, filling: bytes) -> None:
     await tx.execute("label.remove", [(_NOWHERE, key, id_)])
     await tx.execute_many("delay.add_bare", [(shard, id_, now, nonce, _NOWHERE, _NOWHERE, filling, now, now)])
     await tx.execute("delay.remove_locked", shard, id_)
+    await tx.execute("moved.remove", shard, now, id_)
+    await tx.execute("retry.remove", [id_])
     await tx.execute("tally.count", *(0, 0, 0, 0), _NOWHERE, _NOWHERE)
     await tx.execute("queue.advance", 0, _NOWHERE)
     await tx.execute_many("message.add_bare", [(_NOWHERE, id_, id_, nonce, filling, now, now, now)])

@@ -46,7 +46,7 @@ def test_a_claim_asks_for_a_hundred_and_no_more_than_is_left(tarry: Tarry, broke
     assert [request["max"] for request in broker.all("claim")] == [100, 100, 50]
 
 
-@pytest.mark.parametrize("body", [b"1" * 5000, b'{"a":[' + b"-" + b"7" * 5000 + b"]}"])
+@pytest.mark.parametrize("body", [b"1" * 5000, b'{"a":[' + b"-" + b"7" * 5000 + b"]}", b"1e999", b'[{"a":-1e400}]'])
 def test_a_body_that_python_cannot_read_keeps_nobody_from_the_others(
     tarry: Tarry, broker: SmallBroker, script: ScriptedServer, body: bytes
 ) -> None:

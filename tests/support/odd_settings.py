@@ -61,6 +61,7 @@ _OF: Mapping[str, Mapping[str, object]] = {
         "old_mode": "NO_DUP_KEY_WARNINGS_WITH_IGNORE,ZERO_DATE_TIME_CAST,IGNORE_INDEX_ONLY_FOR_JOIN",
         "optimizer_max_sel_arg_weight": 1,
         "sql_if_exists": 1,
+        "system_versioning_asof": "2020-01-01 00:00:00",
         "tx_isolation": "SERIALIZABLE",
         "tx_read_only": 1,
         "use_stat_tables": "never",
@@ -87,4 +88,6 @@ def odd_settings(dsn: str, **others: object) -> Iterator[None]:
             yield
         finally:
             for name, value in before.items():
-                cursor.execute(f"SET GLOBAL {name} = %s", (value,))
+                # Of `system_versioning_asof` it is a word, and no text.
+                said = "DEFAULT" if value == "DEFAULT" else "%s"
+                cursor.execute(f"SET GLOBAL {name} = {said}", () if value == "DEFAULT" else (value,))

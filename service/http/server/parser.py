@@ -12,9 +12,9 @@ from attrs import define, field, frozen
 from ..problems import Problem
 
 MAX_HEAD = 16 << 10
-"""Bytes of a request line, its headers and its trailers."""
+"""Bytes of a request line, its headers and its trailers; and of what is said of a chunk."""
 _SLICE = 2 << 10
-"""Bytes that are read at once of what is not plainly a body: up to twice as much more may be said of a chunk."""
+"""Bytes that are read at once of what is not plainly a body."""
 _FED = 4 << 10
 """Bytes that are taken at once: each may be of requests that wait behind the first, and become thirty times as many.
 Of a body all are: its chunks, however small, are put together."""
@@ -63,7 +63,13 @@ class RequestParser:
     """Of the head so far and the trailers, without what is not complete."""
     _waiting: int = field(default=0, init=False)
     """Bytes fed of an unfinished request since the last slice that told of something: they bound what llhttp keeps of
-    its head and its trailers, and what is said of a chunk."""
+    its head and its trailers. Of what is said of a chunk, all bytes so far."""
+    _in_line: bool = field(default=False, init=False)
+    """What is said of a chunk has begun: it is one line, and no LF is in it."""
+    _lines: int = field(default=0, init=False)
+    """Those that are whole."""
+    _slice: bytes = field(default=b"", init=False)
+    """That is being read."""
     _begun: int = field(default=0, init=False)
     """Heads."""
     _ended: int = field(default=0, init=False)
@@ -118,7 +124,7 @@ class RequestParser:
         if self.last or self.refused is not None:
             self.over = True
             return
-        begun, told = self._begun, len(self.events) + len(self._pieces)
+        begun, told, self._slice = self._begun, self._told(), data
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
@@ -128,10 +134,17 @@ class RequestParser:
                 self.refused = _fault(error)
         else:
             unfinished = self.in_head or self._head is not None
-            goes_on = unfinished and self._begun == begun and len(self.events) + len(self._pieces) == told
-            self._waiting = self._waiting + len(data) if goes_on else 0
+            if self._in_line:
+                self._waiting += len(data) - data.rfind(b"\n") - 1
+            elif unfinished and self._begun == begun and self._told() == told:
+                self._waiting += len(data)
+            else:
+                self._waiting = 0
             if self._waiting > MAX_HEAD:
                 self.refused = _too_long()
+
+    def _told(self) -> int:
+        return len(self.events) + len(self._pieces) + self._lines
 
     def _feed(self, data: bytes) -> None:
         while True:
@@ -210,7 +223,19 @@ class RequestParser:
         method = self._parser.get_method().decode("ascii")
         self._head = Head(method, self._target, version, self._headers, length, keeps, expects)
         self._left = length or 0
+        self._in_line, self._waiting = length is None, 0
         self.events.append(self._head)
+
+    def on_chunk_header(self) -> None:
+        """What is said of a chunk is whole."""
+        if self._waiting and self._waiting + self._slice.index(b"\n") + 1 > MAX_HEAD:  # it began before this slice
+            self._refuse(_too_long())
+        self._lines += 1
+        self._in_line, self._waiting = False, 0
+
+    def on_chunk_complete(self) -> None:
+        """A chunk is whole, and what is said of the next begins."""
+        self._in_line, self._waiting = True, 0
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -228,6 +253,7 @@ class RequestParser:
         self.last = not head.keeps
         self._head = None
         self._left = 0
+        self._in_line = False
 
     def _end_piece(self) -> None:
         self.events.append(b"".join(self._pieces))
@@ -256,5 +282,6 @@ def _wrong_version() -> Problem:
 
 
 def _too_long() -> Problem:
-    detail = f"the request line, the headers and the trailers may have {MAX_HEAD} bytes together"
+    together = f"the request line, the headers and the trailers may have {MAX_HEAD} bytes together"
+    detail = f"{together}, and as many what is said of a chunk"
     return Problem("head-too-large", detail, executed=False)

@@ -1,5 +1,6 @@
 """`show`, `find`, `reschedule` and `upcoming`: what is asked of the server, and what is shown of its answer."""
 
+import base64
 import json
 import re
 import sys
@@ -35,6 +36,27 @@ def test_show_has_the_life_to_the_millisecond(script: ScriptedServer, capsys: py
     assert run(["show", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == message("5")
     assert [request.path for request in script.requests] == ["/v1/messages/5"] * 2
+
+
+@pytest.mark.parametrize("body", [b"1e999", b'{"a": [-1e400]}', b"1" * 5000])
+def test_a_body_that_python_cannot_read_is_shown_as_bytes(
+    script: ScriptedServer, capsys: pytest.CaptureFixture[str], body: bytes
+) -> None:
+    """Written again, `1e999` were `Infinity`, which is no JSON."""
+    page = {"messages": [message("4"), message("5", body="spoilt")], "cursor": None}
+    schedule = {"name": "s", "spec": {"topic": "t", "body": "spoilt"}, "next": [], "paused": False, "revision": 1}
+    documents: list[dict[str, Any]] = [message("5", body="spoilt"), page, {"schedules": [schedule], "cursor": None}]
+    contents = [json.dumps(document).encode().replace(b'"spoilt"', body) for document in documents]
+    script.say(*(Answer(200, headers={"Content-Type": "application/json"}, content=one) for one in contents))
+    assert run(["show", "5", "--json"]) == 0
+    assert run(["find", "t", "--key", "k", "--json"]) == 0
+    assert run(["schedule", "list", "--json"]) == 0
+    shown, first, found, planned = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert first["body"] == {"a": 1}
+    for one in (shown, found, planned["spec"]):
+        assert base64.b64decode(one["body_base64"]) == body
+        assert one["content_type"] == "application/json"
+        assert "body" not in one
 
 
 def test_show_of_none(script: ScriptedServer) -> None:

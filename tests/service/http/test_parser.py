@@ -220,6 +220,26 @@ def test_trailers_and_what_is_said_of_a_chunk_are_counted(said: bytes, feed: int
     assert parser.refused.status == 431
 
 
+@pytest.mark.parametrize("feed", [1 << 20, 1500, 1])
+@pytest.mark.parametrize("before", [0, 1, 1000, 2047, 5000])
+@pytest.mark.parametrize("behind", [b"\r\na\r\n0\r\n\r\n", b"\r\na" + b"\n" * 3000])
+def test_what_is_said_of_a_chunk_has_its_bytes_to_the_last(before: int, behind: bytes, feed: int) -> None:
+    """Wherever it begins and ends in what is read at once."""
+    size = 1 if behind.endswith(b"0\r\n\r\n") else 3001
+    for more in (0, 1):
+        line = (b"%x;x=" % size).ljust(MAX_HEAD - 2 + more, b"y")
+        said = CHUNKED + (b"%x\r\n%s\r\n" % (before, b"\n" * before) if before else b"") + line + behind
+        _, parser = parsed(*(said[at : at + feed] for at in range(0, len(said), feed)))
+        assert (parser.refused is not None) == bool(more)
+
+
+def test_trailers_have_their_bytes_beside_what_is_said_of_the_last_chunk() -> None:
+    said = CHUNKED + b"0;x=" + b"y" * 16_000 + b"\r\n" + b"".join(TRAILERS[:15]) + b"\r\n"
+    whole, parser = parsed(said + GET)
+    assert parser.refused is None
+    assert len(whole) == 2
+
+
 def test_what_fits_is_taken() -> None:
     said = CHUNKED + b"1;x=" + b"y" * 15_000 + b"\r\na\r\n0\r\n" + b"".join(TRAILERS[:15]) + b"\r\n"
     whole, parser = parsed(said + GET)

@@ -36,6 +36,29 @@ async def test_first_use_and_by_name(tmp_path: Path, auto_create: bool) -> None:
         await backend.aclose()
 
 
+async def test_who_asks_for_a_group_has_no_other_read(tmp_path: Path) -> None:
+    """A topic may have thousands, and anybody may ask for names that are none."""
+    backend = SQLiteBackend(tmp_path / "tarry.db")
+    try:
+        await backend.migrate()
+        clock = Clock(backend.now)
+        await clock.take()
+        store = Store(backend)
+        directory = Directory(store, clock, auto_create=True)
+        topic = await directory.topic("orders")
+        made = [await store.add_group(topic, name, clock.now()) for name in ("billing", "mails")]
+        with pytest.raises(UnknownGroup):
+            await directory.group(topic, "none", create=False)
+        assert directory.groups_of(topic) == []
+        assert await directory.group(topic, "mails", create=False) == made[1]
+        await directory.read_group(made[1])
+        assert directory.groups_of(topic) == made[1:]
+        await directory.refresh()
+        assert directory.groups_of(topic) == made
+    finally:
+        await backend.aclose()
+
+
 async def test_a_topic_that_was_removed_and_made_again_elsewhere(tmp_path: Path) -> None:
     """The new one has the old one's name, and is not forgotten with it."""
     backend = SQLiteBackend(tmp_path / "tarry.db")

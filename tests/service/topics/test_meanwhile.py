@@ -201,6 +201,29 @@ async def test_an_older_answer_that_comes_later_changes_nothing(tmp_path: Path, 
         await backend.aclose()
 
 
+async def test_an_older_look_tells_of_the_groups_of_which_a_later_one_did_not(tmp_path: Path) -> None:
+    backend = await open_backend(f"sqlite:///{tmp_path}/tarry.db")
+    try:
+        await backend.migrate()
+        clock = Clock(backend.now)
+        await clock.take()
+        store = LateStore(backend)
+        directory = Directory(store, clock, auto_create=True)
+        topic = await directory.topic("orders")
+        group = await directory.group(topic, "billing")
+        await store.add_group(topic, "mails", clock.now())
+
+        async def meanwhile() -> None:
+            await store.write(catalogue.pause_group, group, paused=True)
+            await directory.read_group(group)
+
+        store.late, store.meanwhile = store.answers + 2, meanwhile
+        await directory.refresh()
+        assert [(one.name, one.paused) for one in directory.groups_of(topic)] == [("billing", True), ("mails", False)]
+    finally:
+        await backend.aclose()
+
+
 async def test_a_claim_of_queues_that_were_not_heard_of_is_looked_up(tmp_path: Path) -> None:
     """Another server has given the topic more queues, and has handed out of them."""
     backend = await open_backend(f"sqlite:///{tmp_path}/tarry.db")

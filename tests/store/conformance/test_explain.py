@@ -352,6 +352,8 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "queue.owners": ({"queue": "PRIMARY"}, [([1],), (list(range(1, 1000)),)]),
     "topic.page": ({"topic": "PRIMARY"}, [(0, 500), (1, 500)]),
     "topic.by_name": ({"topic": "udx_topic_name"}, [(b"", 100), (b"x", 100)]),
+    "consumer_group.find": ({"consumer_group": "udx_consumer_group_multi_name"}, [(1, b"4")]),
+    "queue.of_group": ({"queue": "udx_queue_multi_topic"}, [(1, 1)]),
     "consumer_group.topics_of": ({"consumer_group": "PRIMARY"}, [([1],), ([1, 2],)]),
     "cursor.leftovers": ({"cursor": "PRIMARY"}, [([1],), (list(range(1000)),)]),
     "cursor.lags": ({"c": "PRIMARY", "q": "PRIMARY"}, [([1],), (list(range(1000)),)]),

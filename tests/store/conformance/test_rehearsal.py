@@ -1,5 +1,7 @@
 """A rehearsal meets what a publish would meet, and leaves nothing."""
 
+from contextlib import closing
+
 import pytest
 import trio
 
@@ -10,7 +12,7 @@ from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.store import Store
 from tarry.store.stream import idempotency, rehearsal
 
-TABLES = ("message", "delay", "label", "idempotency", "queue", "tally")
+TABLES = ("message", "delay", "label", "idempotency", "queue", "tally", "moved", "retry")
 
 
 async def rehearse(store: Store, now: int, size: int = 1) -> None:
@@ -34,32 +36,31 @@ async def test_nor_what_was_cut_off_in_the_middle(stage: Stage) -> None:
 
 
 async def test_a_table_that_is_locked(backend: MySQLBackend, mysql_dsn: str) -> None:
-    """Each of those that a publish writes to."""
+    """Each of those that a publish writes to, a failure and a new time."""
     store, now = Store(backend), await backend.now()
-    operator = connect_raw(mysql_dsn)
-    for table in TABLES:
-        ended: list[StoreError | None] = []
+    with closing(connect_raw(mysql_dsn)) as operator:  # or else a failure would wait for its lock
+        for table in TABLES:
+            ended: list[StoreError | None] = []
 
-        async def attempt(ended: list[StoreError | None] = ended) -> None:
-            try:
-                await rehearse(store, now)
-            except StoreError as error:
-                ended.append(error)
-            else:
-                ended.append(None)
+            async def attempt(ended: list[StoreError | None] = ended) -> None:
+                try:
+                    await rehearse(store, now)
+                except StoreError as error:
+                    ended.append(error)
+                else:
+                    ended.append(None)
 
-        def waits(ended: list[StoreError | None] = ended) -> bool:
-            standing = "SELECT state FROM information_schema.processlist WHERE state LIKE 'Waiting for table%'"
-            return bool(ended) or bool(run_sql(mysql_dsn, standing))
+            def waits(ended: list[StoreError | None] = ended) -> bool:
+                standing = "SELECT state FROM information_schema.processlist WHERE state LIKE 'Waiting for table%'"
+                return bool(ended) or bool(run_sql(mysql_dsn, standing))
 
-        with operator.cursor() as cursor:
-            cursor.execute(f"LOCK TABLES {table} READ")
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(attempt)
-                await until(waits)
-                assert None not in ended, table
-                cursor.execute("UNLOCK TABLES")
-    operator.close()
+            with operator.cursor() as cursor:
+                cursor.execute(f"LOCK TABLES {table} READ")
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(attempt)
+                    await until(waits)
+                    assert None not in ended, table
+                    cursor.execute("UNLOCK TABLES")
     await rehearse(store, now)
 
 
@@ -74,7 +75,13 @@ async def test_a_right_that_is_lacking(backend: MySQLBackend, mysql_dsn: str) ->
     try:
         await rehearse(store, now)
         inserts = [("INSERT", table) for table in TABLES[:4]]
-        for right, table in [*inserts, ("UPDATE", "queue"), ("UPDATE", "tally"), ("DELETE", "delay")]:
+        for right, table in [
+            *inserts,
+            ("UPDATE", "queue"),
+            ("UPDATE", "tally"),
+            ("DELETE", "delay"),
+            ("DELETE", "retry"),
+        ]:
             run_sql(mysql_dsn, f"REVOKE {right} ON {table} FROM {user}")
             with pytest.raises(Denied, match="denied"):
                 await rehearse(store, now)

@@ -29,6 +29,21 @@ async def test_no_setting_of_the_server_reaches_a_session(dsn: Dsn, mysql_dsn: s
         assert await told() == before
 
 
+async def test_a_table_that_keeps_its_past_is_read_as_it_is_now(dsn: Dsn, mysql_dsn: str) -> None:
+    """Somebody may have made our tables such as keep what they were."""
+    connection = await connect(dsn, write=True)
+    if connection.server.flavour == "mysql":
+        connection.close()
+        pytest.skip("MySQL keeps none")
+    await connection.execute(b"CREATE TABLE past (id INT) WITH SYSTEM VERSIONING")
+    await connection.execute(b"INSERT INTO past VALUES (1)")
+    connection.close()
+    with odd_settings(mysql_dsn):
+        connection = await connect(dsn, write=True)
+        assert await connection.fetch(b"SELECT id FROM past") == [(1,)]
+        connection.close()
+
+
 async def test_a_user_without_rights_of_its_own_may_set_them(dsn: Dsn, mysql_dsn: str) -> None:
     user = f"u_{dsn.database[-8:]}"
     run_sql(mysql_dsn, f"CREATE USER {user}@'%' IDENTIFIED BY 'x'", f"GRANT SELECT ON {dsn.database}.* TO {user}@'%'")

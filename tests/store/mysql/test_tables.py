@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
+import attrs
 import pytest
 
 from support.servers import NoServerError, database, mariadb, run_sql, skip_or_fail
@@ -138,6 +139,19 @@ async def test_what_is_read_of_the_migrations_is_what_the_server_has(dsn: Dsn) -
             check_tables(found, KNOWN, range(1, level + 1))
 
 
+def test_what_a_later_migration_makes_is_ours() -> None:
+    """It was interrupted; or this server is one of before, to which another has added."""
+    message = like("message")
+    for one in (
+        message,
+        attrs.evolve(message, indexes={**message.indexes, "udx_later": "UNIQUE KEY `udx_later` (`tag`)"}),
+    ):
+        check_tables(house(message=one), KNOWN, range(1, len(KNOWN) + 2))
+    without = {name: text for name, text in message.indexes.items() if name != "udx_message_id"}
+    with pytest.raises(SchemaError, match="`udx_message_id` of `message` is missing"):
+        check_tables(house(message=attrs.evolve(message, indexes=without)), KNOWN, range(1, len(KNOWN) + 2))
+
+
 async def test_a_schema_that_lacks_a_column_of_ours(backend: MySQLBackend) -> None:
     assert await backend.faults() == []
     dsn = own_dsn(backend)
@@ -170,6 +184,13 @@ CHANGES = (
     ("delay MODIFY special TINYINT UNSIGNED NOT NULL", "MODIFY `special` TINYINT UNSIGNED NOT NULL DEFAULT 0$"),
     ("replay MODIFY request BINARY(40) NOT NULL", "`request` of `replay` is BINARY.40. NOT NULL"),
     ("migration MODIFY name VARBINARY(99) NOT NULL", "`name` of `migration` is VARBINARY.99. NOT NULL"),
+    ("message ADD UNIQUE KEY theirs (tag, body(9))",
+     "index `theirs` of `message` refuses rows of Tarry's, UNIQUE KEY.*: ALTER TABLE `message` DROP KEY `theirs`$"),
+    ("dead ADD COLUMN theirs INT NULL DEFAULT 7, ADD UNIQUE KEY theirs (theirs)", "index `theirs` of `dead` refuses"),
+    ("delay ADD COLUMN theirs ENUM('b', 'C') COLLATE utf8mb4_bin NOT NULL",
+     "column `theirs` of `delay` has no default, and Tarry gives it no value: ALTER TABLE `delay`"
+     " MODIFY `theirs` enum.'b','C'. COLLATE utf8mb4_bin NULL$"),
+    ("push ADD COLUMN theirs BLOB NOT NULL", "column `theirs` of `push` .* MODIFY `theirs` BLOB NULL$"),
 )  # fmt: skip
 
 
@@ -197,6 +218,8 @@ async def test_changes_that_do_no_harm(backend: MySQLBackend) -> None:
         "claim MODIFY client VARBINARY(255) NOT NULL DEFAULT 'x'",
         "delay ADD KEY theirs (due), ADD COLUMN theirs VARCHAR(20) NOT NULL DEFAULT 'x'",
         "dead ADD KEY theirs (dead_at), ROW_FORMAT=COMPRESSED",
+        "message ADD COLUMN theirs INT NULL, ADD UNIQUE KEY theirs (theirs), ADD UNIQUE KEY more (deliver_at, id)",
+        "push ADD COLUMN theirs BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, ADD UNIQUE KEY theirs (theirs)",
     ):
         run_sql(dsn, f"ALTER TABLE {change}")
     if is_mariadb(dsn):

@@ -65,7 +65,9 @@ async def test_a_log_that_is_written_without_a_rest_stays_short(path: Path, back
     for number in range(400):
         await write(backend, number)
         longest = max(longest, file(path))
-    assert longest <= 5 * LONG, "in all 10 MB were written"  # who copies it may have to wait for a processor
+    # What was committed while a pass copied counts as copied with it: the writer's copy is then left out, and the next
+    # is due a pass later, a quarter of LONG. On a busy machine that happens a few times in a row.
+    assert longest <= 5 * LONG, "in all 10 MB were written"
     assert read(path) == list(range(400))
 
 
