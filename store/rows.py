@@ -256,6 +256,7 @@ class Resting(NamedTuple):
     """A message on its rung."""
 
     id: int
+    group_id: int
     return_queue_id: int
     message_queue_id: int
     message_offset: int

@@ -5,7 +5,7 @@ INSERT INTO retry (shard, id, group_id, return_queue_id, message_queue_id, messa
 
 -- name: lock
 -- The retries among these that nobody else is working on, for update, in key order.
-SELECT id, return_queue_id, message_queue_id, message_offset, message_id, attempt, history, losses
+SELECT id, group_id, return_queue_id, message_queue_id, message_offset, message_id, attempt, history, losses
 FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 

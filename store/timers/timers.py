@@ -82,10 +82,11 @@ async def promote(
         await count(tx, topic_id, maker, scheduled=uncounted[topic_id])
     # Sequence rows come last in the order of locks, all of them in one statement.
     wanted = Counter([row.queue_id for row in due] + [row.return_queue_id for row in back])
+    owned = {(row.queue_id, row.topic_id) for row in due} | {(row.return_queue_id, -row.group_id) for row in back}
     if behind is None:
-        begins = await draw_offsets(tx, wanted) if wanted else {}
+        begins = await draw_offsets(tx, wanted, owned) if wanted else {}
     else:
-        begins, locked = await draw_free(tx, wanted)
+        begins, locked = await draw_free(tx, wanted, owned)
         judged = [row.place for row in due if row.special == OF_SCHEDULE and row.queue_id in locked]
         if judged:
             await tx.later_exactly(len(judged), "delay.make_plain", judged)
@@ -166,7 +167,7 @@ async def _put_in_order(
         if not ordered:
             return due, back
     if wait:
-        await tx.fetch("queue.lock", tuple[int, int], sorted({row.queue_id for row in due}))
+        await tx.fetch("queue.lock", tuple[int, int, int], sorted({row.queue_id for row in due}))
     else:
         _, locked = await lock_free(tx, {row.queue_id for row in ordered})
         due, back = _hold_back(due, back, locked, held_back)
