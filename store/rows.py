@@ -265,6 +265,8 @@ class Resting(NamedTuple):
     history: bytes
     losses: int
     """How often in a row its client died, or let its lease run out."""
+    is_there: int
+    """Whether its message is; retention takes none that has a retry."""
 
 
 class Source(NamedTuple):

@@ -6,6 +6,7 @@ from ..ids import SHARDS, due_of, first_id, shard_of
 from ..ports import Transaction
 from ..rows import GUARDED, OF_SCHEDULE
 from ..stream.offsets import not_of
+from .timers import LOST
 
 TAKEN = "a message with its id is in the stream already"
 _HELD = "promotion passes it over: another transaction holds it, or its queue, all the time"
@@ -31,7 +32,7 @@ async def passed_over(tx: Transaction, entries: Sequence[int], now: int) -> dict
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
     waiting = await tx.fetch("delay.anywhere", tuple[int, int, int, int, int, int, int], messages) if messages else []
-    resting = await tx.fetch("retry.anywhere", tuple[int, int, int, int], retries) if retries else []
+    resting = await tx.fetch("retry.anywhere", tuple[int, int, int, int, int], retries) if retries else []
     waiting = [row for row in waiting if row[2] <= now]
     resting = [row for row in resting if due_of(row[0]) <= now]
     wanted = sorted({row[4] for row in waiting} | {row[3] for row in resting})
@@ -43,8 +44,9 @@ async def passed_over(tx: Transaction, entries: Sequence[int], now: int) -> dict
         else:
             left = (_UNGUARDED if unguarded else _UNASKED) if special == GUARDED else _NO_COURSE if special else _HELD
             whys[id_] = _misplaced(id_, shard) or _astray(queue_id, topic_id, owners) or left
-    for id_, shard, group_id, queue_id in resting:
-        whys[~id_] = _misplaced(id_, shard) or _astray(queue_id, -group_id, owners) or _HELD
+    for id_, shard, group_id, queue_id, is_there in resting:
+        left = _HELD if is_there else LOST
+        whys[~id_] = _misplaced(id_, shard) or _astray(queue_id, -group_id, owners) or left
     return whys
 
 

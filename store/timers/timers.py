@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
+from ..errors import Refused
 from ..expiry import is_past
 from ..ids import SHARDS, apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
 from ..ports import Transaction, Value
@@ -25,6 +26,8 @@ L = TypeVar("L", Waiting, Due)
 
 Timer = tuple[int, int]
 """(due, entry): entry is the id of a message, or `~id` of a retry."""
+
+LOST = "its message is not there"
 
 Scan = tuple[int, int]
 """(id, due). Of a due scan: a start reads hundreds of thousands of them, and makes columns of them again."""
@@ -101,6 +104,7 @@ async def promote(
     if due:
         await _stream_messages(tx, due, begins, now)
     if back:
+        _refuse_lost(back)
         await stream_retries(tx, back, begins, now)
     promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted, _, _ in due]
     return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held_back
@@ -264,6 +268,11 @@ async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[
     await tx.later_many("redelivery.add", rows)
     ids = [row.id for row in back]
     await tx.later_exactly(len(ids), "retry.remove", ids)
+
+
+def _refuse_lost(back: Sequence[Resting]) -> None:
+    if not all(row.is_there for row in back):
+        raise Refused(LOST)
 
 
 async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:

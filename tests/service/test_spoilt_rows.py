@@ -29,6 +29,7 @@ from tarry.store.looking import group_counts, tracing
 from tarry.store.nodes import NodeRow
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Topic
 from tarry.store.store import Store
+from tarry.store.timers.timers import LOST
 from tarry.wheel.ladder import Ladder
 
 __all__ = ["dsn", "homes", "migrated_file", "stage"]
@@ -300,10 +301,10 @@ RETRIES = {
         "it lies in shard",
     ),
     "no such retry queue": ("UPDATE retry SET return_queue_id = 999 WHERE message_id = {id}", "there is no queue 999"),
-    "no such message": ("UPDATE retry SET message_id = 5, message_offset = 999 WHERE message_id = {id}", None),
-    "no such queue": ("UPDATE retry SET message_queue_id = 999 WHERE message_id = {id}", None),
-    "negative offset": ("UPDATE retry SET message_offset = -1 WHERE message_id = {id}", None),
-    "another's message": ("UPDATE retry SET message_id = 5 WHERE message_id = {id}", None),
+    "no such message": ("UPDATE retry SET message_id = 5, message_offset = 999 WHERE message_id = {id}", LOST),
+    "no such queue": ("UPDATE retry SET message_queue_id = 999 WHERE message_id = {id}", LOST),
+    "negative offset": ("UPDATE retry SET message_offset = -1 WHERE message_id = {id}", LOST),
+    "another's message": ("UPDATE retry SET message_id = 5 WHERE message_id = {id}", LOST),
     "no such group": ("UPDATE retry SET group_id = 999 WHERE message_id = {id}", "it is of group 999, and queue "),
     "another's retry queue": (
         "UPDATE retry SET return_queue_id = (SELECT MAX(id) FROM queue WHERE group_id > 0) WHERE message_id = {id}",
