@@ -256,6 +256,7 @@ class Resting(NamedTuple):
     """A message on its rung."""
 
     id: int
+    group_id: int
     return_queue_id: int
     message_queue_id: int
     message_offset: int
@@ -264,6 +265,8 @@ class Resting(NamedTuple):
     history: bytes
     losses: int
     """How often in a row its client died, or let its lease run out."""
+    is_there: int
+    """Whether its message is; retention takes none that has a retry."""
 
 
 class Source(NamedTuple):

@@ -100,7 +100,7 @@ async def remove_topic(tx: Transaction, topic: Topic, now: int, *, force: bool) 
         rows += [(topic.id, group_id, cursor.queue_id, now) for cursor in cursors]
         rows.append((topic.id, group_id, 0, now))
     ids = sorted(queue.id for queue in queues)
-    await tx.fetch("queue.lock", tuple[int, int], ids)
+    await tx.fetch("queue.lock", tuple[int, int, int], ids)
     if not force:
         await refuse_unsettled(tx, topic)
     if groups:
@@ -121,7 +121,7 @@ async def _removed_by_us(tx: Transaction, place: tuple[int, int, int], now: int)
 
 async def _remove_queues(tx: Transaction, ids: Sequence[int]) -> None:
     if ids:
-        await tx.fetch("queue.lock", tuple[int, int], ids)
+        await tx.fetch("queue.lock", tuple[int, int, int], ids)
         await tx.execute("queue.remove", ids)
 
 

@@ -70,10 +70,10 @@ class RedisOffsets:
         return drawn
 
     async def _heal(self, tx: Transaction, queue_id: int, count: int) -> int:
-        rows = await tx.fetch("queue.lock", tuple[int, int], [queue_id])
+        rows = await tx.fetch("queue.lock", tuple[int, int, int], [queue_id])
         if not rows:
             raise TopicGone("a queue is not there any more")
-        ((_, end),) = rows
+        ((_, end, _),) = rows
         free: int = max(end, await last_end(tx, queue_id=queue_id))
         await self.raise_to({queue_id: free})
         # Drawn from Redis after all: others draw there at this moment, from what somebody else has healed.

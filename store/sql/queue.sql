@@ -11,12 +11,14 @@ SELECT id, topic_id, group_id, number FROM queue WHERE topic_id = ? AND group_id
 INSERT IGNORE INTO queue (topic_id, group_id, number, next_offset, straight, holes) VALUES ?;
 
 -- name: lock
--- The sequences of the queues, for update, in the one order that everybody keeps.
-SELECT id, next_offset FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) ORDER BY id /*! FOR UPDATE */;
+-- The sequences of the queues, for update, in the one order that everybody keeps; and whose each is, as in `offsets`.
+SELECT id, next_offset, CASE group_id WHEN 0 THEN topic_id ELSE -group_id END AS owner
+FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) ORDER BY id /*! FOR UPDATE */;
 
 -- name: free
--- The sequences among these that nobody else is working on, for update.
-SELECT id, next_offset FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) ORDER BY id /*! FOR UPDATE SKIP LOCKED */;
+-- The sequences among these that nobody else is working on, for update; and whose each is.
+SELECT id, next_offset, CASE group_id WHEN 0 THEN topic_id ELSE -group_id END AS owner
+FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) ORDER BY id /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: advance
 -- Offsets were drawn.
@@ -25,6 +27,10 @@ UPDATE queue SET next_offset = ? WHERE id = ?;
 -- name: draw
 -- Offsets are drawn, all in one; on MySQL LAST_INSERT_ID() is then the first of them.
 UPDATE queue SET next_offset = /*! LAST_INSERT_ID( */ next_offset /*! ) */ + ?, straight = straight + ? WHERE id = ?;
+
+-- name: owners
+-- Whose these queues are, as in `offsets`.
+SELECT id, CASE group_id WHEN 0 THEN topic_id ELSE -group_id END AS owner FROM queue WHERE id IN (?*);
 
 -- name: ends
 -- The ends of the queues: every offset below is committed.

@@ -4,8 +4,11 @@ INSERT INTO retry (shard, id, group_id, return_queue_id, message_queue_id, messa
   failed_at, losses) VALUES ?;
 
 -- name: lock
--- The retries among these that nobody else is working on, for update, in key order.
-SELECT id, return_queue_id, message_queue_id, message_offset, message_id, attempt, history, losses
+-- The retries among these that nobody else is working on, for update, in key order; and whether the message is there,
+-- of which no lock is taken.
+SELECT id, group_id, return_queue_id, message_queue_id, message_offset, message_id, attempt, history, losses,
+  EXISTS (SELECT 1 FROM message m WHERE m.queue_id = retry.message_queue_id AND m.`offset` = retry.message_offset
+  AND m.id = retry.message_id) AS is_there
 FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
@@ -49,5 +52,8 @@ UPDATE retry SET history = ? WHERE shard = ? AND id = ?;
 
 -- name: anywhere
 -- The retries of these ids, whichever shard they lie in: of the few that promotion does not find.
-SELECT id, shard, group_id, return_queue_id FROM retry /*! FORCE INDEX (PRIMARY) */
+SELECT id, shard, group_id, return_queue_id,
+  EXISTS (SELECT 1 FROM message m WHERE m.queue_id = retry.message_queue_id AND m.`offset` = retry.message_offset
+  AND m.id = retry.message_id) AS is_there
+FROM retry /*! FORCE INDEX (PRIMARY) */
 WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id IN (?*);

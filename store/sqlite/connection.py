@@ -22,6 +22,7 @@ _PRAGMAS = (
     "PRAGMA cache_size = -65536",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA busy_timeout = 2000",
+    "PRAGMA ignore_check_constraints = ON",  # of `types`: what is written here is whole numbers and bytes
 )
 
 

@@ -3,7 +3,10 @@
 import sqlite3
 import time
 
+import structlog
+
 from ..migrations import Applied, load_migrations, pending
+from .types import hold, loosen
 
 _TABLES = ("migration", "migration_beside")
 _TABLE = """CREATE TABLE IF NOT EXISTS {name} (
@@ -15,6 +18,8 @@ _RAISE = (
     "INSERT OR IGNORE INTO migration SELECT * FROM migration_beside WHERE version <= ?",
     "DELETE FROM migration_beside WHERE version <= ?",
 )
+
+log = structlog.get_logger()
 
 
 def read_applied(connection: sqlite3.Connection) -> Applied:
@@ -28,7 +33,9 @@ def migrate(connection: sqlite3.Connection) -> list[str]:
     for name in _TABLES:
         connection.execute(_TABLE.format(name=name))
     applied = read_applied(connection)
-    todo, floor = pending(load_migrations("sqlite"), applied), applied.floor
+    known = load_migrations("sqlite")
+    todo, floor = pending(known, applied), applied.floor
+    checks = loosen(connection, known) if todo else {}
     for migration in todo:
         if migration.beside > floor:
             floor = migration.beside
@@ -38,7 +45,10 @@ def migrate(connection: sqlite3.Connection) -> list[str]:
             connection.execute(statement)
         row = (migration.version, migration.name.encode(), migration.checksum, time.time_ns() // 1_000_000)
         connection.execute(_APPLY if migration.version <= floor else _APPLY_BESIDE, row)
+    mended = hold(connection, known, checks)
     connection.execute("COMMIT")
+    if mended:
+        log.warning("rows_put_right", rows=mended, because="somebody's own SQL gave a column what it does not take")
     return [f"{migration.version:04} {migration.name}" for migration in todo]
 
 

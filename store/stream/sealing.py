@@ -47,7 +47,7 @@ async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = Fals
     free: dict[int, int]
     locked: set[int] = set()
     if at_once:
-        free = dict(await tx.fetch("queue.lock", tuple[int, int], [queue_id]))
+        free = {id_: end for id_, end, _ in await tx.fetch("queue.lock", tuple[int, int, int], [queue_id])}
     else:  # one that somebody else holds keeps no others waiting
         free, locked = await lock_free(tx, [queue_id])
     if queue_id not in free:

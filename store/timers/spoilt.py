@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from ..ids import SHARDS, due_of, first_id, shard_of
 from ..ports import Transaction
 from ..rows import GUARDED, OF_SCHEDULE
+from ..stream.offsets import not_of
+from .timers import LOST
 
 TAKEN = "a message with its id is in the stream already"
 _HELD = "promotion passes it over: another transaction holds it, or its queue, all the time"
@@ -30,20 +32,21 @@ async def passed_over(tx: Transaction, entries: Sequence[int], now: int) -> dict
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
     waiting = await tx.fetch("delay.anywhere", tuple[int, int, int, int, int, int, int], messages) if messages else []
-    resting = await tx.fetch("retry.anywhere", tuple[int, int, int, int], retries) if retries else []
+    resting = await tx.fetch("retry.anywhere", tuple[int, int, int, int, int], retries) if retries else []
     waiting = [row for row in waiting if row[2] <= now]
     resting = [row for row in resting if due_of(row[0]) <= now]
     wanted = sorted({row[4] for row in waiting} | {row[3] for row in resting})
-    queues = dict(await tx.fetch("queue.ends", tuple[int, int], wanted)) if wanted else {}
+    owners = dict(await tx.fetch("queue.owners", tuple[int, int], wanted)) if wanted else {}
     whys: dict[int, str] = {}
-    for id_, shard, _, _, queue_id, special, unguarded in waiting:
+    for id_, shard, _, topic_id, queue_id, special, unguarded in waiting:
         if special not in (0, OF_SCHEDULE, GUARDED):
             whys[id_] = f"its column `special` is {special}, which this version does not know"
         else:
             left = (_UNGUARDED if unguarded else _UNASKED) if special == GUARDED else _NO_COURSE if special else _HELD
-            whys[id_] = _misplaced(id_, shard) or _astray(queue_id, queues) or left
-    for id_, shard, _, queue_id in resting:
-        whys[~id_] = _misplaced(id_, shard) or _astray(queue_id, queues) or _HELD
+            whys[id_] = _misplaced(id_, shard) or _astray(queue_id, topic_id, owners) or left
+    for id_, shard, group_id, queue_id, is_there in resting:
+        left = _HELD if is_there else LOST
+        whys[~id_] = _misplaced(id_, shard) or _astray(queue_id, -group_id, owners) or left
     return whys
 
 
@@ -75,5 +78,7 @@ def _misplaced(id_: int, shard: int) -> str | None:
     return f"it lies in shard {shard}, and its id is of shard {shard_of(id_)}"
 
 
-def _astray(queue_id: int, queues: dict[int, int]) -> str | None:
-    return None if queue_id in queues else f"there is no queue {queue_id}"
+def _astray(queue_id: int, owner: int, owners: dict[int, int]) -> str | None:
+    if queue_id not in owners:
+        return f"there is no queue {queue_id}"
+    return None if owners[queue_id] == owner else not_of(queue_id, owner)

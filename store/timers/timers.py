@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
+from ..errors import Refused
 from ..expiry import is_past
 from ..ids import SHARDS, apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
 from ..ports import Transaction, Value
@@ -25,6 +26,8 @@ L = TypeVar("L", Waiting, Due)
 
 Timer = tuple[int, int]
 """(due, entry): entry is the id of a message, or `~id` of a retry."""
+
+LOST = "its message is not there"
 
 Scan = tuple[int, int]
 """(id, due). Of a due scan: a start reads hundreds of thousands of them, and makes columns of them again."""
@@ -96,11 +99,15 @@ async def promote(
     for topic_id in sorted(uncounted):
         await count(tx, topic_id, maker, scheduled=uncounted[topic_id])
     # Sequence rows come last in the order of locks, all of them in one statement.
-    wanted = Counter([row.queue_id for row in due] + [row.return_queue_id for row in back])
+    owned = Counter([(row.queue_id, row.topic_id) for row in due])
+    owned.update([(row.return_queue_id, -row.group_id) for row in back])
+    wanted: dict[int, int] = defaultdict(int)
+    for (queue_id, _), many in owned.items():
+        wanted[queue_id] += many
     if behind is None:
-        begins = await draw_offsets(tx, wanted) if wanted else {}
+        begins = await draw_offsets(tx, wanted, owned) if wanted else {}
     else:
-        begins, locked = await draw_free(tx, wanted)
+        begins, locked = await draw_free(tx, wanted, owned)
         await _make_plain(tx, [row for row in due if row.queue_id in locked])
         due, back = _hold_back(due, back, locked, held_back)
         # What is held back is counted when it goes. (The tallies are locked already, and come before the queues.)
@@ -113,6 +120,7 @@ async def promote(
     if due:
         await _stream_messages(tx, due, begins, now)
     if back:
+        _refuse_lost(back)
         await stream_retries(tx, back, begins, now)
     promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted, _, _ in due]
     return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held_back
@@ -179,7 +187,7 @@ async def _put_in_order(
         if not ordered:
             return due, back, {}
     if wait:
-        await tx.fetch("queue.lock", tuple[int, int], sorted({row.queue_id for row in due}))
+        await tx.fetch("queue.lock", tuple[int, int, int], sorted({row.queue_id for row in due}))
     else:
         _, locked = await lock_free(tx, {row.queue_id for row in ordered})
         due, back = _hold_back(due, back, locked, held_back)
@@ -300,6 +308,11 @@ async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[
     await tx.later_many("redelivery.add", rows)
     ids = [row.id for row in back]
     await tx.later_exactly(len(ids), "retry.remove", ids)
+
+
+def _refuse_lost(back: Sequence[Resting]) -> None:
+    if not all(row.is_there for row in back):
+        raise Refused(LOST)
 
 
 async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:

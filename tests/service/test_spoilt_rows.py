@@ -29,6 +29,7 @@ from tarry.store.looking import group_counts, tracing
 from tarry.store.nodes import NodeRow
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Topic
 from tarry.store.store import Store
+from tarry.store.timers.timers import LOST
 from tarry.wheel.ladder import Ladder
 
 __all__ = ["dsn", "homes", "migrated_file", "stage"]
@@ -130,6 +131,15 @@ TAKEN = (
 STAYS = {
     "its id is in the stream": (TAKEN, "a message with its id is in the stream already"),
     "no such queue": ("UPDATE delay SET queue_id = 999 WHERE id = {id}", "there is no queue 999"),
+    "another topic's queue": (
+        "UPDATE delay SET queue_id = (SELECT MAX(id) FROM queue WHERE group_id = 0) WHERE id = {id}",
+        "it is of topic ",
+    ),
+    "topic of nobody": ("UPDATE delay SET topic_id = 999 WHERE id = {id}", "it is of topic 999, and queue "),
+    "topic of nobody, uncounted": (
+        "UPDATE delay SET topic_id = 999, uncounted = 1 WHERE id = {id}",
+        "it is of topic 999, and queue ",
+    ),
     "another's shard": ("UPDATE delay SET shard = (shard + 1) % 16 WHERE id = {id}", "it lies in shard "),
     "an unknown bit": ("UPDATE delay SET special = 4 WHERE id = {id}", "its column `special` is 4"),
     "two bits": ("UPDATE delay SET special = 3 WHERE id = {id}", "its column `special` is 3"),
@@ -148,8 +158,6 @@ GOES = {
     "to be delivered never": "UPDATE delay SET deliver_at = 4611686018427387904 WHERE id = {id}",
     "nonce": "UPDATE delay SET nonce = -9223372036854775808 WHERE id = {id}",
     "counted by nobody": "UPDATE delay SET uncounted = 1 WHERE id = {id}",
-    "topic of nobody": "UPDATE delay SET topic_id = 999 WHERE id = {id}",
-    "topic of nobody, uncounted": "UPDATE delay SET topic_id = 999, uncounted = 1 WHERE id = {id}",
     "a pointer that leads nowhere": "INSERT INTO moved (shard, due, id) VALUES (3, 5, 7)",
     "a pointer too many": "INSERT INTO moved (shard, due, id) SELECT shard, due, id FROM delay WHERE id = {id}",
 }
@@ -293,11 +301,19 @@ RETRIES = {
         "it lies in shard",
     ),
     "no such retry queue": ("UPDATE retry SET return_queue_id = 999 WHERE message_id = {id}", "there is no queue 999"),
-    "no such message": ("UPDATE retry SET message_id = 5, message_offset = 999 WHERE message_id = {id}", None),
-    "no such queue": ("UPDATE retry SET message_queue_id = 999 WHERE message_id = {id}", None),
-    "negative offset": ("UPDATE retry SET message_offset = -1 WHERE message_id = {id}", None),
-    "another's message": ("UPDATE retry SET message_id = 5 WHERE message_id = {id}", None),
-    "no such group": ("UPDATE retry SET group_id = 999 WHERE message_id = {id}", None),
+    "no such message": ("UPDATE retry SET message_id = 5, message_offset = 999 WHERE message_id = {id}", LOST),
+    "no such queue": ("UPDATE retry SET message_queue_id = 999 WHERE message_id = {id}", LOST),
+    "negative offset": ("UPDATE retry SET message_offset = -1 WHERE message_id = {id}", LOST),
+    "another's message": ("UPDATE retry SET message_id = 5 WHERE message_id = {id}", LOST),
+    "no such group": ("UPDATE retry SET group_id = 999 WHERE message_id = {id}", "it is of group 999, and queue "),
+    "another's retry queue": (
+        "UPDATE retry SET return_queue_id = (SELECT MAX(id) FROM queue WHERE group_id > 0) WHERE message_id = {id}",
+        "it is of group ",
+    ),
+    "the topic's own queue": (
+        "UPDATE retry SET return_queue_id = message_queue_id WHERE message_id = {id}",
+        "it is of group ",
+    ),
     "a history that is none": ("UPDATE retry SET history = X'FF' WHERE message_id = {id}", None),
     "an attempt that is none": ("UPDATE retry SET attempt = 4000000000 WHERE message_id = {id}", None),
     "attempt 0": ("UPDATE retry SET attempt = 0 WHERE message_id = {id}", None),

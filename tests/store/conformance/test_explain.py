@@ -262,7 +262,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "moved.due": ({"m": "PRIMARY", "d": "PRIMARY"}, [(3, _SINCE, _SINCE, 0, _UNTIL, 1000)]),
     "moved.remove": ({"moved": "PRIMARY"}, [(0, START, _id(0))]),
     "retry.due": ({"retry": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 1000)]),
-    "retry.lock": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
+    "retry.lock": ({"retry": "PRIMARY", "m": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.groups": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.queues": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.remove": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),

@@ -2,11 +2,14 @@
 
 import json
 
+import pymysql
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, bodies
 from tarry.store import catalogue
+from tarry.store.ports import Transaction
 from tarry.store.records import Claim, Group, Settled, Settlement, Topic
+from tarry.store.rows import Resting
 from tarry.store.stream import stretches
 from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
 
@@ -252,3 +255,20 @@ async def test_jitter_draws_a_rest_out_and_never_cuts_it(stage: Stage) -> None:
     await stage.publish(stage.draft(topic))
     settled = await stage.fail(group, await stage.claim(group), retry_after=7 * SECOND)
     assert [due - stage.now for due, _ in settled.timers] == [7 * SECOND]
+
+
+async def test_a_look_whether_the_message_is_there_locks_none(stage: Stage) -> None:
+    if stage.kind == "sqlite":
+        pytest.skip("there is one writer")
+    _, group, claim = await _claimed(stage)
+    ((_, entry),) = (await stage.fail(group, claim)).timers
+
+    async def look(tx: Transaction) -> list[Resting]:
+        rows = await tx.fetch("retry.lock", Resting, [~entry])
+        stage.tables.rows("SELECT id FROM message FOR UPDATE NOWAIT")
+        with pytest.raises(pymysql.OperationalError, match=r"NOWAIT|[Ll]ock"):
+            stage.tables.rows("SELECT id FROM retry FOR UPDATE NOWAIT")
+        return rows
+
+    (row,) = await stage.store.backend.write(look)
+    assert row.is_there

@@ -105,7 +105,7 @@ async def test_a_session_is_known_by_its_own_number(backend: MySQLBackend, open_
 
 async def test_who_writes_nothing_has_none(backend: MySQLBackend, mysql_dsn: str) -> None:
     async def look(tx: Transaction) -> int:
-        return len(await tx.fetch("queue.lock", tuple[int, int], [1, 2]))
+        return len(await tx.fetch("queue.lock", tuple[int, int, int], [1, 2]))
 
     assert await backend.write(look) == 0
     assert servers.run_sql(mysql_dsn, "SELECT COUNT(*) FROM witness") == [(0,)]

@@ -1,0 +1,140 @@
+"""What a column takes: in each of the tables a CHECK, so that somebody's own SQL is refused a value of another type.
+
+SQLite itself takes any, and one text among the times of messages would be in everybody's way: wherever it is read with
+others. Whole numbers are to be such; where there are bytes a text is none the worse. Our own writes are not held to it
+(`connection`), and so it costs nothing. Neither STRICT tables, which take no text for bytes and want SQLite 3.37, nor
+triggers, which cost as long as a third of the INSERT.
+
+A CHECK is a part of the text of a table, and of nothing on the disk besides: so the text is changed, as
+sqlite.org/lang_altertable.html says, and no table is written anew. Rows of before are put right, each column by itself.
+"""
+
+import re
+import sqlite3
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from ..migrations import Migration
+
+_TABLE = re.compile(r"CREATE TABLE `?(\w+)")
+_CHECK = re.compile(r", CHECK \(typeof\(`\w+`\) IN \([a-z', ]+\)\)")
+_TAKES = {"INTEGER": ("integer",), "BLOB": ("blob", "text")}
+_TEXTS = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+_CHANGE = "UPDATE sqlite_master SET sql = ? WHERE type = 'table' AND name = ?"
+_NAMED = 5
+"""Rows of which it is said what they held."""
+
+
+@frozen
+class _Column:
+    """Of a table."""
+
+    name: str
+    kind: str
+    """INTEGER or BLOB."""
+    in_key: bool
+    may_be_null: bool
+
+    @property
+    def passes(self) -> str:
+        """A condition."""
+        types = _TAKES[self.kind] + (("null",) if self.may_be_null else ())
+        return f"(typeof({self.name}) IN ({', '.join([repr(one) for one in types])}))"
+
+    @property
+    def check(self) -> str:
+        """As it stands in the table's text."""
+        return f", CHECK {self.passes}"
+
+    @property
+    def meant(self) -> str:
+        """What a value stands for: that of a text is 0, or nothing where there may be nothing."""
+        cast = f"CAST({self.name} AS {self.kind})"
+        return (
+            f"CASE typeof({self.name}) WHEN 'real' THEN {cast} END"
+            if self.kind == "INTEGER" and self.may_be_null
+            else cast
+        )
+
+    @property
+    def apart(self) -> str:
+        """A value that no other row has."""
+        if self.kind == "INTEGER":
+            return "-(random() & 9223372036854775807)"
+        return f"CAST({self.name} || hex(randomblob(8)) AS BLOB)"
+
+
+Checks = dict[str, set[str]]
+"""By table the CHECKs that it has."""
+
+
+def loosen(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> Checks:
+    """Takes the CHECKs away, for a column that has one cannot be dropped; returns what there was."""
+    texts = _texts(connection, migrations)
+    _change(connection, {table: _CHECK.sub("", text) for table, text in texts.items()}, texts)
+    return {table: {match[0] for match in _CHECK.finditer(text)} for table, text in texts.items()}
+
+
+def hold(connection: sqlite3.Connection, migrations: Sequence[Migration], before: Checks | None = None) -> list[str]:
+    """Sees to it that each column has its CHECK, and that what lies there passes it, but for those that had it
+    `before`; says what did not."""
+    texts, wanted, told = _texts(connection, migrations), dict[str, str](), list[str]()
+    for table, text in texts.items():
+        bare = _CHECK.sub("", text)
+        end, columns = bare.rindex(")"), _columns(connection, table)
+        wanted[table] = bare[:end] + "".join([column.check for column in columns]) + bare[end:]
+        there = (before or {}).get(table, set()) | {match[0] for match in _CHECK.finditer(text)}
+        told += _put_right(connection, table, columns, [column for column in columns if column.check not in there])
+    _change(connection, wanted, texts)
+    return told
+
+
+def _texts(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> dict[str, str]:
+    """By table the statement that makes it; a file may hold others' besides."""
+    ours = {table for one in migrations for table in _TABLE.findall(one.text)}
+    texts = {name.decode(): text.decode() for name, text in connection.execute(_TEXTS).fetchall()}
+    return {name: text for name, text in texts.items() if name in ours}
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[_Column]:
+    found = connection.execute(f"PRAGMA table_info(`{table}`)").fetchall()
+    return [
+        _Column(
+            f"`{name.decode()}`",
+            "INTEGER" if b"INT" in kind else "BLOB",
+            bool(in_key),
+            may_be_null=not (never_null or in_key),
+        )
+        for _, name, kind, never_null, _, in_key in found
+    ]
+
+
+def _put_right(
+    connection: sqlite3.Connection, table: str, columns: Sequence[_Column], new: Sequence[_Column]
+) -> list[str]:
+    """Makes what does not pass what SQLite takes it for; says of which rows. What is then in the way of another goes
+    below 0, where nothing looks and the doctor names it, or gets a longer name."""
+    fails = " OR ".join([f"NOT {column.passes}" for column in new])
+    if not new or not connection.execute(f"SELECT 1 FROM `{table}` WHERE {fails} LIMIT 1").fetchall():  # noqa: S608  # the schema's
+        return []
+    place, told = ", ".join([f"quote({column.name})" for column in columns if column.in_key]), list[str]()
+    for column in new:
+        where = f"FROM `{table}` WHERE NOT {column.passes} LIMIT {_NAMED}"
+        for *key, held in connection.execute(f"SELECT {place}, substr(quote({column.name}), 1, 40) {where}").fetchall():
+            told.append(f"{table} ({b', '.join(key).decode()}): {column.name} was {held.decode()}")
+        for value in (column.meant, column.apart):
+            connection.execute(f"UPDATE OR IGNORE `{table}` SET {column.name} = {value} WHERE NOT {column.passes}")  # noqa: S608  # as above
+    return told
+
+
+def _change(connection: sqlite3.Connection, wanted: dict[str, str], texts: dict[str, str]) -> None:
+    changed = [(text, table) for table, text in wanted.items() if text != texts[table]]
+    if not changed:
+        return
+    connection.execute("PRAGMA writable_schema = ON")
+    if connection.execute("PRAGMA writable_schema").fetchone() == (1,):  # some systems' own SQLite lets nobody
+        connection.executemany(_CHANGE, changed)
+        (version,) = connection.execute("PRAGMA schema_version").fetchone()
+        connection.execute(f"PRAGMA schema_version = {version + 1}")  # others read the tables anew
+    connection.execute("PRAGMA writable_schema = RESET")
