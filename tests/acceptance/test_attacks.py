@@ -238,6 +238,15 @@ def test_nor_does_who_sends_on_and_reads_nothing_take_much(attacked: Attacked, p
             assert client.post(MESSAGES, json={"body": 1}).status_code == 201
 
 
+def test_crowds_that_come_and_go_do_not_hold_up_who_is_there(attacked: Attacked) -> None:
+    """Thousands of connections, of which the one that has been answered before hears nothing."""
+    many = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n" * 1_500
+    with attacked.bounded(200, 0.8):
+        for _ in range(15):
+            with ExitStack() as stack:
+                say(attacked.crowd(stack, 400), many)
+
+
 def test_a_settle_of_what_is_not_there_is_bounded(attacked: Attacked) -> None:
     with attacked.client("ops") as client:
         assert client.put("/v1/topics/wide", json={"queues": 64}).status_code == 201

@@ -50,6 +50,11 @@ class Channel:
         self.parser.close()
         self.events.clear()
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the client has sent more than was taken."""
+        return bool(self.events or self._ahead)
+
     async def more(self, turn: Turn | None = None) -> bool:
         """Whether more has come before the client's end. What has come is read in its `turn`."""
         data = self._ahead

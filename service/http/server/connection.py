@@ -17,6 +17,7 @@ from .channel import Channel
 from .common import KEEP_ALIVE, Common
 from .exchange import Exchange
 from .heads import refusal
+from .pace import Line
 from .parser import Head
 from .ports import ARRIVED, CREDIT, PRESENCE, TAKEN, Scope
 
@@ -49,6 +50,8 @@ class Connection:
     """No request is under way."""
     _had_turn: bool = field(default=False, init=False)
     """The next request was in a crowd, and has had its turn."""
+    _line: Line = field(default=Line.NEW, init=False)
+    """Where the next request stands."""
     _exchange: Exchange | None = field(default=None, init=False)
     """The request under way."""
 
@@ -112,7 +115,7 @@ class Connection:
         if self._common.closing:
             self._end_by(inf)
         if not self._had_turn:
-            await self._common.pace.turn()
+            await self._common.pace.turn(self._line)
         event = channel.events.popleft()
         return event if isinstance(event, Head) else None
 
@@ -121,7 +124,7 @@ class Connection:
         if not self._common.pace.has_crowd:
             return  # its turn is before it begins
         self._rests = False
-        await self._common.pace.turn()
+        await self._common.pace.turn(self._line)
         self._rests = self._had_turn = True
         if self._common.closing and self._serving.deadline == inf:
             self._end_by(trio.current_time() + ON_ITS_WAY)
@@ -135,6 +138,7 @@ class Connection:
             exchange.release()
             self._exchange = None
         exchange.end()
+        self._line = Line.BEHIND if self._channel.goes_on else Line.KNOWN
         return exchange.keeps and not self._channel.lost
 
     def _scope(self, request: Head, exchange: Exchange) -> Scope:

@@ -11,7 +11,7 @@ from attrs import Factory, define, field
 from .common import Common, Limits
 from .connection import Address, Connection
 from .entrance import Alone, Entrance, Sharing, room
-from .pace import ROUND
+from .pace import ROUND, Line
 from .ports import App
 from .tls import HANDSHAKE, Certificate
 
@@ -109,7 +109,7 @@ class FrontDoor:
             return stream
         if self._common.closing:
             return None
-        await self._common.pace.turn()
+        await self._common.pace.turn(Line.NEW)
         sealed = self.certificate.seal(stream)
         with trio.move_on_after(HANDSHAKE) as handshake:
             self._greeting.add(handshake)

@@ -14,10 +14,8 @@ from ..problems import Problem
 MAX_HEAD = 16 << 10
 """Bytes of a request line, its headers and its trailers; and of what is said of a chunk."""
 _SLICE = 2 << 10
-"""Bytes that are read at once of what is not plainly a body."""
-_FED = 4 << 10
-"""Bytes that are taken at once: each may be of requests that wait behind the first, and become thirty times as many.
-Of a body all are: its chunks, however small, are put together."""
+"""Bytes that are read at once of what is not plainly a body. Each may be of requests that wait behind the first, and
+become thirty times as many. Of a body all are taken: its chunks, however small, are put together."""
 
 
 @frozen(eq=False)
@@ -104,7 +102,7 @@ class RequestParser:
                 self._end_piece()
             return b""
         at, before = 0, self._ended
-        while at < len(data) and (at < _FED or (self._head is not None and self._ended - before < 2)):
+        while at < len(data) and (not at or (self._head is not None and self._ended - before < 2)):
             size = max(_SLICE, self._left)
             self._feed_slice(data[at : at + size])
             at += size
@@ -124,7 +122,8 @@ class RequestParser:
         if self.last or self.refused is not None:
             self.over = True
             return
-        begun, told, self._slice = self._begun, self._told(), data
+        begun, under_way, self._slice = self._begun, self._head is not None or self._begun > self._ended, data
+        told = self._told() if under_way else 0
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
@@ -133,10 +132,9 @@ class RequestParser:
             elif self.refused is None:
                 self.refused = _fault(error)
         else:
-            unfinished = self.in_head or self._head is not None
             if self._in_line:
                 self._waiting += len(data) - data.rfind(b"\n") - 1
-            elif unfinished and self._begun == begun and self._told() == told:
+            elif under_way and self._begun == begun and self._told() == told:  # and so it is still
                 self._waiting += len(data)
             else:
                 self._waiting = 0

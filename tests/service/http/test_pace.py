@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from tarry.service.http.server.pace import ROUND, Pace
+from tarry.service.http.server.pace import ROUND, Line, Pace
 
 
 class Rounds(trio.abc.Instrument):
@@ -24,8 +24,10 @@ async def pace(nursery: trio.Nursery) -> Pace:
     return pace
 
 
-async def begin(pace: Pace, number: int, rounds: Rounds, begun: list[tuple[int, int]]) -> None:
-    await pace.turn()
+async def begin(
+    pace: Pace, number: int, rounds: Rounds, begun: list[tuple[int, int]], where: Line = Line.KNOWN
+) -> None:
+    await pace.turn(where)
     begun.append((number, rounds.now))
 
 
@@ -99,3 +101,50 @@ async def test_who_gives_up_takes_nobodys_place(pace: Pace) -> None:
                     (nursery if number % 2 else staying).start_soon(begin, pace, number, rounds, begun)
                 leaving.cancel()
     assert {number for number, _ in begun} >= set(range(0, 3 * ROUND, 2))
+
+
+@pytest.mark.parametrize("where", [Line.NEW, Line.BEHIND])
+async def test_who_is_known_does_not_wait_for_a_crowd_of_others(pace: Pace, where: Line) -> None:
+    rounds, begun = Rounds(), list[tuple[int, int]]()
+    async with trio.open_nursery() as nursery:
+        for number in range(40 * ROUND):
+            nursery.start_soon(begin, pace, number, rounds, begun, where)
+        await trio.lowlevel.checkpoint()
+        for _ in range(5):
+            before = len(begun)
+            await begin(pace, -1, rounds, begun)
+            assert len(begun) <= before + 3 * ROUND
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_has_just_come_does_not_wait_for_those_who_go_on_and_on(pace: Pace) -> None:
+    rounds, begun = Rounds(), list[tuple[int, int]]()
+    async with trio.open_nursery() as nursery:
+        for number in range(40 * ROUND):
+            nursery.start_soon(begin, pace, number, rounds, begun, Line.BEHIND)
+        await trio.lowlevel.checkpoint()
+        await begin(pace, -1, rounds, begun, Line.NEW)
+        assert len(begun) <= 3 * ROUND
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("where", [Line.NEW, Line.BEHIND])
+async def test_nobody_waits_for_ever_for_those_who_come_first(pace: Pace, where: Line) -> None:
+    """More than a round takes come in each, known or new, and those behind have their part all the same."""
+    rounds, begun = Rounds(), list[tuple[int, int]]()
+
+    async def come(line: Line) -> None:
+        while True:
+            await pace.turn(line)
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3 * ROUND):
+            nursery.start_soon(come, Line.KNOWN)
+            nursery.start_soon(come, Line.NEW)
+        for number in range(2 * ROUND):
+            nursery.start_soon(begin, pace, number, rounds, begun, where)
+        for _ in range(40):
+            await trio.lowlevel.checkpoint()
+        assert len(begun) == 2 * ROUND
+        nursery.cancel_scope.cancel()
