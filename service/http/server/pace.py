@@ -9,8 +9,8 @@ first and the last have their turns alternately. Who comes a moment later does n
 are not kept waiting for ever by who comes after them. Few are never parted: those who are answered together ask
 together again, and are written in one transaction.
 
-There are three lines. Who has been answered on this connection before does not wait for all who have just come; nor does
-anybody for those who send many requests without waiting for answers, of whom each has one turn after the other.
+There are three lines. Who has been answered on this connection before does not wait for all who have just come; nor
+does anybody for those who send many requests without waiting for answers, of whom each has one turn after the other.
 """
 
 from collections import OrderedDict

@@ -277,13 +277,17 @@ async def test_a_change_loses_nothing_that_has_come(client: httpx.AsyncClient, s
 async def test_a_change_of_what_is_far_behind(client: httpx.AsyncClient, server: SpiedServer) -> None:
     """What has come is sent first, and so much at a time."""
     await put(client, every="1s", misfire={"catch_up": "1h"})
-    server.ms += 150_000
+    server.ms += 600_000
     busy = await put(client, every="1s", body=2)
     assert (busy.status_code, busy.json()["type"]) == (503, "/problems/busy")
     assert "behind its time" in busy.json()["detail"]
-    assert (await put(client, every="1s", body=2)).status_code == 200
+    answers = [busy.status_code]
+    while answers[-1] == 503:  # the hand sends some of them meanwhile
+        answers.append((await put(client, every="1s", body=2)).status_code)
+    assert answers[-1] == 200
+    assert len(answers) <= 7
     fires = (await client.get(f"{DAILY}/fires?max=1000")).json()["fires"]
-    assert [one["what"] for one in fires] == ["fired"] * 150
+    assert [one["what"] for one in fires] == ["fired"] * 600
 
 
 async def test_pause_run_resume(client: httpx.AsyncClient) -> None:
