@@ -98,11 +98,11 @@ class Pace(trio.abc.Instrument):
             trio.lowlevel.remove_instrument(self)
 
     def _let_in(self) -> None:
-        crowds = [len(line) > _CROWD for line in self._lines]
-        for number in range(min(self._left, sum(map(len, self._lines)))):
-            wanted = _TURNS[number % len(_TURNS)]
-            where = wanted if self._lines[wanted] else next(one for one in Line if self._lines[one])
-            task, _ = self._lines[where].popitem(last=crowds[where] and self._last)
+        known, new, behind = self._lines
+        many = min(self._left, len(known) + len(new) + len(behind))
+        for number in range(many):
+            line = self._lines[_TURNS[number % len(_TURNS)]] or known or new or behind
+            task, _ = line.popitem(last=len(line) > _CROWD and self._last)
             self._last = not self._last
             trio.lowlevel.reschedule(task)
-            self._left -= 1
+        self._left -= many

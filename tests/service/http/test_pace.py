@@ -62,8 +62,7 @@ async def test_so_many_begin_in_a_round(pace: Pace, many: int) -> None:
     line = came[ROUND:]
     wanted = [set(came[:ROUND])]
     while line:
-        crowd = len(line) > 8 * ROUND
-        some = [line.pop(-1 if crowd and number % 2 else 0) for number in range(min(ROUND, len(line)))]
+        some = [line.pop(-1 if len(line) > 8 * ROUND and nth % 2 else 0) for nth in range(min(ROUND, len(line)))]
         wanted.append(set(some))
     assert [one for one in in_round if one] == wanted
 
