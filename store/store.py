@@ -240,6 +240,7 @@ class Store:
     ) -> T:
         if spread:
             self.ids.anew()
+            made.clear()  # one of these ids is somebody else's
 
         async def work(tx: Transaction) -> tuple[T, Firing]:
             firing = Firing(calendar, self.ids, now, self.maker + 5, self.orders, spread, made)

@@ -165,7 +165,10 @@ class Held:
             self._put(queues, place)
         else:
             self.note(queues, len(promoted), trio.current_time() - began)
-            self._put([queue_id for queue_id in queues if queue_id in locked], held)
+            moved = {one.queue_id for one in promoted}
+            self._put([queue_id for queue_id in queues if queue_id in locked and queue_id not in moved], held)
+            self._put([queue_id for queue_id in queues if queue_id in locked and queue_id in moved], self._line)
+            self._streamed([one for one in promoted if one.queue_id in locked])
             for queue_id in [queue_id for queue_id in queues if queue_id not in locked]:
                 self._through(queue_id, asked[queue_id], [one for one in promoted if one.queue_id == queue_id])
 

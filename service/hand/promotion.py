@@ -28,8 +28,8 @@ _STRANGERS = 20_000
 """Messages in a crowded second that are not of the crowd's topic, of which it is worth to know before it begins."""
 _BREATH, _LONGEST_BREATH = 0.01, 0.1
 """Seconds between two looks whether what is earlier is free."""
-_LOOKS = 20
-"""One after the other. Then other queues have their turn, and this one stands in line again."""
+_TURN = 0.05
+"""Seconds after which other queues have their turn, where each look brings something further."""
 
 
 @define(eq=False)
@@ -121,20 +121,20 @@ class Promotion:
     async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
         """Stands in line; and again while something earlier of their order is in somebody else's hands."""
         promoted: list[Promoted] = []
-        held: Mapping[int, Sequence[int]] = {}
-        rest = _BREATH
-        for _ in range(_LOOKS):
+        rest, until = _BREATH, trio.current_time() + _TURN
+        while True:
             some, held = await self._promote_wholly(entries, wait=True)
             self._count(some)
             promoted += some
+            if some and trio.current_time() > until:
+                self.held.put(held)
+                return promoted
             if not held:
                 return promoted
             self.streamed(some)
             if not some:
                 await trio.sleep(rest)
                 rest = min(2 * rest, _LONGEST_BREATH)
-        self.held.put(held)
-        return promoted
 
     async def _promote_free(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
         promoted, held = await self._promote_wholly(entries, wait=False)

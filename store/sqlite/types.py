@@ -11,16 +11,17 @@ sqlite.org/lang_altertable.html says, and no table is written anew. Rows of befo
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from functools import cache
 
 from attrs import frozen
 
 from ..migrations import Migration
 
-_TABLE = re.compile(r"CREATE TABLE `?(\w+)")
 _CHECK = re.compile(r", CHECK \(typeof\(`\w+`\) IN \([a-z', ]+\)\)")
 _TAKES = {"INTEGER": ("integer",), "BLOB": ("blob", "text")}
-_TEXTS = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+_TEXTS = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_'"
 _CHANGE = "UPDATE sqlite_master SET sql = ? WHERE type = 'table' AND name = ?"
 _NAMED = 5
 """Rows of which it is said what they held."""
@@ -82,7 +83,7 @@ def hold(connection: sqlite3.Connection, migrations: Sequence[Migration], before
     texts, wanted, told = _texts(connection, migrations), dict[str, str](), list[str]()
     for table, text in texts.items():
         bare = _CHECK.sub("", text)
-        end, columns = bare.rindex(")"), _columns(connection, table)
+        end, columns = bare.rindex(")"), _columns(connection, table, _made(tuple(migrations))[table])
         wanted[table] = bare[:end] + "".join([column.check for column in columns]) + bare[end:]
         there = (before or {}).get(table, set()) | {match[0] for match in _CHECK.finditer(text)}
         told += _put_right(connection, table, columns, [column for column in columns if column.check not in there])
@@ -90,14 +91,26 @@ def hold(connection: sqlite3.Connection, migrations: Sequence[Migration], before
     return told
 
 
+@cache
+def _made(migrations: tuple[Migration, ...]) -> dict[str, set[bytes]]:
+    """By table the columns that these make. A file may hold others', also in our tables."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.text_factory = bytes
+        for migration in migrations:
+            for statement in migration.statements:
+                empty.execute(statement)
+        names = [name.decode() for name, _ in empty.execute(_TEXTS)]
+        return {name: {row[1] for row in empty.execute(f"PRAGMA table_info(`{name}`)")} for name in names}
+
+
 def _texts(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> dict[str, str]:
-    """By table the statement that makes it; a file may hold others' besides."""
-    ours = {table for one in migrations for table in _TABLE.findall(one.text)}
+    """By table the statement that makes it."""
+    made = _made(tuple(migrations))
     texts = {name.decode(): text.decode() for name, text in connection.execute(_TEXTS).fetchall()}
-    return {name: text for name, text in texts.items() if name in ours}
+    return {name: text for name, text in texts.items() if name in made}
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> list[_Column]:
+def _columns(connection: sqlite3.Connection, table: str, made: Collection[bytes]) -> list[_Column]:
     found = connection.execute(f"PRAGMA table_info(`{table}`)").fetchall()
     return [
         _Column(
@@ -107,6 +120,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[_Column]:
             may_be_null=not (never_null or in_key),
         )
         for _, name, kind, never_null, _, in_key in found
+        if name in made
     ]
 
 
@@ -122,10 +136,14 @@ def _put_right(
     for column in new:
         where = f"FROM `{table}` WHERE NOT {column.passes} LIMIT {_NAMED}"
         for *key, held in connection.execute(f"SELECT {place}, substr(quote({column.name}), 1, 40) {where}").fetchall():
-            told.append(f"{table} ({b', '.join(key).decode()}): {column.name} was {held.decode()}")
+            told.append(f"{table} ({_text(b', '.join(key))}): {column.name} was {_text(held)}")
         for value in (column.meant, column.apart):
             connection.execute(f"UPDATE OR IGNORE `{table}` SET {column.name} = {value} WHERE NOT {column.passes}")  # noqa: S608  # as above
     return told
+
+
+def _text(held: bytes) -> str:
+    return held.decode("utf-8", "replace")
 
 
 def _change(connection: sqlite3.Connection, wanted: dict[str, str], texts: dict[str, str]) -> None:

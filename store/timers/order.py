@@ -182,10 +182,11 @@ class Orders:
         if left := [one for one in wanted if one.id not in free]:
             there = await tx.fetch("delay.queues", tuple[int, int], [one.address for one in left])
             locked = dict(there)
-            _note_first(first_left, [one for one in left if one.id in locked and not self._is_overtaken(one.id, now)])
+            _note_first(first_left, [one for one in left if one.id in locked and not self.is_overtaken(one.id, now)])
         return [row for row in rows if row.due <= now]
 
-    def _is_overtaken(self, id_: int, now: int) -> bool:
+    def is_overtaken(self, id_: int, now: int) -> bool:
+        """Whether a message that somebody else has locked, or what it is of, is waited for no longer."""
         since = self._locked.setdefault(id_, now)
         for oldest in list(islice(self._locked, max(0, len(self._locked) - _REMEMBERED))):
             del self._locked[oldest]

@@ -44,7 +44,7 @@ class Judged(NamedTuple):
     left: Collection[int] = ()
     """Those that nothing can be said of, since somebody holds what they are of."""
     waiting: Sequence[Found] = ()
-    """Messages of ordered topics that wait from now on and are due already: what is later is to come after them."""
+    """Messages of ordered topics that wait from now on and are due already."""
 
 
 class Judge(Protocol):
@@ -94,7 +94,9 @@ async def promote(
         for bit, one in ((OF_SCHEDULE, judge), (GUARDED, guarding)):
             if one is not None and (some := [row for row in special if row.special == bit]):
                 judged = await one.judge(tx, some)
-                due = await _behind_its_schedule(tx, due + judged.sent, judged, some, known, held_back)
+                due += judged.sent
+                if orders is not None and (judged.left or judged.waiting):
+                    due = await _behind_its_schedule(tx, orders, due, judged, some, known, now, held_back)
     uncounted = Counter([row.topic_id for row in due if row.uncounted])
     for topic_id in sorted(uncounted):
         await count(tx, topic_id, maker, scheduled=uncounted[topic_id])
@@ -204,20 +206,24 @@ async def _put_in_order(
 
 async def _behind_its_schedule(
     tx: Transaction,
+    orders: Orders,
     due: list[Due],
     judged: Judged,
     asked: Sequence[Due],
     known: Mapping[int, Found],
+    now: int,
     held_back: ByQueue,
 ) -> list[Due]:
     """Those of these that can go now: in an ordered topic what is later than a schedule's message waits for it."""
-    left = [row for row in asked if row.id in judged.left and row.id in known]
+    left = [row for row in asked if row.id in judged.left and row.id in known and not orders.is_overtaken(row.id, now)]
     later = overtaking([row.id for row in due], known, [*judged.waiting, *(known[row.id] for row in left)])
-    behind = [row for row in due if row.id in later]
+    # Where a rate holds back it is a bound; what is late comes after what was there.
+    behind = [row for row in due if row.id in later and not orders.released(row.topic_id)]
     for row in left + behind:
         held_back.setdefault(row.queue_id, []).append(row.id)
     await _make_plain(tx, behind)
-    return [row for row in due if row.id not in later] if later else due
+    gone = {row.id for row in behind}
+    return [row for row in due if row.id not in gone]
 
 
 async def _make_plain(tx: Transaction, rows: Iterable[Due]) -> None:

@@ -51,8 +51,8 @@ class Pace(trio.abc.Instrument):
     _lines: tuple[OrderedDict[Task, None], ...] = field(
         factory=lambda: tuple([OrderedDict[Task, None]() for _ in Line]), init=False
     )
-    _last: bool = field(default=False, init=False)
-    """Of a crowd the last has the next turn."""
+    _lasts: list[bool] = field(factory=lambda: [False for _ in Line], init=False)
+    """Of each line, if it is a crowd, the last has the next turn."""
     _formed: trio.Event = field(factory=trio.Event, init=False)
     """Somebody stands in line."""
 
@@ -101,8 +101,13 @@ class Pace(trio.abc.Instrument):
         known, new, behind = self._lines
         many = min(self._left, len(known) + len(new) + len(behind))
         for number in range(many):
-            line = self._lines[_TURNS[number % len(_TURNS)]] or known or new or behind
-            task, _ = line.popitem(last=len(line) > _CROWD and self._last)
-            self._last = not self._last
+            where = _TURNS[number % len(_TURNS)]
+            if not self._lines[where]:
+                where = Line.KNOWN if known else Line.NEW if new else Line.BEHIND
+            line, last = self._lines[where], False
+            if len(line) > _CROWD:
+                last = self._lasts[where]
+                self._lasts[where] = not last
+            task, _ = line.popitem(last=last)
             trio.lowlevel.reschedule(task)
         self._left -= many

@@ -147,3 +147,29 @@ async def test_nobody_waits_for_ever_for_those_who_come_first(pace: Pace, where:
             await trio.lowlevel.checkpoint()
         assert len(begun) == 2 * ROUND
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("where", [Line.KNOWN, Line.NEW])
+async def test_the_first_of_a_crowd_have_their_turns_while_others_have_theirs(pace: Pace, where: Line) -> None:
+    """The last of a line do not come before its first for ever, however the turns of the lines fall."""
+    rounds, begun, over = Rounds(), list[tuple[int, int]](), 0
+
+    async def come(line: Line) -> None:
+        nonlocal over
+        while True:
+            await pace.turn(line)
+            over += 1
+
+    async with trio.open_nursery() as nursery:
+        for number in range(20 * ROUND):
+            nursery.start_soon(begin, pace, number, rounds, begun, where)
+        await trio.lowlevel.checkpoint()
+        for _ in range(20 * ROUND):
+            nursery.start_soon(come, where)
+        for line in set(Line) - {where}:
+            for _ in range(ROUND):
+                nursery.start_soon(come, line)
+        while len(begun) < 20 * ROUND:
+            await trio.lowlevel.checkpoint()
+            assert over < 400 * ROUND
+        nursery.cancel_scope.cancel()

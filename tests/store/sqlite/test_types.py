@@ -121,3 +121,24 @@ def test_a_later_migration_may_drop_a_column_and_add_one(
         with pytest.raises(sqlite3.IntegrityError, match=f"`{column}`"):
             theirs.execute(f"UPDATE delay SET {column} = 1.5")
     assert theirs.execute("SELECT more FROM delay").fetchall() == [(5,)]
+
+
+def test_columns_of_others_in_our_tables_are_theirs(path: Path, theirs: sqlite3.Connection) -> None:
+    for column in ("price REAL", "seen BOOLEAN", "anything"):
+        theirs.execute(f"ALTER TABLE delay ADD COLUMN {column}")
+    theirs.execute(DELAY.format(**GOOD))
+    theirs.execute("UPDATE delay SET price = 1.5, seen = 1, anything = 'x'")
+    with closing(connect(path)) as connection, capture_logs() as lines:
+        migrate(connection)
+    assert lines == []
+    assert theirs.execute("SELECT price, seen, anything FROM delay").fetchall() == [(1.5, 1, "x")]
+    theirs.execute("UPDATE delay SET price = 2.5, anything = 7")
+
+
+def test_a_text_of_no_encoding_is_put_right_as_any(path: Path, theirs: sqlite3.Connection) -> None:
+    as_before(path)
+    theirs.execute(DELAY.format(**(GOOD | {"due": "CAST(X'ff61' AS TEXT)"})))
+    with closing(connect(path)) as connection, capture_logs() as lines:
+        migrate(connection)
+    assert lines[0]["rows"] == ["delay (3, 19): `due` was '\ufffda'"]
+    assert theirs.execute("SELECT due FROM delay").fetchall() == [(0,)]
