@@ -184,7 +184,7 @@ class _Parting(Generic[T]):
 
     async def run(self, error: Exception | None) -> None:
         """All that is left, which is known to fail together if there is an error. Raises what is of no row."""
-        size, in_vain = len(self.left), 0
+        size, in_vain, was_doubted = len(self.left), 0, False
         while self.left:
             some = self.left[:size]
             try:
@@ -196,6 +196,9 @@ class _Parting(Generic[T]):
                     raise
                 if isinstance(failure, Unfit):
                     await self._blame_the_store()
+                    if not was_doubted:  # it may have been put right since
+                        was_doubted, error = True, None
+                        continue
                 if in_vain == _IN_VAIN and not self.results:
                     raise StoreError(f"nothing of a batch goes: {failure}") from failure
                 if len(some) == 1:

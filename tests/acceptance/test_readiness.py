@@ -165,8 +165,8 @@ def test_a_trigger_that_refuses_all(mysql_dsn: str, tmp_path: Path) -> None:
     """Nobody's row is at fault: it is said, and what waits goes when it is put right."""
     with start_server(tmp_path, mysql_dsn) as server:
         publish_again(server)
-        assert publish(server, delay="6s") == 201
         run_sql(mysql_dsn, "CREATE TRIGGER no BEFORE INSERT ON message FOR EACH ROW SIGNAL SQLSTATE '45000'")
+        assert publish(server, delay="1s") == 201
         assert publish(server) == 503
         wait_until(lambda: "1644" in checks(server).get("writes", ""))
         wait_until(lambda: "promotion_failed" in events(server))

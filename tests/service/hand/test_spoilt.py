@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from tarry.service.clock import Clock
 from tarry.service.hand.spoilt import TOLD, Spoilt
-from tarry.store.errors import DuplicateKey, Locked, Refused, StoreError, Unavailable
+from tarry.store.errors import DuplicateKey, Locked, Refused, StoreError, Unavailable, Unfit
+from tarry.store.ids import IdMaker
 from tarry.store.store import Store
 from tarry.store.timers import spoilt as rows
 
@@ -25,12 +26,16 @@ class Promoting:
         self.away_at: int | None = None
         self.error: Exception = Refused("out of range")
         self.there: dict[int, str] = {}
+        self.ids = IdMaker()
 
     async def read(self, function: Any, *args: Any) -> Any:
         if function is rows.taken:
             return [entry for entry in args[0] if entry in self.spoilt]
         assert function is rows.passed_over
         return {entry: why for entry, why in self.there.items() if entry in args[0]}
+
+    async def write(self, function: Any, *args: Any) -> None:
+        """A rehearsal, which nothing is in the way of."""
 
     async def promote(self, entries: Sequence[int]) -> list[int]:
         self.tried.append(list(entries))
@@ -87,6 +92,16 @@ async def test_a_store_that_is_away_makes_nobody_spoilt(error: Exception) -> Non
     with pytest.raises(type(error)):
         await aside.wholly(range(10), promoting.promote)
     assert (len(promoting.tried), len(aside)) == (1, 0)
+
+
+async def test_what_is_put_right_before_the_rehearsal_makes_nobody_spoilt() -> None:
+    """Somebody has dropped his trigger just then."""
+    promoting = Promoting()
+    aside = await promoting.over()
+    assert await aside.part([1, 2], promoting.promote, Unfit("1644")) == ([[1, 2]], [])
+    promoting.error, promoting.spoilt = Unfit("1644"), {2}
+    assert await aside.part([1, 2], promoting.promote, Unfit("1644")) == ([[1]], [])
+    assert aside.named() == ["message 2: 1644"]
 
 
 async def test_a_store_that_goes_away_in_between_leaves_the_rest_to_do() -> None:
