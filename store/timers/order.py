@@ -14,8 +14,7 @@ ends.
 A schedule's next message is made when the one before goes. So where several of its fire times have passed, what is
 later of its order waits until the one that is made then has gone.
 
-Where a release rate holds messages back, an order is released by the server that has its shard, and by no other. So it
-is where that server is far behind: what is older than a look goes back is in its wheel alone.
+Where a release rate holds messages back, an order is released by the server that has its shard, and by no other.
 Messages with a guard wait for its answer, in no order.
 """
 
@@ -26,7 +25,7 @@ from typing import NamedTuple
 from attrs import define, field
 
 from ..ids import SHARDS, due_of, first_id, shard_of
-from ..ports import Asked, Transaction
+from ..ports import Transaction
 from ..rows import GUARDED, Due
 
 REACH = 4_000
@@ -34,8 +33,6 @@ REACH = 4_000
 _PATIENCE = 2_500
 """Milliseconds after which something locked is overtaken. A session that writes lasts two seconds in which nothing
 comes."""
-_LATE = 500
-"""Milliseconds from which on what a sweep finds of another's shard is brought."""
 _AT_ONCE = 500
 """Messages that go along with a batch, at the most."""
 _REMEMBERED = 10_000
@@ -152,22 +149,6 @@ class Orders:
         shard = shard_of(row.id)
         return row.due > self.read_until(shard) or (self.released(row.topic_id) and not self.holds(shard))
 
-    async def left_to_others(self, tx: Transaction, rows: Sequence[Due], now: int) -> set[int]:
-        """Those of these that are late, and that a sweep may have found, while the server that has their shard has
-        older ones to bring first: more than a look finds. It brings these, too."""
-        begins: dict[int, int] = {}
-        for row in rows:
-            shard = shard_of(row.id)
-            if row.due <= now - _LATE and not self.holds(shard):
-                begins[shard] = min(row.due, begins.get(shard, row.due))
-        since = {shard: self._since(shard, begin) for shard, begin in begins.items()}
-        older = {shard: Asked("delay.due", tuple[int, int], shard, 0, first_id(at), 1) for shard, at in since.items()}
-        moved = {shard: Asked("moved.due", tuple[int, int], shard, 0, 0, 0, at, 1) for shard, at in since.items()}
-        if since:
-            await tx.fetch_all([*older.values(), *moved.values()])
-        behind = {shard for shard in since if older[shard].rows or moved[shard].rows}
-        return {row.id for row in rows if shard_of(row.id) in behind}
-
     async def complete(self, tx: Transaction, rows: Sequence[Due], asked: Sequence[int], now: int) -> Completed:
         """What becomes of these messages, whose queues are locked. `asked` are the entries that were to be promoted,
         whether they were found or not."""
@@ -228,10 +209,6 @@ class Orders:
             found += await self._read(tx, others, begin, end, keyless, {0})  # which is no topic
         return found
 
-    def _since(self, shard: int, begin: int) -> int:
-        """From when on it is looked for others, in a shard of which the first is due then."""
-        return max(0, min(begin, self.unseen_from(shard, begin)))
-
     async def _read(
         self,
         tx: Transaction,
@@ -241,7 +218,7 @@ class Orders:
         queues: Iterable[int],
         topics: Iterable[int],
     ) -> list[Found]:
-        since = {shard: self._since(shard, begin) for shard in sorted(shards)}
+        since = {shard: max(0, min(begin, self.unseen_from(shard, begin))) for shard in sorted(shards)}
         by_id = [(shard, first_id(at), first_id(end)) for shard, at in since.items()]
         by_due = [(shard, at, end) for shard, at in since.items()]
         ids = sorted(queues)

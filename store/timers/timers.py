@@ -183,8 +183,7 @@ async def _put_in_order(
 ) -> tuple[list[Due], list[Resting], Mapping[int, Found]]:
     """Locks the queues of those that are ordered, and completes them. What else is found is locked behind the queues,
     and so without a wait. With the places in their order of those that are ordered."""
-    left = {row.id for row in ordered if orders.is_left_alone(row)} | await orders.left_to_others(tx, ordered, now)
-    if left:
+    if left := {row.id for row in ordered if orders.is_left_alone(row)}:
         due = [row for row in due if row.id not in left]
         ordered = [row for row in ordered if row.id not in left]
         if not ordered:

@@ -226,20 +226,6 @@ async def test_where_a_rate_holds_back_who_has_the_shard_releases(stage: Stage) 
     assert {one.entry for one in await stage.promote(ids[1])} == set(ids)
 
 
-async def test_what_is_far_behind_is_brought_by_who_has_the_shard(stage: Stage) -> None:
-    """Another finds the last of it, late, and not what is older."""
-    topic = await stage.topic(ordered=True)
-    ids = await waits(stage, topic, 1000, HOUR, HOUR + 1, ordering_key="k")
-    stage.store.orders = Orders(holds=lambda _: False)
-    stage.now += HOUR + SECOND
-    assert await free(stage, *ids[1:]) == ([], {})
-    stage.store.orders = Orders()
-    assert [one.entry for one in (await free(stage, ids[0]))[0]] == ids[:1]
-    stage.store.orders = Orders(holds=lambda _: False)
-    assert [one.entry for one in (await free(stage, *ids[1:]))[0]] == ids[1:]
-    assert await streamed(stage) == [0, 1, 2]
-
-
 async def test_what_an_outbox_wrote_goes_along_and_is_counted(stage: Stage) -> None:
     topic = await stage.topic(ordered=True)
     ids = await waits(stage, topic, 1000, 1001, ordering_key="k")
