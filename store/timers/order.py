@@ -84,7 +84,8 @@ class Completed(NamedTuple):
 def overtaking(ids: Iterable[int], known: Mapping[int, Found], waiting: Iterable[Found]) -> set[int]:
     """Those of these messages that are of the order of one that waits, and later."""
     first: dict[_Order, Place] = {}
-    _note_first(first, waiting)
+    for one in waiting:
+        first[one.order] = min(one.place, first.get(one.order, one.place))
     if not first:
         return set()
     some = [known[id_] for id_ in ids if id_ in known]
@@ -164,26 +165,22 @@ class Orders:
         if not earlier:
             return Completed([], set(), known)
         earlier.sort(key=lambda one: one.place)
-        first_left: dict[_Order, Place] = {}
-        _note_first(first_left, earlier[_AT_ONCE:])
-        taken = await self._take(tx, earlier[:_AT_ONCE], now, first_left)
+        taken, locked = await self._take(tx, earlier[:_AT_ONCE], now)
         along = mine | {row.id for row in taken}
-        after = {one.id for one in found if one.id in along and one.place > first_left.get(one.order, one.place)}
-        return Completed(taken, after, known)
+        return Completed(taken, overtaking(along, known, [*earlier[_AT_ONCE:], *locked]), known)
 
-    async def _take(
-        self, tx: Transaction, wanted: Sequence[Found], now: int, first_left: dict[_Order, Place]
-    ) -> list[Due]:
-        """Locks them, as far as nobody else has; others are noted, unless they are to be overtaken."""
+    async def _take(self, tx: Transaction, wanted: Sequence[Found], now: int) -> tuple[list[Due], list[Found]]:
+        """Locks them, as far as nobody else has; and which of the others are to be waited for."""
         rows = await tx.fetch("delay.lock_due", Due, [one.address for one in wanted])
         free = {row.id for row in rows}
         for id_ in free:
             self._locked.pop(id_, None)
-        if left := [one for one in wanted if one.id not in free]:
-            there = await tx.fetch("delay.queues", tuple[int, int], [one.address for one in left])
-            locked = dict(there)
-            _note_first(first_left, [one for one in left if one.id in locked and not self.is_overtaken(one.id, now)])
-        return [row for row in rows if row.due <= now]
+        left = [one for one in wanted if one.id not in free]
+        locked: dict[int, int] = {}
+        if left:
+            locked = dict(await tx.fetch("delay.queues", tuple[int, int], [one.address for one in left]))
+        stand = [one for one in left if one.id in locked and not self.is_overtaken(one.id, now)]
+        return [row for row in rows if row.due <= now], stand
 
     def is_overtaken(self, id_: int, now: int) -> bool:
         """Whether a message that somebody else has locked, or what it is of, is waited for no longer."""
@@ -223,8 +220,3 @@ class Orders:
         by_due = [(shard, at, end) for shard, at in since.items()]
         ids = sorted(queues)
         return await tx.fetch("delay.of_queues", Found, by_id, ids, by_due, ids, sorted(topics), end, ids)
-
-
-def _note_first(places: dict[_Order, Place], found: Iterable[Found]) -> None:
-    for one in found:
-        places[one.order] = min(one.place, places.get(one.order, one.place))
