@@ -11,17 +11,17 @@ sqlite.org/lang_altertable.html says, and no table is written anew. Rows of befo
 
 import re
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from functools import cache
 
 from attrs import frozen
 
 from ..migrations import Migration
 
+_TABLE = re.compile(r"CREATE TABLE `?(\w+)")
 _CHECK = re.compile(r", CHECK \(typeof\(`\w+`\) IN \([a-z', ]+\)\)")
 _TAKES = {"INTEGER": ("integer",), "BLOB": ("blob", "text")}
-_TEXTS = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_'"
+_TEXTS = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
 _CHANGE = "UPDATE sqlite_master SET sql = ? WHERE type = 'table' AND name = ?"
 _NAMED = 5
 """Rows of which it is said what they held."""
@@ -81,9 +81,13 @@ def hold(connection: sqlite3.Connection, migrations: Sequence[Migration], before
     """Sees to it that each column has its CHECK, and that what lies there passes it, but for those that had it
     `before`; says what did not."""
     texts, wanted, told = _texts(connection, migrations), dict[str, str](), list[str]()
+    there_are = {table: _columns(connection, table) for table in texts}
+    if all(column.check in texts[table] for table, columns in there_are.items() for column in columns):
+        return []
+    made = _made(migrations)
     for table, text in texts.items():
         bare = _CHECK.sub("", text)
-        end, columns = bare.rindex(")"), _columns(connection, table, _made(tuple(migrations))[table])
+        end, columns = bare.rindex(")"), [column for column in there_are[table] if column.name in made[table]]
         wanted[table] = bare[:end] + "".join([column.check for column in columns]) + bare[end:]
         there = (before or {}).get(table, set()) | {match[0] for match in _CHECK.finditer(text)}
         told += _put_right(connection, table, columns, [column for column in columns if column.check not in there])
@@ -91,26 +95,24 @@ def hold(connection: sqlite3.Connection, migrations: Sequence[Migration], before
     return told
 
 
-@cache
-def _made(migrations: tuple[Migration, ...]) -> dict[str, set[bytes]]:
-    """By table the columns that these make. A file may hold others', also in our tables."""
+def _made(migrations: Sequence[Migration]) -> dict[str, set[str]]:
+    """By table the columns that these make: a file may hold others' in our tables."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.text_factory = bytes
         for migration in migrations:
             for statement in migration.statements:
                 empty.execute(statement)
-        names = [name.decode() for name, _ in empty.execute(_TEXTS)]
-        return {name: {row[1] for row in empty.execute(f"PRAGMA table_info(`{name}`)")} for name in names}
+        return {table: {column.name for column in _columns(empty, table)} for table in _texts(empty, migrations)}
 
 
 def _texts(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> dict[str, str]:
-    """By table the statement that makes it."""
-    made = _made(tuple(migrations))
+    """By table the statement that makes it; a file may hold others' besides."""
+    ours = {table for one in migrations for table in _TABLE.findall(one.text)}
     texts = {name.decode(): text.decode() for name, text in connection.execute(_TEXTS).fetchall()}
-    return {name: text for name, text in texts.items() if name in made}
+    return {name: text for name, text in texts.items() if name in ours}
 
 
-def _columns(connection: sqlite3.Connection, table: str, made: Collection[bytes]) -> list[_Column]:
+def _columns(connection: sqlite3.Connection, table: str) -> list[_Column]:
     found = connection.execute(f"PRAGMA table_info(`{table}`)").fetchall()
     return [
         _Column(
@@ -120,7 +122,6 @@ def _columns(connection: sqlite3.Connection, table: str, made: Collection[bytes]
             may_be_null=not (never_null or in_key),
         )
         for _, name, kind, never_null, _, in_key in found
-        if name in made
     ]
 
 
