@@ -386,7 +386,8 @@ def make_node(
     loader = Loader(store, hand, clock, nodes.tell_soon)
     sweeps = Sweeps(store, hand, clock, lost=groups.watch, growth=growth, stuck=promotion.spoilt.pass_over)
     store.orders = Orders(
-        *(sweeps.unseen_from, loader.read_until),
+        sweeps.unseen_from,
+        lambda shard: 0 if shard in sweeps.backlogs else loader.read_until(shard),
         released=lambda topic: topic in directory.release_rates,
         holds=lambda shard: shard in shares.held,
         aside=promotion.spoilt,
@@ -394,7 +395,7 @@ def make_node(
     host_watch = HostWatch(
         lambda: store.backend.server,
         lambda server: store.backend.admit(server),
-        (clock_watch.follow_another, directory.read_anew),
+        (clock_watch.follow_another, directory.read_anew, sweeps.backlogs.read_anew),
         (loader.reload,),
     )
     writer_watch = WriterWatch(lambda: store.backend.rivals(), lambda: nodes.heard(FACT), alarm, clock)

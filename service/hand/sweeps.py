@@ -6,7 +6,7 @@
   hold it looks at what is late by half a second: where a node has died, its timers come a second and a half late at
   most, before anybody has its shards. After an outage it begins where the last whole one ended. While the wheel is
   filled for the first time, which may take long, it looks at what falls due from then on: another node may die
-  meanwhile, and users' own transactions go on.
+  meanwhile, and users' own transactions go on. Shards of other nodes with a backlog in order are left to them.
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late. What it finds three times promotion has passed over twice: such rows are `stuck`. Both, when
   somebody says that a transaction of theirs was committed (`nudge`).
@@ -31,6 +31,7 @@ from ...store.timers import timers
 from ...store.timers.order import REACH
 from ..clock import Clock
 from ..stream.growth import Growth
+from .backlogs import Backlogs
 from .hand import Hand
 from .pages import Pages
 
@@ -73,6 +74,7 @@ class Sweeps:
     _ends: dict[int, int] = field(factory=dict[int, int], init=False)
     _far_again_at: int = field(default=0, init=False)
     _stuck: Callable[[Sequence[int]], Awaitable[None]] = field(kw_only=True, alias="stuck")
+    backlogs: Backlogs = field(init=False)
     _found_far: dict[int, int] = field(factory=dict[int, int], init=False)
     """What the last far sweep has found, and how many of them have found it one after the other."""
     found: int = field(default=0, init=False)
@@ -83,6 +85,9 @@ class Sweeps:
     _passed: int = field(default=0, init=False)
     _from: int = field(default=0, init=False)
     """The loader has read, or is reading, what was due before then, in the order of its time."""
+
+    def __attrs_post_init__(self) -> None:
+        self.backlogs = Backlogs(self._store, self._hand.shares, self._clock)
 
     def loading(self) -> None:
         """From now on the wheel is filled."""
@@ -100,7 +105,9 @@ class Sweeps:
             self._passed += 1
             return
         self._passed = 0
-        if await self._sweep(max(self._from, min(now, self._swept) - _BEHIND), now - _LATE, own_until=now + _AHEAD):
+        since = max(self._from, min(now, self._swept) - _BEHIND)
+        await self.backlogs.look(since)
+        if await self._sweep(since, now - _LATE, own_until=now + _AHEAD):
             self._swept, self._whole = now, self._from == 0
 
     async def far(self) -> None:
@@ -129,7 +136,7 @@ class Sweeps:
 
     def unseen_from(self, shard: int, due: int) -> int:
         """From when on something may wait in a shard that is due before that time, and that nobody here knows of."""
-        if self._whole or shard in self._hand.shares.held:
+        if shard in self._hand.shares.held or (self._whole and shard not in self.backlogs):
             return max(self._swept - _AHEAD, due - REACH)
         return due - _BEHIND
 
@@ -146,16 +153,17 @@ class Sweeps:
 
     async def _read(self, since: int, until: int, own_until: int, found: set[int] | None) -> bool:
         on_time = self._hand.behind <= _LATE
-        own = dict.fromkeys(self._hand.shares.held, max(until, own_until))
+        left = [shard for shard in range(SHARDS) if shard in self.backlogs]
+        ends = dict.fromkeys(self._hand.shares.held, max(until, own_until)) | dict.fromkeys(left, since)
         # What a rate holds back lies there for long; the far sweep looks at it, or it would hide others' rows.
         but = self._hand.crowd.held_back if own_until else []
         crowded = self._is_behind or self._hand.known(self._clock.now() + _AHEAD) > _ROWS
         most = _ROWS_LATE if crowded else _ROWS
-        rows = await self._store.read(timers.near, since, until, most, own, but)
+        rows = await self._store.read(timers.near, since, until, most, ends, but)
         if len(rows) < most or not on_time:
             await self._add(sorted(rows), found)
             return len(rows) < most
-        pages = Pages(self._store, range(SHARDS), since, until)
+        pages = Pages(self._store, set(range(SHARDS)).difference(left), since, until)
         while (some := await pages.more(_ROWS)) is not None:
             await self._add(sorted(one for run in some for one in zip(*run, strict=True)), found)
         await self._add(sorted(rows), found)  # of its own shards some more is among them

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from ..ids import SHARDS, due_of, first_id, shard_of
+from ..ids import SHARDS, first_id, places_of, shard_of
 from ..ports import Transaction
 from ..rows import GUARDED, Due
 
@@ -81,6 +81,14 @@ class Completed(NamedTuple):
     """All of them, by id."""
 
 
+class _Missed(NamedTuple):
+    """A message that was to be promoted here while somebody else had it locked."""
+
+    due: int
+    queue_id: int
+    at: int
+
+
 def overtaking(ids: Iterable[int], known: Mapping[int, Found], waiting: Iterable[Found]) -> set[int]:
     """Those of these messages that are of the order of one that waits, and later."""
     first: dict[_Order, Place] = {}
@@ -116,9 +124,9 @@ def always(_shard: int) -> bool:
 class Orders:
     """Which topics are ordered, and what stands in the way of their messages. `unseen_from`: from when on something may
     wait in a shard that is due before a time, and that is not brought by whoever promotes here. `read_until`: up to
-    when all is known of a shard whose messages are being read; what is due later is left alone, and comes when it is
-    read. `released`: whether messages of a topic are held back by a rate. `holds`: whether this server has a shard.
-    `aside`: messages that cannot be promoted, which are passed over."""
+    when all is known of a shard whose messages are being read, or that another server has; what is due later is left
+    alone, and comes when it is read, or by the other. `released`: whether messages of a topic are held back by a rate.
+    `holds`: whether this server has a shard. `aside`: messages that cannot be promoted, which are passed over."""
 
     unseen_from: Callable[[int, int], int] = looked_back
     read_until: Callable[[int], int] = all_is_read
@@ -129,6 +137,8 @@ class Orders:
     """By topic. It never changes."""
     _locked: dict[int, int] = field(factory=dict[int, int], init=False)
     """By message since when it is locked by somebody else."""
+    _missed: dict[int, _Missed] = field(factory=dict[int, _Missed], init=False)
+    """By id what was to be promoted and could not be locked."""
 
     async def among(self, tx: Transaction, topic_ids: Collection[int]) -> set[int]:
         """Those of these topics that are ordered."""
@@ -150,10 +160,16 @@ class Orders:
         shard = shard_of(row.id)
         return row.due > self.read_until(shard) or (self.released(row.topic_id) and not self.holds(shard))
 
-    async def complete(self, tx: Transaction, rows: Sequence[Due], asked: Sequence[int], now: int) -> Completed:
-        """What becomes of these messages, whose queues are locked. `asked` are the entries that were to be promoted,
-        whether they were found or not."""
-        known = {one.id: one for one in await self._look(tx, rows, asked)}
+    async def miss(self, tx: Transaction, ids: Sequence[int], now: int) -> None:
+        """These messages could not be locked. Those that wait may be given back by whoever has them, and no batch asks
+        for them again: for a while looks go back to them."""
+        for id_, due, queue_id in await tx.fetch("delay.dues", tuple[int, int, int], places_of(ids)):
+            if due <= now and now - self._locked.get(id_, now) < _PATIENCE:
+                self._missed[id_] = _Missed(due, queue_id, now)
+
+    async def complete(self, tx: Transaction, rows: Sequence[Due], now: int) -> Completed:
+        """What becomes of these messages, whose queues are locked."""
+        known = {one.id: one for one in await self._look(tx, rows, now)}
         found = known.values()
         mine = {row.id for row in rows}
         last: dict[_Order, Place] = {}
@@ -189,21 +205,21 @@ class Orders:
             del self._locked[oldest]
         return now - since >= _PATIENCE
 
-    async def _look(self, tx: Transaction, rows: Sequence[Due], asked: Sequence[int]) -> list[Found]:
+    async def _look(self, tx: Transaction, rows: Sequence[Due], now: int) -> list[Found]:
         """What waits of the orders of these messages, those among it, up to the last of them and some more."""
-        dues = [row.due for row in rows]
-        begin, end = min(dues), max(dues) + 1
-        for entry in asked:
-            if entry >= 0 and begin - REACH <= due_of(entry) < begin:
-                begin = due_of(entry)
+        dues, queues, topics = [row.due for row in rows], {row.queue_id for row in rows}, {row.topic_id for row in rows}
+        self._missed = {id_: one for id_, one in self._missed.items() if now - one.at < _PATIENCE}
+        missed = {id_: one.due for id_, one in self._missed.items() if one.queue_id in queues}
+        begin, end = min([*dues, *missed.values()]), max(dues) + 1
         own = {shard_of(row.id) for row in rows}
-        topics = {row.topic_id for row in rows}
-        found = await self._read(tx, own, begin, end, {row.queue_id for row in rows}, topics)
+        found = await self._read(tx, own, begin, end, queues, topics)
         # What has no key may lie in any shard, if a program of before has written it.
         mine = {row.id for row in rows}
         keyless = {one.queue_id for one in found if one.ordering_key is None and one.id in mine}
         if keyless and (others := set(range(SHARDS)) - own):
             found += await self._read(tx, others, begin, end, keyless, {0})  # which is no topic
+        for id_ in missed.keys() - {one.id for one in found}:
+            del self._missed[id_]
         return found
 
     async def _read(

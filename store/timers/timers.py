@@ -77,14 +77,14 @@ async def promote(
     is held back, also where queues are waited for.
     """
     due, back = await _lock_entries(tx, entries, now)
+    if orders is not None and (missing := {entry for entry in entries if entry >= 0} - {row.id for row in due}):
+        await orders.miss(tx, sorted(missing), now)
     held_back: ByQueue = {}
     if behind is not None:
         due, back = _hold_back(due, back, set(behind), held_back)
     known: Mapping[int, Found] = {}
     if orders is not None and (ordered := await orders.in_order(tx, due)):
-        due, back, known = await _put_in_order(
-            *(tx, orders, ordered, due, back, entries, now, held_back), wait=behind is None
-        )
+        due, back, known = await _put_in_order(*(tx, orders, ordered, due, back, now, held_back), wait=behind is None)
     if behind is not None:
         topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, maker)
         due, back = _hold_back(due, back, {r.queue_id for r in due if r.uncounted and r.topic_id in topics}, held_back)
@@ -175,7 +175,6 @@ async def _put_in_order(
     ordered: Sequence[Due],
     due: list[Due],
     back: list[Resting],
-    entries: Sequence[int],
     now: int,
     held_back: ByQueue,
     *,
@@ -196,7 +195,7 @@ async def _put_in_order(
         ordered = [row for row in ordered if row.queue_id not in locked]
     if not ordered:
         return due, back, {}
-    along, later, known = await orders.complete(tx, ordered, entries, now)
+    along, later, known = await orders.complete(tx, ordered, now)
     due = due + along
     for row in due:
         if row.id in later:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,8 @@ from tarry.service.stream.growth import Growth
 from tarry.store import catalogue
 from tarry.store.errors import Unavailable
 from tarry.store.store import Store
-from tarry.store.timers import timers
+from tarry.store.timers import crowds, timers
+from tarry.store.timers.order import Orders
 from tarry.wheel.shards import shard_of
 
 NOW = 1_795_000_000_000
@@ -63,6 +65,7 @@ class Rows:
         self.away = False
         self.moved: list[tuple[int, int]] = []
         self.stuck_entries: list[list[int]] = []
+        self.orders = Orders()
 
     async def read(self, function: Any, *args: Any) -> Any:
         known: dict[Any, Any] = {
@@ -72,6 +75,8 @@ class Rows:
             timers.due_messages: self.due_messages,
             timers.due_moved: self.due_moved,
             timers.due_retries: self.due_retries,
+            crowds.topics_of: self.topics_of,
+            self.orders.among: self.ordered_among,
         }
         if self.away:
             raise Unavailable("away")
@@ -105,6 +110,12 @@ class Rows:
     async def due_retries(self, shard: int, after: int, until: int, limit: int) -> list[int]:
         found = [~entry for due, entry in self.due if entry < 0 and ~entry % 16 == shard and due < until]
         return sorted(id_ for id_ in found if id_ >= after)[:limit]
+
+    async def topics_of(self, some: list[tuple[int, int]], _crowd: int) -> tuple[dict[int, int], dict[int, int]]:
+        return {entry: 1 for due, entry in some if (due, entry) in self.due}, {}
+
+    async def ordered_among(self, topics: set[int]) -> set[int]:
+        return topics
 
     @contextmanager
     def sweep(self) -> Generator[None, None, None]:
@@ -229,9 +240,40 @@ async def test_own_shards_are_swept_ahead_and_all_shards_behind(rows: Rows, swee
 
 async def test_a_nudge_looks_ahead_in_all_shards(rows: Rows, sweeps: Sweeps) -> None:
     rows.shares.held = frozenset({1})
+    await sweeps.near()
     rows.due = [(NOW - 10, 2)]
     await nudged(sweeps)
     assert rows.held == {2}
+
+
+async def test_of_others_shards_nothing_is_swept_while_they_have_a_backlog_in_order(rows: Rows, sweeps: Sweeps) -> None:
+    """Far more waits than a look sees; they bring it in its order."""
+    rows.shares.held = frozenset({1})
+    long_ago = NOW - 3_600_000
+    old, late, others, own = (long_ago, long_ago << 21 | 2), (NOW - 600, 18), (NOW - 600, 3), (NOW - 600, 17)
+    rows.due = [old, late, others, own]
+    for sweep in (sweeps.near, partial(nudged, sweeps), sweeps.far):
+        await sweep()
+        assert rows.held == {3, 17}
+        assert 2 in sweeps.backlogs
+    rows.due.remove(old)
+    sweeps.loaded()
+    await sweeps.near()
+    assert rows.held == {3, 17, 18}
+    rows.due.append(old)
+    await sweeps.far()
+    assert old[1] in rows.held, "whatever comes later it knows of what it swept"
+
+
+async def test_how_far_back_a_look_goes(rows: Rows, sweeps: Sweeps) -> None:
+    rows.shares.held = frozenset({1})
+    long_ago = NOW - 3_600_000
+    rows.due = [(long_ago, long_ago << 21 | 2)]
+    await sweeps.near()
+    assert [sweeps.unseen_from(shard, NOW) for shard in (1, 2, 3)] == [NOW - 1_500, NOW - 120_000, NOW - 1_500]
+    rows.due.clear()
+    await sweeps.near()
+    assert sweeps.unseen_from(2, NOW) == NOW - 1_500
 
 
 async def test_a_hand_that_is_far_behind_is_swept_for_now_and_then(rows: Rows, sweeps: Sweeps) -> None:

@@ -185,6 +185,28 @@ async def test_what_is_behind_something_locked_is_held_back_and_overtakes_it_in_
     assert sorted(one.entry for one in (await free(stage, ids[0], late))[0]) == [ids[0], late]
 
 
+async def test_a_look_goes_back_to_what_was_in_other_hands_when_it_was_asked_for(stage: Stage) -> None:
+    """Another server had it, and gave it back before the next batch, which begins long behind it."""
+    if stage.kind == "sqlite":
+        pytest.skip("nobody locks a row there")
+    topic = await stage.topic(ordered=True)
+    ids = await waits(stage, topic, SECOND, MINUTE, HOUR, 2 * HOUR, ordering_key="k")
+    (other,) = await waits(stage, await stage.topic("others", ordered=True), HOUR)
+    stage.now += HOUR
+    with closing(connect_raw(stage.dsn)) as others, others.cursor() as cursor:
+        for id_ in ids[:2]:
+            cursor.execute("SELECT 1 FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (shard_of(id_), id_))
+        assert await free(stage, *ids[:2]) == ([], {})
+        assert [one.entry for one in (await free(stage, other))[0]] == [other]
+        promoted, held = await free(stage, ids[2])
+        assert promoted == []
+        assert list(held.values()) == [[ids[2]]], "they are waited for as others that are locked"
+    assert sorted(one.entry for one in (await free(stage, ids[2]))[0]) == ids[:3]
+    stage.now += HOUR
+    assert [one.entry for one in (await free(stage, ids[3]))[0]] == [ids[3]]
+    assert await streamed(stage) == [0, 1, 2, 3, 0]
+
+
 async def test_where_the_queue_is_held_nothing_is_looked_for(stage: Stage) -> None:
     if stage.kind == "sqlite":
         pytest.skip("nobody locks a row there")
