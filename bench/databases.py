@@ -254,8 +254,8 @@ def _private(kind: str) -> Generator[str, None, None]:
 def server_command(kind: str, folder: Path, port: int) -> list[str]:
     """Makes the server's own tables in an empty folder; what starts it on them, with the user and database `tarry`."""
     program = program_of("mariadbd" if kind == "mariadb" else "mysqld", kind)
-    user = ["--user=root"] if os.getuid() == 0 else []
-    data = f"--datadir={folder / 'data'}"
+    # A MariaDB that starts takes away what lies in its tmpdir, whoever uses it.
+    own = [f"--datadir={folder / 'data'}", f"--tmpdir={folder}", *(["--user=root"] if os.getuid() == 0 else [])]
     (folder / "init.sql").write_text(
         "CREATE USER IF NOT EXISTS tarry@'%' IDENTIFIED BY 'tarry';\n"
         "GRANT ALL ON *.* TO tarry@'%' WITH GRANT OPTION;\n"
@@ -266,10 +266,10 @@ def server_command(kind: str, folder: Path, port: int) -> list[str]:
         if kind == "mariadb"
         else [program, "--no-defaults", "--initialize-insecure"]
     )
-    if _start([*make, data, *user]).wait():
+    if _start([*make, *own]).wait():
         raise SystemExit(f"{make[0]} failed")
     return [
-        *(program, "--no-defaults", data, *user, f"--port={port}", "--bind-address=127.0.0.1"),
+        *(program, "--no-defaults", *own, f"--port={port}", "--bind-address=127.0.0.1"),
         *("--skip-name-resolve", f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
         *("--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=1G"),
         *(f"--max-connections={CONNECTIONS}", f"--init-file={folder / 'init.sql'}"),

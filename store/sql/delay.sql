@@ -48,8 +48,8 @@ SELECT id, due, topic_id, queue_id, `key`, ordering_key, tag, headers, content_t
 SELECT id, queue_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: dues
--- When each of these messages is due, and to which queue it goes.
-SELECT id, due, queue_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
+-- When each of these messages is due, and where it goes.
+SELECT id, due, topic_id, queue_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: topics
 -- Of which topic each of these messages is.

@@ -163,8 +163,11 @@ class Orders:
     async def miss(self, tx: Transaction, ids: Sequence[int], now: int) -> None:
         """These messages could not be locked. Those that wait may be given back by whoever has them, and no batch asks
         for them again: for a while looks go back to them."""
-        for id_, due, queue_id in await tx.fetch("delay.dues", tuple[int, int, int], places_of(ids)):
-            if due <= now and now - self._locked.get(id_, now) < _PATIENCE:
+        self._missed = {id_: one for id_, one in self._missed.items() if now - one.at < _PATIENCE}
+        rows = await tx.fetch("delay.dues", tuple[int, int, int, int], places_of(ids))
+        ordered = await self.among(tx, {topic_id for _, _, topic_id, _ in rows})
+        for id_, due, topic_id, queue_id in rows:
+            if topic_id in ordered and due <= now and now - self._locked.get(id_, now) < _PATIENCE:
                 self._missed[id_] = _Missed(due, queue_id, now)
 
     async def complete(self, tx: Transaction, rows: Sequence[Due], now: int) -> Completed:
@@ -191,6 +194,7 @@ class Orders:
         free = {row.id for row in rows}
         for id_ in free:
             self._locked.pop(id_, None)
+            self._missed.pop(id_, None)
         left = [one for one in wanted if one.id not in free]
         locked: dict[int, int] = {}
         if left:
@@ -208,8 +212,8 @@ class Orders:
     async def _look(self, tx: Transaction, rows: Sequence[Due], now: int) -> list[Found]:
         """What waits of the orders of these messages, those among it, up to the last of them and some more."""
         dues, queues, topics = [row.due for row in rows], {row.queue_id for row in rows}, {row.topic_id for row in rows}
-        self._missed = {id_: one for id_, one in self._missed.items() if now - one.at < _PATIENCE}
-        missed = {id_: one.due for id_, one in self._missed.items() if one.queue_id in queues}
+        wanted = [(id_, one) for id_, one in self._missed.items() if one.queue_id in queues]
+        missed = {id_: one.due for id_, one in wanted if now - one.at < _PATIENCE}
         begin, end = min([*dues, *missed.values()]), max(dues) + 1
         own = {shard_of(row.id) for row in rows}
         found = await self._read(tx, own, begin, end, queues, topics)
@@ -218,7 +222,7 @@ class Orders:
         keyless = {one.queue_id for one in found if one.ordering_key is None and one.id in mine}
         if keyless and (others := set(range(SHARDS)) - own):
             found += await self._read(tx, others, begin, end, keyless, {0})  # which is no topic
-        for id_ in missed.keys() - {one.id for one in found}:
+        for id_ in missed.keys() - ({one.id for one in found} - mine):
             del self._missed[id_]
         return found
 

@@ -269,18 +269,17 @@ def _private(kind: str, program: str, make: Sequence[str], *options: str) -> Ite
     data, log, ready = directory / "data", directory / "log", directory / "pid"
     (directory / "init.sql").write_text(_INIT)
     ca = write_certificates(directory)
-    user = ["--user=root"] if os.getuid() == 0 else []
+    # A MariaDB that starts takes away what lies in its tmpdir, whoever uses it.
+    own = [f"--datadir={data}", f"--tmpdir={directory}", *(["--user=root"] if os.getuid() == 0 else [])]
     with log.open("wb") as output:
-        making = subprocess.run(
-            [make[0], "--no-defaults", *make[1:], f"--datadir={data}", *user], stdout=output, stderr=output, check=False
-        )
+        making = subprocess.run([make[0], "--no-defaults", *make[1:], *own], stdout=output, stderr=output, check=False)
         if making.returncode:
             raise RuntimeError(f"{make[0]} failed:\n{log.read_text('utf-8', 'replace')[-2000:]}")
         port = free_port()
         process = subprocess.Popen(
             [
-                *(program, "--no-defaults", *user, *_DURABLE, *options),
-                *(f"--datadir={data}", f"--socket={directory / 'socket'}", f"--pid-file={ready}"),
+                *(program, "--no-defaults", *own, *_DURABLE, *options),
+                *(f"--socket={directory / 'socket'}", f"--pid-file={ready}"),
                 *(f"--port={port}", "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=300"),
                 *(
                     f"--ssl-ca={ca}",

@@ -207,6 +207,24 @@ async def test_a_look_goes_back_to_what_was_in_other_hands_when_it_was_asked_for
     assert await streamed(stage) == [0, 1, 2, 3, 0]
 
 
+async def test_what_is_missed_is_forgotten_when_it_is_through_or_has_no_order(stage: Stage) -> None:
+    """Or a server would keep all that another had in its hands."""
+    if stage.kind == "sqlite":
+        pytest.skip("nobody locks a row there")
+    topics = [await stage.topic("log", ordered=True), await stage.topic("orders")]
+    ids = [id_ for topic in topics for id_ in await waits(stage, topic, SECOND, 2 * SECOND)]
+    stage.now += SECOND
+    with closing(connect_raw(stage.dsn)) as others, others.cursor() as cursor:
+        for id_ in ids:
+            cursor.execute("SELECT 1 FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (shard_of(id_), id_))
+        await free(stage, *ids)
+        assert list(stage.store.orders._missed) == ids[:1]
+    stage.now += SECOND
+    await free(stage, *ids)
+    assert stage.count("delay") == 0
+    assert stage.store.orders._missed == {}
+
+
 async def test_where_the_queue_is_held_nothing_is_looked_for(stage: Stage) -> None:
     if stage.kind == "sqlite":
         pytest.skip("nobody locks a row there")
