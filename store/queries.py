@@ -32,5 +32,7 @@ def load_queries() -> Mapping[str, str]:
             continue
         parts = _NAME.split(path.read_text("utf-8"))
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
+            if f"{table}.{name}" in queries:
+                raise ValueError(f"{path.name} has two queries with the name {name}")
             queries[f"{table}.{name}"] = _REMARK.sub("", text.lstrip("\n")).strip().rstrip(";")
     return MappingProxyType(queries)

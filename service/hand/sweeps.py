@@ -16,7 +16,7 @@
   something to claim, for whatever reason: other nodes publish, seek and settle.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 
 import trio
 from attrs import define, field
@@ -80,8 +80,9 @@ class Sweeps:
     found: int = field(default=0, init=False)
     _swept: int = field(default=_EVER, init=False)
     """When the last near sweep was made that saw all."""
-    _whole: bool = field(default=False, init=False)
-    """One was made since what waits is in the wheel: what others have not brought in time is known, too."""
+    _whole: Set[int] = field(default=frozenset[int](), init=False)
+    """Shards of which one was made since what waits is in the wheel: what others have not brought in time is known,
+    too."""
     _passed: int = field(default=0, init=False)
     _from: int = field(default=0, init=False)
     """The loader has read, or is reading, what was due before then, in the order of its time."""
@@ -107,8 +108,9 @@ class Sweeps:
         self._passed = 0
         since = max(self._from, min(now, self._swept) - _BEHIND)
         await self.backlogs.look(since)
+        whole = frozenset(shard for shard in range(SHARDS) if self._from == 0 and shard not in self.backlogs)
         if await self._sweep(since, now - _LATE, own_until=now + _AHEAD):
-            self._swept, self._whole = now, self._from == 0
+            self._swept, self._whole = now, whole
 
     async def far(self) -> None:
         """Adds rows that are long due and that the wheel does not hold."""
@@ -136,7 +138,7 @@ class Sweeps:
 
     def unseen_from(self, shard: int, due: int) -> int:
         """From when on something may wait in a shard that is due before that time, and that nobody here knows of."""
-        if shard in self._hand.shares.held or (self._whole and shard not in self.backlogs):
+        if shard in self._hand.shares.held or shard in self._whole:
             return max(self._swept - _AHEAD, due - REACH)
         return due - _BEHIND
 

@@ -179,7 +179,7 @@ async def _add_returns(tx: Transaction, stories: Mapping[int, _Story], groups: M
     """What came back from the ladder lies in a retry queue, too."""
     rows = await tx.fetch("redelivery.of_messages", Return, list(stories))
     queues = sorted({row.queue_id for row in rows})
-    owners = dict(await tx.fetch("queue.owners", tuple[int, int], queues)) if queues else {}
+    owners = dict(await tx.fetch("queue.groups", tuple[int, int], queues)) if queues else {}
     for row in rows:
         group_id = owners.get(row.queue_id, 0)
         if group_id not in groups:

@@ -162,7 +162,7 @@ class Answer:
 
     def _take(self, payload: bytes) -> None:
         if payload[0] == _ERR:
-            self.error = _read_error(payload, self._unasked)
+            self.error = read_error(payload, self._unasked)
             self._expect = None
         elif self._expect is not None:
             self._expect(payload)
@@ -313,7 +313,8 @@ def _read_cell(data: bytes, position: int, cells: list[bytes | None]) -> int:
     return position + length
 
 
-def _read_error(payload: bytes, unasked: bool) -> ServerError:
+def read_error(payload: bytes, unasked: bool = False) -> ServerError:
+    """What an ERR packet says."""
     # A server that refuses a connection before the handshake leaves the SQL state out.
     text = payload[9:] if payload[3:4] == b"#" else payload[3:]
     return ServerError(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"), unasked)

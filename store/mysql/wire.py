@@ -14,6 +14,7 @@ holds a remedy for each of its faults, numbered here and in the tests:
     9   a password beyond Latin-1 cannot be sent                                 it is given as UTF-8 bytes
     10  a server that asks for the password in clear gets it, TLS or not         `_RefuseClear`
     11  a way to log in that it has not is no error of its own                   `_process_auth`
+    12  an error before the greeting has no SQL state, and loses six letters     `_WholeErrors`
 """
 
 import os
@@ -28,7 +29,7 @@ import trio
 
 from ..errors import Refused, Unavailable, Unfit
 from .dsn import Dsn
-from .rows import MAX_PAYLOAD, Answer, ProtocolError
+from .rows import MAX_PAYLOAD, Answer, ProtocolError, read_error
 from .trust import trust
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
         def get_all_data(self) -> bytes: ...
         def read_all(self) -> bytes: ...
         def is_ok_packet(self) -> bool: ...
+
+    class _AnyPacket(_Packet):
+        _data: bytes
 
     class _TrioMysql:
         _sock: "_Stream | None"
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
         def __init__(self, **settings: object) -> None: ...
         async def connect(self) -> None: ...
         async def write_packet(self, payload: bytes) -> None: ...
-        async def _read_packet(self) -> _Packet: ...
+        async def _read_packet(self, packet_type: type[_Packet] = ...) -> _Packet: ...
         async def _get_server_information(self) -> None: ...
         async def _process_auth(self, plugin_name: bytes, auth_packet: _Packet) -> _Packet: ...
 
@@ -67,6 +71,7 @@ else:
     from trio_mysql._auth import sha2_rsa_encrypt as _encrypt
     from trio_mysql.connections import Connection as _TrioMysql
     from trio_mysql.err import MySQLError as MysqlError
+    from trio_mysql.protocol import MysqlPacket as _AnyPacket
 
 _Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
@@ -86,6 +91,14 @@ _HEADER = struct.Struct("<I")
 _QUIT = b"\x01\x00\x00\x00\x01"
 _CLIENT_FOUND_ROWS, _CLIENT_SSL, _CLIENT_MULTI_STATEMENTS, _CLIENT_DEPRECATE_EOF = 1 << 1, 1 << 11, 1 << 16, 1 << 24
 _READ_BYTES = 1 << 16
+
+
+class _WholeErrors(_AnyPacket):
+    """Fault 12. So it is where a server has no room for another session."""
+
+    def raise_for_error(self) -> None:
+        error = read_error(self._data)
+        raise MysqlError(error.code, error.message)
 
 
 class _CachingSha2:
@@ -213,6 +226,9 @@ class Wire(_TrioMysql):
         if payload is not None:
             await self.write_packet(payload)
         return await self._read_packet()
+
+    async def _read_packet(self, packet_type: "type[_Packet]" = _WholeErrors) -> "_Packet":
+        return await super()._read_packet(packet_type)
 
     async def ask(self, command: int, payloads: Sequence[bytes]) -> list[Answer]:
         """Sends commands, and then reads the answers, to their end, with one await to a read of the socket.

@@ -47,9 +47,10 @@ SELECT id, due, topic_id, queue_id, `key`, ordering_key, tag, headers, content_t
 -- To which queue each of these messages goes.
 SELECT id, queue_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
--- name: dues
--- When each of these messages is due, and where it goes.
-SELECT id, due, topic_id, queue_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
+-- name: unlocked
+-- As `lock_due`, whoever works on them, and without a lock.
+SELECT id, due, topic_id, queue_id, uncounted, special, shard
+FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: topics
 -- Of which topic each of these messages is.

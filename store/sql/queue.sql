@@ -57,7 +57,7 @@ SELECT t.name, q.number, q.next_offset FROM queue q JOIN topic t ON t.id = q.top
 -- Queues that are no more, locked before.
 DELETE /*+ INDEX(queue PRIMARY) */ FROM queue WHERE id IN (?*);
 
--- name: owners
+-- name: groups
 -- The groups whose retry queues these are; 0 for a topic's own.
 SELECT id, group_id FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*);
 

@@ -81,14 +81,6 @@ class Completed(NamedTuple):
     """All of them, by id."""
 
 
-class _Missed(NamedTuple):
-    """A message that was to be promoted here while somebody else had it locked."""
-
-    due: int
-    queue_id: int
-    at: int
-
-
 def overtaking(ids: Iterable[int], known: Mapping[int, Found], waiting: Iterable[Found]) -> set[int]:
     """Those of these messages that are of the order of one that waits, and later."""
     first: dict[_Order, Place] = {}
@@ -137,8 +129,6 @@ class Orders:
     """By topic. It never changes."""
     _locked: dict[int, int] = field(factory=dict[int, int], init=False)
     """By message since when it is locked by somebody else."""
-    _missed: dict[int, _Missed] = field(factory=dict[int, _Missed], init=False)
-    """By id what was to be promoted and could not be locked."""
 
     async def among(self, tx: Transaction, topic_ids: Collection[int]) -> set[int]:
         """Those of these topics that are ordered."""
@@ -160,19 +150,25 @@ class Orders:
         shard = shard_of(row.id)
         return row.due > self.read_until(shard) or (self.released(row.topic_id) and not self.holds(shard))
 
-    async def miss(self, tx: Transaction, ids: Sequence[int], now: int) -> None:
-        """These messages could not be locked. Those that wait may be given back by whoever has them, and no batch asks
-        for them again: for a while looks go back to them."""
-        self._missed = {id_: one for id_, one in self._missed.items() if now - one.at < _PATIENCE}
-        rows = await tx.fetch("delay.dues", tuple[int, int, int, int], places_of(ids))
-        ordered = await self.among(tx, {topic_id for _, _, topic_id, _ in rows})
-        for id_, due, topic_id, queue_id in rows:
-            if topic_id in ordered and due <= now and now - self._locked.get(id_, now) < _PATIENCE:
-                self._missed[id_] = _Missed(due, queue_id, now)
+    async def in_other_hands(self, tx: Transaction, entries: Sequence[int], due: Sequence[Due], now: int) -> list[Due]:
+        """Those of these messages that are not among `due`, which were locked, and are there all the same: whoever has
+        them may give them back. They are due, are to go in their order, and are waited for."""
+        self._are_free(due)
+        missing = {entry for entry in entries if entry >= 0} - {row.id for row in due}
+        if not missing:
+            return []
+        there = [row for row in await tx.fetch("delay.unlocked", Due, places_of(missing)) if row.due <= now]
+        ordered = [row for row in await self.in_order(tx, there) if not self.is_left_alone(row)]
+        return [row for row in ordered if not self.is_overtaken(row.id, now)]
 
-    async def complete(self, tx: Transaction, rows: Sequence[Due], now: int) -> Completed:
-        """What becomes of these messages, whose queues are locked."""
-        known = {one.id: one for one in await self._look(tx, rows, now)}
+    def _are_free(self, rows: Iterable[Due]) -> None:
+        if self._locked:
+            for row in rows:
+                self._locked.pop(row.id, None)
+
+    async def complete(self, tx: Transaction, rows: Sequence[Due], theirs: Sequence[Due], now: int) -> Completed:
+        """What becomes of these messages, whose queues are locked, while others are `in_other_hands`."""
+        known = {one.id: one for one in await self._look(tx, rows, theirs)}
         found = known.values()
         mine = {row.id for row in rows}
         last: dict[_Order, Place] = {}
@@ -192,9 +188,7 @@ class Orders:
         """Locks them, as far as nobody else has; and which of the others are to be waited for."""
         rows = await tx.fetch("delay.lock_due", Due, [one.address for one in wanted])
         free = {row.id for row in rows}
-        for id_ in free:
-            self._locked.pop(id_, None)
-            self._missed.pop(id_, None)
+        self._are_free(rows)
         left = [one for one in wanted if one.id not in free]
         locked: dict[int, int] = {}
         if left:
@@ -203,18 +197,16 @@ class Orders:
         return [row for row in rows if row.due <= now], stand
 
     def is_overtaken(self, id_: int, now: int) -> bool:
-        """Whether a message that somebody else has locked, or what it is of, is waited for no longer."""
+        """Whether a message that somebody else has locked is waited for no longer; or what one is of, by `~id`."""
         since = self._locked.setdefault(id_, now)
         for oldest in list(islice(self._locked, max(0, len(self._locked) - _REMEMBERED))):
             del self._locked[oldest]
         return now - since >= _PATIENCE
 
-    async def _look(self, tx: Transaction, rows: Sequence[Due], now: int) -> list[Found]:
+    async def _look(self, tx: Transaction, rows: Sequence[Due], theirs: Sequence[Due]) -> list[Found]:
         """What waits of the orders of these messages, those among it, up to the last of them and some more."""
         dues, queues, topics = [row.due for row in rows], {row.queue_id for row in rows}, {row.topic_id for row in rows}
-        wanted = [(id_, one) for id_, one in self._missed.items() if one.queue_id in queues]
-        missed = {id_: one.due for id_, one in wanted if now - one.at < _PATIENCE}
-        begin, end = min([*dues, *missed.values()]), max(dues) + 1
+        begin, end = min([*dues, *(row.due for row in theirs if row.queue_id in queues)]), max(dues) + 1
         own = {shard_of(row.id) for row in rows}
         found = await self._read(tx, own, begin, end, queues, topics)
         # What has no key may lie in any shard, if a program of before has written it.
@@ -222,8 +214,6 @@ class Orders:
         keyless = {one.queue_id for one in found if one.ordering_key is None and one.id in mine}
         if keyless and (others := set(range(SHARDS)) - own):
             found += await self._read(tx, others, begin, end, keyless, {0})  # which is no topic
-        for id_ in missed.keys() - ({one.id for one in found} - mine):
-            del self._missed[id_]
         return found
 
     async def _read(

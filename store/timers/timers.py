@@ -74,17 +74,20 @@ async def promote(
     for: what goes to a queue that somebody holds is held back and told, and so is what goes to these queues, since
     something for them is held back already. Messages of schedules go as `judge` says, those with a guard as `guarding`
     does; without one they stay. With `orders` what is due earlier of the order of a message goes along, or the message
-    is held back, also where queues are waited for.
+    is held back, also where queues are waited for; and so is what is locked and has a place in an order.
     """
     due, back = await _lock_entries(tx, entries, now)
-    if orders is not None and (missing := {entry for entry in entries if entry >= 0} - {row.id for row in due}):
-        await orders.miss(tx, sorted(missing), now)
     held_back: ByQueue = {}
+    theirs = [] if orders is None else await orders.in_other_hands(tx, entries, due, now)
+    for row in theirs:
+        held_back.setdefault(row.queue_id, []).append(row.id)
     if behind is not None:
         due, back = _hold_back(due, back, set(behind), held_back)
     known: Mapping[int, Found] = {}
     if orders is not None and (ordered := await orders.in_order(tx, due)):
-        due, back, known = await _put_in_order(*(tx, orders, ordered, due, back, now, held_back), wait=behind is None)
+        due, back, known = await _put_in_order(
+            *(tx, orders, ordered, theirs, due, back, now, held_back), wait=behind is None
+        )
     if behind is not None:
         topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, maker)
         due, back = _hold_back(due, back, {r.queue_id for r in due if r.uncounted and r.topic_id in topics}, held_back)
@@ -173,6 +176,7 @@ async def _put_in_order(
     tx: Transaction,
     orders: Orders,
     ordered: Sequence[Due],
+    theirs: Sequence[Due],
     due: list[Due],
     back: list[Resting],
     now: int,
@@ -195,7 +199,7 @@ async def _put_in_order(
         ordered = [row for row in ordered if row.queue_id not in locked]
     if not ordered:
         return due, back, {}
-    along, later, known = await orders.complete(tx, ordered, now)
+    along, later, known = await orders.complete(tx, ordered, theirs, now)
     due = due + along
     for row in due:
         if row.id in later:
@@ -214,7 +218,7 @@ async def _behind_its_schedule(
     held_back: ByQueue,
 ) -> list[Due]:
     """Those of these that can go now: in an ordered topic what is later than a schedule's message waits for it."""
-    left = [row for row in asked if row.id in judged.left and row.id in known and not orders.is_overtaken(row.id, now)]
+    left = [row for row in asked if row.id in judged.left and row.id in known and not orders.is_overtaken(~row.id, now)]
     later = overtaking([row.id for row in due], known, [*judged.waiting, *(known[row.id] for row in left)])
     # Where a rate holds back it is a bound; what is late comes after what was there.
     behind = [row for row in due if row.id in later and not orders.released(row.topic_id)]

@@ -29,6 +29,7 @@ from tarry.store.looking import group_counts, tracing
 from tarry.store.nodes import NodeRow
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Topic
 from tarry.store.store import Store
+from tarry.store.timers import spoilt
 from tarry.store.timers.timers import LOST
 from tarry.wheel.ladder import Ladder
 
@@ -466,6 +467,22 @@ async def test_the_doctor_names_what_is_spoilt(world: World) -> None:
     assert await checkup._rows(world.stage.store.backend, world.ms) == Finding(
         "rows", "ok", "none that is due is spoilt"
     )
+
+
+async def test_the_doctor_says_nothing_of_what_is_only_late(world: World) -> None:
+    """As after a stop, or behind a release rate."""
+    orders = await world.topic()
+    await world.publish(orders, b"1", delay=None)
+    group = await world.node.directory.group(orders, "g")
+    claim = await world.claim(group)
+    assert claim is not None
+    assert (await world.node.groups.settle(name_of(claim), "fail", retry_after=SOON)).retried == 1
+    (second,) = await world.publish(orders, b"2")
+    later = world.ms + 180_000  # and nobody brings them
+    finding = await checkup._rows(world.stage.store.backend, later)
+    assert finding == Finding("rows", "ok", "none that is due is spoilt")
+    whys = await world.stage.store.read(spoilt.passed_over, [second], later)
+    assert "another transaction holds it" in whys[second]
 
 
 OTHERS = {

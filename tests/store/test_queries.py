@@ -42,6 +42,15 @@ def test_each_has_a_name_and_a_sentence(path: Path) -> None:
         assert part.count(";") - sum(line.count(";") for line in part.splitlines() if line.startswith("--")) == 1
 
 
+def test_no_name_is_given_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second would be asked in place of the first."""
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "queue.sql").write_text("-- name: ends\n-- A.\nSELECT 1;\n\n-- name: ends\n-- B.\nSELECT 2;\n")
+    monkeypatch.setattr("tarry.store.queries.files", lambda _: tmp_path)
+    with pytest.raises(ValueError, match=r"queue\.sql has two queries with the name ends"):
+        load_queries.__wrapped__()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_asked_somewhere(name: str) -> None:
     """By the store, by the pipeline's tasks, which may not load it, or by a test."""

@@ -1,6 +1,6 @@
 """The sweeps: what a nudge looks for, and how often others' queues are looked at."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
@@ -66,6 +66,7 @@ class Rows:
         self.moved: list[tuple[int, int]] = []
         self.stuck_entries: list[list[int]] = []
         self.orders = Orders()
+        self.meanwhile: Callable[[], object] = lambda: None
 
     async def read(self, function: Any, *args: Any) -> Any:
         known: dict[Any, Any] = {
@@ -93,6 +94,7 @@ class Rows:
         self, since: int, until: int, limit: int, untils: dict[int, int], but: list[int]
     ) -> list[tuple[int, int]]:
         assert self.sweeping, "what goes from here on may have been read"
+        self.meanwhile()
         self.passed_over.append(but)
         self.asked.append((since, until))
         self.untils.append(untils)
@@ -272,7 +274,10 @@ async def test_how_far_back_a_look_goes(rows: Rows, sweeps: Sweeps) -> None:
     await sweeps.near()
     assert [sweeps.unseen_from(shard, NOW) for shard in (1, 2, 3)] == [NOW - 1_500, NOW - 120_000, NOW - 1_500]
     rows.due.clear()
+    while_it_sweeps: list[int] = []
+    rows.meanwhile = lambda: while_it_sweeps.append(sweeps.unseen_from(2, NOW))
     await sweeps.near()
+    assert while_it_sweeps == [NOW - 120_000]
     assert sweeps.unseen_from(2, NOW) == NOW - 1_500
 
 

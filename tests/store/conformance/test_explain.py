@@ -219,7 +219,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "delay.first_topics": ({"delay": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 500)]),
     "delay.strangers": ({"delay": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 1, 20_000)]),
     "delay.queues": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
-    "delay.dues": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
+    "delay.unlocked": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "delay.lock": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.lock_due": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.of_queues": (

@@ -310,9 +310,12 @@ async def test_what_a_server_says_to_the_first_command_is_heard() -> None:
     assert caught.value.code == 1184
 
 
-async def test_a_server_that_is_full() -> None:
+@pytest.mark.parametrize("state", [b"#08004", b""])
+async def test_a_server_that_is_full(state: bytes) -> None:
+    """Before the greeting a server names no SQL state."""
+
     async def refuse(stream: trio.SocketStream) -> None:
-        payload = b"\xff\x10\x04#08004Too many connections"
+        payload = b"\xff\x10\x04" + state + b"Too many connections"
         await stream.send_all(len(payload).to_bytes(3, "little") + b"\0" + payload)
 
     async with listener(refuse) as dsn:
