@@ -384,10 +384,16 @@ def make_node(
     membership = Membership(store, clock, groups.dismiss, present_for)
     clock_watch = ClockWatch(clock, alarm, store.backend.skew)
     loader = Loader(store, hand, clock, nodes.tell_soon)
-    sweeps = Sweeps(store, hand, clock, lost=groups.watch, growth=growth, stuck=promotion.spoilt.pass_over)
+    sweeps = Sweeps(
+        *(store, hand, clock),
+        lost=groups.watch,
+        growth=growth,
+        stuck=promotion.spoilt.pass_over,
+        reload=loader.reload,
+    )
     store.orders = Orders(
         sweeps.unseen_from,
-        lambda shard: 0 if shard in sweeps.backlogs else loader.read_until(shard),
+        lambda shard: 0 if sweeps.leaves(shard) else loader.read_until(shard),
         released=lambda topic: topic in directory.release_rates,
         holds=lambda shard: shard in shares.held,
         aside=promotion.spoilt,
@@ -395,7 +401,7 @@ def make_node(
     host_watch = HostWatch(
         lambda: store.backend.server,
         lambda server: store.backend.admit(server),
-        (clock_watch.follow_another, directory.read_anew, sweeps.backlogs.read_anew),
+        (clock_watch.follow_another, directory.read_anew, sweeps.read_anew),
         (loader.reload,),
     )
     writer_watch = WriterWatch(lambda: store.backend.rivals(), lambda: nodes.heard(FACT), alarm, clock)

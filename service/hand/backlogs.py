@@ -12,16 +12,15 @@ from attrs import define, field
 
 from ...store.ids import SHARDS
 from ...store.store import Store
-from ...store.timers import crowds, timers
-from ..clock import Clock
 from ..shares import Shares
 from .pages import Pages
 
-_PAGE = 2_000
+_PAGE = 1_000
 _PAGES = 10
-"""Pages of a shard that are read at one look: others have their turn between."""
-_PATIENCE = 30_000
-"""Milliseconds after which those are passed over that nobody brings: a dead node has its shards for less."""
+"""That are read at one look."""
+_PATIENCE = 300
+"""Looks after which those are passed over that nobody brings. They come once a second; a dead node has its shards for
+ten."""
 
 
 @define(eq=False)
@@ -31,10 +30,10 @@ class _Backlog:
     pages: Pages
     until: int
     """Up to when they go."""
-    waiting: Sequence[timers.Timer] = ()
-    """What is ordered of the last page, and was there when last looked."""
-    changed_at: int = 0
-    """When that became less."""
+    waiting: Sequence[int] = ()
+    """Messages of the last page that were there when last looked, and have their place in an order."""
+    in_vain: int = 0
+    """Looks since that became less."""
 
 
 @define(eq=False)
@@ -43,7 +42,6 @@ class Backlogs:
 
     _store: Store
     _shares: Shares
-    _clock: Clock
     _unknown: set[int] = field(factory=lambda: set(range(SHARDS)), init=False)
     _by_shard: dict[int, _Backlog] = field(factory=dict[int, _Backlog], init=False)
 
@@ -59,41 +57,27 @@ class Backlogs:
         """Looks whether what was due before `until`, Unix milliseconds, is through. What is due later is swept from
         then on. Raises `StoreError`."""
         self._unknown -= self._shares.held
-        for shard in sorted(self._unknown):
-            if await self._is_through(shard, until):
-                self._unknown.discard(shard)
-                self._by_shard.pop(shard, None)
-
-    async def _is_through(self, shard: int, until: int) -> bool:
-        backlog = self._by_shard.get(shard)
-        if backlog is None:
-            backlog = self._by_shard[shard] = _Backlog(Pages(self._store, [shard], 0, until), until)
-        for _ in range(_PAGES):
-            if await self._waits(backlog):
-                return False
-            if (page := await backlog.pages.more(_PAGE)) is not None:
-                backlog.waiting = sorted(one for run in page for one in zip(*run, strict=True) if one[1] >= 0)
-                backlog.changed_at = self._clock.now()
-            elif backlog.until >= until:
-                return True
-            else:
-                backlog.pages, backlog.until = Pages(self._store, [shard], backlog.until, until), until
-        return False
+        unknown, by_shard, pages = self._unknown, self._by_shard, _PAGES  # `read_anew` may take others meanwhile
+        for shard in sorted(unknown):
+            backlog = by_shard.setdefault(shard, _Backlog(Pages(self._store, [shard], 0, until), until))
+            while not await self._waits(backlog):
+                if (page := await backlog.pages.more(_PAGE)) is not None:
+                    backlog.waiting, backlog.in_vain = [id_ for _, ids in page for id_ in ids if id_ >= 0], 0
+                    pages -= any(ids for _, ids in page)
+                elif backlog.until < until:
+                    backlog.pages, backlog.until = Pages(self._store, [shard], backlog.until, until), until
+                else:
+                    unknown.discard(shard)
+                    by_shard.pop(shard, None)
+                    break
+                if not pages:
+                    return
 
     async def _waits(self, backlog: _Backlog) -> bool:
         """Whether something of the last page waits, and is waited for."""
-        now, before = self._clock.now(), len(backlog.waiting)
-        backlog.waiting = await self._ordered(backlog.waiting)
-        if len(backlog.waiting) < before:
-            backlog.changed_at = now
-        return bool(backlog.waiting) and now - backlog.changed_at < _PATIENCE
-
-    async def _ordered(self, some: Sequence[timers.Timer]) -> Sequence[timers.Timer]:
-        """Those of these messages that wait and are to go in their order, by whoever has their shard."""
-        if not some:
-            return some
-        orders = self._store.orders
-        topics, _ = await self._store.read(crowds.topics_of, some, 0)
-        ordered = await self._store.read(orders.among, set(topics.values()))
-        wanted = {entry for entry, topic in topics.items() if topic in ordered and not orders.released(topic)}
-        return [one for one in some if one[1] in wanted and one[1] not in orders.aside]
+        if not backlog.waiting:
+            return False
+        left = await self._store.read(self._store.orders.brought_by_others, backlog.waiting)
+        backlog.in_vain = backlog.in_vain + 1 if len(left) == len(backlog.waiting) else 0
+        backlog.waiting = left
+        return bool(left) and backlog.in_vain <= _PATIENCE

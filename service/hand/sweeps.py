@@ -4,7 +4,8 @@
   a half ahead that the wheel does not know of, put there by another node or by a user's own SQL. (Five seconds ahead
   would read every row five times: measured, it doubles the lateness at 1000 due a second.) Of shards that other nodes
   hold it looks at what is late by half a second: where a node has died, its timers come a second and a half late at
-  most, before anybody has its shards. After an outage it begins where the last whole one ended. While the wheel is
+  most, before anybody has its shards. After an outage it begins where the last whole one ended; after a long one all
+  is read as at a start. While the wheel is
   filled for the first time, which may take long, it looks at what falls due from then on: another node may die
   meanwhile, and users' own transactions go on. Shards of other nodes with a backlog in order are left to them.
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
@@ -39,6 +40,8 @@ _BEHIND = 120_000
 _AHEAD = 1_500
 _LATE = 500
 """Milliseconds after which what another node was to bring is brought by this one."""
+_AWAY = 10_000
+"""Milliseconds without a sweep after which others may have much that nobody here knows of: the store was away."""
 _HAND_BEHIND = 2_000
 """Milliseconds that a hand may be behind and yet be swept for each time: what it is brought of a dead node's is late
 already."""
@@ -74,6 +77,7 @@ class Sweeps:
     _ends: dict[int, int] = field(factory=dict[int, int], init=False)
     _far_again_at: int = field(default=0, init=False)
     _stuck: Callable[[Sequence[int]], Awaitable[None]] = field(kw_only=True, alias="stuck")
+    _reload: Callable[[], Awaitable[None]] = field(kw_only=True, alias="reload")
     backlogs: Backlogs = field(init=False)
     _found_far: dict[int, int] = field(factory=dict[int, int], init=False)
     """What the last far sweep has found, and how many of them have found it one after the other."""
@@ -83,16 +87,20 @@ class Sweeps:
     _whole: Set[int] = field(default=frozenset[int](), init=False)
     """Shards of which one was made since what waits is in the wheel: what others have not brought in time is known,
     too."""
+    _caught_up: bool = field(default=True, init=False)
+    """All was seen since the store was away: what others wrote for shards of this node is known."""
+    _looked: int = field(default=_EVER, init=False)
+    """When the last near sweep was made."""
     _passed: int = field(default=0, init=False)
     _from: int = field(default=0, init=False)
     """The loader has read, or is reading, what was due before then, in the order of its time."""
 
     def __attrs_post_init__(self) -> None:
-        self.backlogs = Backlogs(self._store, self._hand.shares, self._clock)
+        self.backlogs = Backlogs(self._store, self._hand.shares)
 
     def loading(self) -> None:
         """From now on the wheel is filled."""
-        self._from = self._swept = self._clock.now()
+        self._from = self._swept = self._looked = self._clock.now()
 
     def loaded(self) -> None:
         """What waits is in the wheel."""
@@ -102,15 +110,38 @@ class Sweeps:
         """Adds near rows that the wheel does not hold."""
         now = self._clock.now()
         alone = not self._store.backend.shared and self._hand.crowd.oldest is not None
-        if self._passed < (_PASSED_ALONE if alone else _PASSED if self._is_behind else 0):
+        if not self._was_away(_AWAY) and self._passed < (_PASSED_ALONE if alone else _PASSED if self._is_behind else 0):
             self._passed += 1
             return
         self._passed = 0
+        if self._was_away(_AWAY):
+            self._whole, self._caught_up = frozenset(), False
+        if self._was_away(_BEHIND) and self._from == 0:  # as at a start
+            await self._store.now()  # it is there again
+            await self.read_anew()
+            await self._reload()
+            self._swept, self._looked, self._caught_up = now, self._clock.now(), True
         since = max(self._from, min(now, self._swept) - _BEHIND)
         await self.backlogs.look(since)
+        now = self._clock.now()
         whole = frozenset(shard for shard in range(SHARDS) if self._from == 0 and shard not in self.backlogs)
-        if await self._sweep(since, now - _LATE, own_until=now + _AHEAD):
-            self._swept, self._whole = now, whole
+        seen_all = await self._sweep(since, now - _LATE, own_until=now + _AHEAD)
+        self._looked = now
+        if seen_all:
+            self._swept, self._whole, self._caught_up = now, whole, True
+
+    async def read_anew(self) -> None:
+        """The store, or what is known of it, is another than before: what others have is not known."""
+        self._whole = frozenset()
+        await self.backlogs.read_anew()
+
+    def leaves(self, shard: int) -> bool:
+        """Whether what is ordered of a shard is left to the node that has it."""
+        return shard in self.backlogs or (self._was_away(_BEHIND) and shard not in self._hand.shares.held)
+
+    def _was_away(self, milliseconds: int) -> bool:
+        """Whether others may have written for so long what no sweep has seen."""
+        return self._store.backend.shared and self._clock.now() - self._looked > milliseconds
 
     async def far(self) -> None:
         """Adds rows that are long due and that the wheel does not hold."""
@@ -138,7 +169,8 @@ class Sweeps:
 
     def unseen_from(self, shard: int, due: int) -> int:
         """From when on something may wait in a shard that is due before that time, and that nobody here knows of."""
-        if shard in self._hand.shares.held or shard in self._whole:
+        known = shard in self._whole or (self._caught_up and shard in self._hand.shares.held)
+        if known and not self._was_away(_AWAY):
             return max(self._swept - _AHEAD, due - REACH)
         return due - _BEHIND
 

@@ -129,6 +129,9 @@ class Orders:
     """By topic. It never changes."""
     _locked: dict[int, int] = field(factory=dict[int, int], init=False)
     """By message since when it is locked by somebody else."""
+    _left: dict[int, int] = field(factory=dict[int, int], init=False)
+    """By queue when the first was due of what had to be left at the last look. The next goes back to it, though it may
+    be known here by then, and wait in the wheel."""
 
     async def among(self, tx: Transaction, topic_ids: Collection[int]) -> set[int]:
         """Those of these topics that are ordered."""
@@ -161,6 +164,12 @@ class Orders:
         ordered = [row for row in await self.in_order(tx, there) if not self.is_left_alone(row)]
         return [row for row in ordered if not self.is_overtaken(row.id, now)]
 
+    async def brought_by_others(self, tx: Transaction, ids: Sequence[int]) -> list[int]:
+        """Those of these messages of others' shards that wait and go in their order, when they are due."""
+        rows = await tx.fetch("delay.unlocked", Due, places_of(ids))
+        ordered = await self.in_order(tx, rows)
+        return [row.id for row in ordered if not self.released(row.topic_id) and row.id not in self.aside]
+
     def _are_free(self, rows: Iterable[Due]) -> None:
         if self._locked:
             for row in rows:
@@ -177,12 +186,17 @@ class Orders:
                 last[one.order] = max(one.place, last.get(one.order, one.place))
         others = [one for one in found if one.id not in mine and one.id not in self.aside]
         earlier = [one for one in others if one.order in last and one.place < last[one.order]]
+        for row in rows:
+            self._left.pop(row.queue_id, None)
         if not earlier:
             return Completed([], set(), known)
         earlier.sort(key=lambda one: one.place)
         taken, locked = await self._take(tx, earlier[:_AT_ONCE], now)
         along = mine | {row.id for row in taken}
-        return Completed(taken, overtaking(along, known, [*earlier[_AT_ONCE:], *locked]), known)
+        left = [*earlier[_AT_ONCE:], *locked]
+        for one in left:
+            self._left[one.queue_id] = min(one.due, self._left.get(one.queue_id, one.due))
+        return Completed(taken, overtaking(along, known, left), known)
 
     async def _take(self, tx: Transaction, wanted: Sequence[Found], now: int) -> tuple[list[Due], list[Found]]:
         """Locks them, as far as nobody else has; and which of the others are to be waited for."""
@@ -206,7 +220,9 @@ class Orders:
     async def _look(self, tx: Transaction, rows: Sequence[Due], theirs: Sequence[Due]) -> list[Found]:
         """What waits of the orders of these messages, those among it, up to the last of them and some more."""
         dues, queues, topics = [row.due for row in rows], {row.queue_id for row in rows}, {row.topic_id for row in rows}
-        begin, end = min([*dues, *(row.due for row in theirs if row.queue_id in queues)]), max(dues) + 1
+        known = [row.due for row in theirs if row.queue_id in queues]
+        known += [self._left[queue_id] for queue_id in queues if queue_id in self._left]
+        begin, end = min(dues + known), max(dues) + 1
         own = {shard_of(row.id) for row in rows}
         found = await self._read(tx, own, begin, end, queues, topics)
         # What has no key may lie in any shard, if a program of before has written it.

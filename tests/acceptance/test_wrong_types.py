@@ -19,8 +19,8 @@ WAITING = {
     "due is a text": "UPDATE delay SET due = 'x' WHERE id = {id}",
     "due is bytes": "UPDATE delay SET due = X'78' WHERE id = {id}",
     "due has a fraction": "UPDATE delay SET due = 1.5 WHERE id = {id}",
-    "a shard": "UPDATE delay SET shard = 'x' WHERE id = {id}",
-    "an id": "UPDATE delay SET id = 'x' WHERE id = {id}",
+    "a shard": "UPDATE delay SET shard = ((shard + 1) % 16) || 'x' WHERE id = {id}",  # taken for its number, and wrong
+    "an id": "UPDATE delay SET id = ((id + 1) % 16) || 'x' WHERE id = {id}",
     "a queue": "UPDATE delay SET queue_id = 'x' WHERE id = {id}",
     "a pointer": "INSERT INTO moved (shard, due, id) SELECT shard, 'x', id FROM delay WHERE id = {id}",
     "a body": "UPDATE delay SET body = 7 WHERE id = {id}",

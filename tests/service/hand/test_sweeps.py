@@ -18,7 +18,7 @@ from tarry.service.stream.growth import Growth
 from tarry.store import catalogue
 from tarry.store.errors import Unavailable
 from tarry.store.store import Store
-from tarry.store.timers import crowds, timers
+from tarry.store.timers import timers
 from tarry.store.timers.order import Orders
 from tarry.wheel.shards import shard_of
 
@@ -66,6 +66,7 @@ class Rows:
         self.moved: list[tuple[int, int]] = []
         self.stuck_entries: list[list[int]] = []
         self.orders = Orders()
+        self.reloads = 0
         self.meanwhile: Callable[[], object] = lambda: None
 
     async def read(self, function: Any, *args: Any) -> Any:
@@ -76,8 +77,7 @@ class Rows:
             timers.due_messages: self.due_messages,
             timers.due_moved: self.due_moved,
             timers.due_retries: self.due_retries,
-            crowds.topics_of: self.topics_of,
-            self.orders.among: self.ordered_among,
+            self.orders.brought_by_others: self.ordered,
         }
         if self.away:
             raise Unavailable("away")
@@ -113,11 +113,16 @@ class Rows:
         found = [~entry for due, entry in self.due if entry < 0 and ~entry % 16 == shard and due < until]
         return sorted(id_ for id_ in found if id_ >= after)[:limit]
 
-    async def topics_of(self, some: list[tuple[int, int]], _crowd: int) -> tuple[dict[int, int], dict[int, int]]:
-        return {entry: 1 for due, entry in some if (due, entry) in self.due}, {}
+    async def ordered(self, ids: list[int]) -> list[int]:
+        return [entry for _, entry in self.due if entry in ids]
 
-    async def ordered_among(self, topics: set[int]) -> set[int]:
-        return topics
+    async def now(self) -> int:
+        if self.away:
+            raise Unavailable("away")
+        return self.ms
+
+    async def reload(self) -> None:
+        self.reloads += 1
 
     @contextmanager
     def sweep(self) -> Generator[None, None, None]:
@@ -159,7 +164,13 @@ async def sweeps(rows: Rows) -> Sweeps:
     async def lost(*_: Any) -> None:
         raise AssertionError
 
-    return Sweeps(cast(Store, rows), cast(Hand, rows), clock, lost=lost, growth=cast(Growth, rows), stuck=rows.stuck)
+    return Sweeps(
+        *(cast(Store, rows), cast(Hand, rows), clock),
+        lost=lost,
+        growth=cast(Growth, rows),
+        stuck=rows.stuck,
+        reload=rows.reload,
+    )
 
 
 async def nudged(sweeps: Sweeps) -> None:
@@ -311,7 +322,11 @@ async def test_where_nobody_else_writes_a_crowd_is_swept_once_in_a_minute(rows: 
     assert len(rows.asked) == 8
 
 
-async def test_what_fell_due_in_an_outage_is_found_after_it(rows: Rows, sweeps: Sweeps) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+async def test_what_fell_due_in_an_outage_is_found_after_it(rows: Rows, sweeps: Sweeps, shared: bool) -> None:
+    rows.shared = shared
+    sweeps.loading()
+    sweeps.loaded()
     await sweeps.near()
     rows.due = [(NOW + 1_000, 1), (NOW + 700_000, 2)]
     rows.away = True
@@ -319,15 +334,55 @@ async def test_what_fell_due_in_an_outage_is_found_after_it(rows: Rows, sweeps: 
     with pytest.raises(Unavailable):
         await sweeps.near()
     rows.away = False
-    rows.behind = 600_000
+    rows.behind, rows.ms = 600_000, NOW + 800_000
+    for _ in range(5):
+        await sweeps.near()
+    assert (rows.held, rows.reloads) == (({2}, 1) if shared else ({1, 2}, 0)), "the loader reads the other"
+    rows.behind = 0
     await sweeps.near()
-    assert rows.asked[1:] == []
-    rows.behind, rows.ms = 0, NOW + 800_000
-    await sweeps.near()
-    assert rows.held == {1, 2}
     rows.due = [(NOW, 3)]
     await sweeps.near()
     assert 3 not in rows.held, "it looks no farther behind than it must"
+
+
+@pytest.mark.parametrize("away", [10_000, 10_001, 120_000, 120_001])
+async def test_after_an_outage_looks_go_far_until_all_is_seen(rows: Rows, sweeps: Sweeps, away: int) -> None:
+    """Others may have accepted much that nobody here knows of. After a long one all is read as at a start."""
+    rows.shares.held = frozenset({1})
+    sweeps.loading()
+    sweeps.loaded()
+    await sweeps.near()
+
+    def far() -> list[bool]:
+        return [sweeps.unseen_from(shard, rows.ms) == rows.ms - 120_000 for shard in (1, 2)]
+
+    assert (far(), sweeps.leaves(2)) == ([False, False], False)
+    rows.ms += away
+    assert far() == 2 * [away > 10_000]
+    assert [sweeps.leaves(shard) for shard in (1, 2)] == [False, away > 120_000]
+    old = rows.ms - 130_000
+    rows.due = [(old, old << 21 | 2)] if away > 120_000 else []
+    rows.meanwhile = lambda: seen.append(far())
+    seen: list[list[bool]] = []
+    await sweeps.near()
+    assert rows.reloads == (away > 120_000)
+    assert seen == [{10_000: [False, False], 120_001: [False, True]}.get(away, [True, True])]
+    assert [sweeps.leaves(shard) for shard in (1, 2)] == [False, away > 120_000]
+    assert far() == [False, away > 120_000]
+    rows.due.clear()
+    await sweeps.near()
+    assert (far(), sweeps.leaves(2), rows.reloads) == ([False, False], False, away > 120_000)
+
+
+async def test_who_writes_alone_was_never_away(rows: Rows, sweeps: Sweeps) -> None:
+    rows.shared = False
+    sweeps.loading()
+    sweeps.loaded()
+    await sweeps.near()
+    rows.ms += 600_000
+    await sweeps.near()
+    assert rows.reloads == 0
+    assert sweeps.unseen_from(1, rows.ms) == rows.ms - 1_500
 
 
 async def test_while_the_wheel_is_filled_only_what_falls_due_from_then_on_is_swept(rows: Rows, sweeps: Sweeps) -> None:
