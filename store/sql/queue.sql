@@ -30,7 +30,8 @@ UPDATE queue SET next_offset = /*! LAST_INSERT_ID( */ next_offset /*! ) */ + ?, 
 
 -- name: owners
 -- Whose these queues are, as in `offsets`.
-SELECT id, CASE group_id WHEN 0 THEN topic_id ELSE -group_id END AS owner FROM queue WHERE id IN (?*);
+SELECT id, CASE group_id WHEN 0 THEN topic_id ELSE -group_id END AS owner FROM queue /*! FORCE INDEX (PRIMARY) */
+WHERE id IN (?*);
 
 -- name: ends
 -- The ends of the queues: every offset below is committed.
