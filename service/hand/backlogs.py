@@ -19,8 +19,8 @@ _PAGE = 1_000
 _PAGES = 10
 """That are read at one look."""
 _PATIENCE = 300
-"""Looks after which those are passed over that nobody brings. They come once a second; a dead node has its shards for
-ten."""
+"""Looks after which those are passed over that nobody brings. A look comes once a second, and a dead node loses its
+shards after some seconds: this is for rows that are spoilt, or that a user has locked."""
 
 
 @define(eq=False)

@@ -5,9 +5,9 @@
   would read every row five times: measured, it doubles the lateness at 1000 due a second.) Of shards that other nodes
   hold it looks at what is late by half a second: where a node has died, its timers come a second and a half late at
   most, before anybody has its shards. After an outage it begins where the last whole one ended; after a long one all
-  is read as at a start. While the wheel is
-  filled for the first time, which may take long, it looks at what falls due from then on: another node may die
-  meanwhile, and users' own transactions go on. Shards of other nodes with a backlog in order are left to them.
+  is read as at a start. While the wheel is filled for the first time, which may take long, it looks at what falls due
+  from then on: another node may die meanwhile, and users' own transactions go on. Shards of other nodes with a backlog
+  in order are left to them.
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late. What it finds three times promotion has passed over twice: such rows are `stuck`. Both, when
   somebody says that a transaction of theirs was committed (`nudge`).
