@@ -57,9 +57,10 @@ def run_stored(backend: TarryBackend, task_id: str, worker_id: str) -> None:
         _write_failure(mine, stored, error, again=again)
         if again:
             raise TryAgain(attempt, error) from error
+        _tell(backend, rows)  # Django logs the error that is being handled
     else:
         mine.update(status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), return_value=value)
-    _tell(backend, rows)
+        _tell(backend, rows)
 
 
 def _write_failure(mine: Any, stored: StoredTask, error: BaseException, *, again: bool) -> None:

@@ -60,6 +60,10 @@ config = App(name="config", help="The settings of the server.")
 config.command(f"{_ROOM}.serving:show")
 app.command(config)
 
+_OF_IDS = [["redrive"], ["dead", "purge"]]
+_ANYWHERE = {"--url": 2, "--json": 1}
+"""Flags of all commands that talk to a server, and of how many words they are."""
+
 FAILED, USAGE, NOT_FOUND, TOO_LATE, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 75, 130
 
 
@@ -128,9 +132,39 @@ def load_all(group: App) -> None:
             load_all(group[name])
 
 
+def _ids_together(arguments: list[str]) -> list[str]:
+    """All that `--id` names as one value, where a command takes many: of a list cyclopts reads all for each of them."""
+    if not any(arguments[: len(command)] == command for command in _OF_IDS):
+        return arguments
+    ids, others = list[str](), list[str]()
+    words = iter(arguments)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag != "--id":
+            others.append(word)
+        elif (id_ := value if equals else next(words, None)) is not None:
+            ids.append(id_)
+        else:
+            others.append(word)
+    return [*others, f"--id={','.join(ids)}"] if ids else others
+
+
+def _command_first(arguments: Sequence[str]) -> list[str]:
+    """Flags of all commands may stand before the command: they go behind it."""
+    flags, rest = list[str](), list(arguments)
+    while rest and (words := _ANYWHERE.get(rest[0].partition("=")[0], 0)):
+        many = 1 if "=" in rest[0] else words
+        flags, rest = flags + rest[:many], rest[many:]
+    group, place = app, 0
+    while flags and place < len(rest) and rest[place] in group:
+        group, place = group[rest[place]], place + 1
+    return [*rest[:place], *flags, *rest[place:]] if place else [*rest, *flags]
+
+
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line; returns the exit code."""
     try:
+        arguments = _ids_together(_command_first(arguments))
         _load_listed(arguments)
         code = app(list(arguments), exit_on_error=False, print_error=True, result_action="return_value")
     except CycloptsError:

@@ -1,5 +1,8 @@
 """`dead list`, `redrive`, `dead purge`: what has exhausted its ladder, and what becomes of it."""
 
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -7,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ...client import DeadLetter
+from ...store.printable import visible
 from ...store.whole_number import whole_number
 from .operating import confirm
 from .options import DryRun, Group, Topic, Yes
@@ -14,9 +18,19 @@ from .printing import UsageError, note
 from .rendering import body_text, message_record, time_text
 from .server import HERE, Server
 
-Ids = Annotated[list[str] | None, Parameter(name="--id", help="This one; may be repeated.", negative=())]
+Ids = Annotated[
+    str | None,
+    Parameter(
+        name="--id",
+        allow_leading_hyphen=True,
+        help="This one; may be repeated. - reads them from stdin, one in a line.",
+    ),
+]
 Since = Annotated[str | None, Parameter(name="--from", help="Those that died then or later: 2030-01-01T09:00:00Z.")]
 Until = Annotated[str | None, Parameter(name="--to", help="Those that died before.")]
+
+_IDS = 10_000
+"""In one request."""
 
 dead = App(name="dead", help="List and purge the dead letters of a group; see redrive.")
 
@@ -72,8 +86,10 @@ def redrive(
     """
     if rate is not None and rate < 1:
         raise UsageError("--rate is 1 or more")
+    ids = _read_ids(id)
     with server.client() as tarry, _Count("redriven") as count:
-        count(tarry.redrive(topic, group, id, start=since, end=until, rate=rate, dry_run=dry_run, on_progress=count))
+        redrive = partial(tarry.redrive, topic, group, start=since, end=until, rate=rate, dry_run=dry_run)
+        _in_parts(redrive, ids, count)
     return _tell("redriven", count.count, server, dry_run=dry_run)
 
 
@@ -91,12 +107,43 @@ def purge(
     server: Server = HERE,
 ) -> int:
     """Remove dead letters for good."""
+    ids = _read_ids(id)
     with server.client() as tarry, _Count("purged") as count:
+        purge = partial(tarry.purge, topic, group, start=since, end=until)
         if not dry_run:
-            there = tarry.purge(topic, group, id, start=since, end=until, dry_run=True)
+            there = _in_parts(partial(purge, dry_run=True), ids)
             confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
-        count(tarry.purge(topic, group, id, start=since, end=until, dry_run=dry_run, on_progress=count))
+        _in_parts(partial(purge, dry_run=dry_run), ids, count)
     return _tell("purged", count.count, server, dry_run=dry_run)
+
+
+def _read_ids(named: str | None) -> list[str] | None:
+    """The ids that are named; None where none are. Raises `UsageError`."""
+    if named is None:
+        return None
+    ids = list[str]()
+    for one in named.split(","):
+        ids += _lines() if one == "-" else [one]
+    return ids
+
+
+def _lines() -> Iterator[str]:
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        if text := line.strip().decode("utf-8", "replace"):
+            if not (text.isascii() and text.isdecimal()):
+                raise UsageError(f"line {number} of stdin is no message's id: {visible(text[:40])}")
+            yield text
+
+
+def _in_parts(
+    work: Callable[..., int], ids: Sequence[str] | None, tell: Callable[[int], None] = lambda _count: None
+) -> int:
+    """What is done in all, told as it goes on. A request has so many ids and no more."""
+    done = 0
+    for part in [None] if ids is None else [ids[begin : begin + _IDS] for begin in range(0, len(ids), _IDS)]:
+        done += work(part, on_progress=lambda count, before=done: tell(before + count))
+    tell(done)
+    return done
 
 
 class _Count:

@@ -24,6 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from support.server import start_server
 from support.servers import database
+from support.waiting import wait_until
 from tarry.client import Tarry
 from tarry.service.demo.server_process import python_path
 
@@ -34,8 +35,8 @@ ENDED = ("FAILED", "SUCCESSFUL")
 class Site:
     """The project in this process, whose parts are there once it is set up."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, log: Path) -> None:
+        self.url, self.log = url, log
         self.ends = ExitStack()
         """Waits for workers that were told to end. Each waits for its long poll, 2 s; here they do so together."""
         self.tasks: Any = import_module("support.django_site.tasks")
@@ -66,7 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, mysql_server: str) -> Iterato
             management.call_command("migrate", database=alias, verbosity=0)
         log = stack.enter_context((home / "workers.log").open("w+"))
         workers = [stack.enter_context(_worker(backend, log)) for backend in (*BACKENDS, "patient")]
-        site = Site(server.url)
+        site = Site(server.url, home / "workers.log")
         yield site
         for worker in workers:
             worker.send_signal(signal.SIGTERM)
@@ -143,6 +144,8 @@ def test_a_task_that_raises_has_failed_with_its_class_and_traceback(
     assert error.traceback.rstrip().endswith("ValueError: out of paper")
     with pytest.raises(ValueError, match="failed"):
         _ = result.return_value
+    head, begins = f"Task id={result.id} path=support.django_site.tasks.fail state=FAILED", "\nTraceback (most recent"
+    wait_until(lambda: site.log.read_text().partition(head)[2].startswith(begins))
 
 
 def test_a_task_that_cannot_be_started_has_failed(site: Site, backend: str, ended: Callable[[Any], Any]) -> None:

@@ -496,6 +496,35 @@ def test_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(capsys.readouterr().out) == record
 
 
+@pytest.mark.parametrize("flags", [["--url", "{url}", "--json"], ["--json", "--url={url}"]])
+def test_flags_of_all_commands_may_stand_before_the_command(
+    flags: list[str], script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = os.environ["TARRY_URL"]
+    monkeypatch.setenv("TARRY_URL", "http://127.0.0.1:9")
+    script.say(Answer(200, {"messages": [], "cursor": None}))
+    assert run([*(flag.format(url=url) for flag in flags), "dead", "list", "orders", "--group", "g"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert run(["--url", url, "dead", "--help"]) == 0
+    assert "purge" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--url", "http://127.0.0.1:9", "topisc"], 'Unknown command "topisc"'),
+        (["--url"], 'Unknown command "--url"'),
+        (["--json", "serve"], "--json"),
+        (["--max", "3", "topics"], 'Unknown command "--max"'),
+    ],
+)
+def test_what_is_wrong_behind_such_a_flag_is_named(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_serve_says_what_its_redis_wants(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     assert run(["serve", "--redis", "redis://127.0.0.1:1/0"]) == 2
