@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from ...client import Conflict, Tarry
+from ...client import Conflict, NotFound, Tarry
 from ...store.printable import visible
 from ...store.whole_number import whole_number
 from ..durations import parse_time
 from .options import DryRun, Group, MessageId, Topic, Yes
-from .printing import UsageError, note
+from .printing import NotThere, UsageError, note
 from .rendering import time_text
 from .server import HERE, Server
 
@@ -98,22 +98,51 @@ def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bo
     return server.show([{"topic": topic, "group": group, "removed": not dry_run} | held], columns, [row], remark)
 
 
-def erase(id: MessageId, /, *, yes: Yes = False, server: Server = HERE) -> int:  # noqa: A002
-    """Erase what a message says, in the store and in the lake.
+def erase(
+    id: MessageId | None = None,  # noqa: A002 - the contract's word
+    /,
+    *,
+    topic: Annotated[str | None, Parameter(help="Of --key.")] = None,
+    key: Annotated[str | None, Parameter(help="All messages of this key, of --topic.")] = None,
+    yes: Yes = False,
+    server: Server = HERE,
+) -> int:
+    """Erase what a message says, or all of a key, in the store and in the lake.
 
     Its body, its headers and why its attempts failed go for good; its life stays. The lake hears of it with
     the next run of the archive. Exit code 4 while it waits: cancel it first; 3 when there is none.
     """
-    confirm(f"erase message {id} for good", yes=yes, instead="")
+    if (id is None) == (key is None) or (topic is None) != (key is None):
+        raise UsageError("erase takes the ID of a message, or --topic and --key")
+    if id is not None:
+        confirm(f"erase message {id} for good", yes=yes, instead="")
     with server.client() as tarry:
-        try:
-            done = tarry.erase(id)
-        except Conflict as error:
-            note(f"tarry: {error}")
-            return _NOT_NOW
-    erased_at, lake_at = time_text(done.erased_at), None if done.lake_at is None else time_text(done.lake_at)
-    record = {"id": done.id, "erased_at": erased_at, "lake": done.lake, "lake_at": lake_at}
-    return server.show([record], ("id", "erased at", "lake", "lake at"), [tuple(record.values())])
+        records, code = list[dict[str, Any]](), 0
+        for one in [id] if id is not None else _of_key(tarry, topic or "", key or "", yes=yes):
+            try:
+                done = tarry.erase(one)
+            except Conflict as error:
+                note(f"tarry: message {one}: {error}")
+                code = _NOT_NOW
+                continue
+            except NotFound:
+                if id is not None:
+                    raise
+                continue  # retention has taken it meanwhile
+            lake_at = None if done.lake_at is None else time_text(done.lake_at)
+            erased_at = time_text(done.erased_at)
+            records.append({"id": done.id, "erased_at": erased_at, "lake": done.lake, "lake_at": lake_at})
+        if records:
+            server.show(records, ("id", "erased at", "lake", "lake at"), [tuple(one.values()) for one in records])
+    return code
+
+
+def _of_key(tarry: Tarry, topic: str, key: str, *, yes: bool) -> list[str]:
+    ids = list(dict.fromkeys(str(one["id"]) for one in tarry.find(topic, key=key)))
+    if not ids:
+        raise NotThere(f"topic {topic} has no message of key {key}")
+    confirm(f"erase {len(ids)} messages of key {key} for good", yes=yes, instead="")
+    return ids
 
 
 def seek(

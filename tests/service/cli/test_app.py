@@ -484,6 +484,38 @@ def test_erase_of_one_that_waits(script: ScriptedServer, capsys: pytest.CaptureF
     assert "cancel it first" in capsys.readouterr().err
 
 
+def test_erase_of_a_key(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """One waits, one was taken by retention just then."""
+
+    def respond(request: Request) -> Answer:
+        if request.method == "GET":
+            return Answer(200, {"messages": [{"id": str(id_)} for id_ in (5, 6, 7, 6)], "cursor": None})
+        erased = {"id": request.path.split("/")[3], "erased_at": "2026-01-01T00:00:00.000Z", "lake": "none"}
+        waits = problem(409, detail="it waits for its time: cancel it first")
+        return {"/v1/messages/5/erase": waits, "/v1/messages/7/erase": problem(404)}.get(
+            request.path, Answer(200, erased | {"lake_at": None})
+        )
+
+    script.respond = respond
+    assert run(["erase", "--topic", "orders", "--key", "customer-7"]) == 2
+    assert "erase 3 messages of key customer-7 for good" in capsys.readouterr().err
+    assert run(["erase", "--topic", "orders", "--key", "customer-7", "--yes", "--json"]) == 4
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["id"] for line in out.splitlines()] == ["6"]
+    assert "message 5: it waits for its time: cancel it first" in err
+
+
+@pytest.mark.parametrize("wrong", [[], ["5", "--topic", "t", "--key", "k"], ["--key", "k"], ["5", "--topic", "t"]])
+def test_erase_is_of_a_message_or_of_a_key(
+    wrong: list[str], script: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["erase", *wrong, "--yes"]) == 2
+    assert "erase takes the ID of a message, or --topic and --key" in capsys.readouterr().err
+    script.say(Answer(200, {"messages": [], "cursor": None}))
+    assert run(["erase", "--topic", "t", "--key", "k", "--yes"]) == 3
+    assert "topic t has no message of key k" in capsys.readouterr().err
+
+
 def test_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
     record = {"topic": "t", "kind": "cluster", "queues": 4, "accepted": 9, "replaced": 4, "suppressed": 3, "pending": 2}
     script.say(Answer(200, {"topics": [record]}), Answer(200, {"topics": [record]}))
