@@ -687,16 +687,21 @@ class AsyncApi:
         *,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
+        key: str | None = None,
+        tag: str | None = None,
+        reason: str | None = None,
         rate: int | None = None,
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> int:
-        """Gives dead letters back to their group, all, or some by id or by the time of their death; how many.
+        """Gives dead letters back to their group, all, or those that fit what is said of them; how many.
 
-        `rate` is how many a second at most. An exception in `on_progress` stops it; what is done stays done.
+        `reason` is that of the last attempt; with `*` at its end, how that begins. `rate` is how many a second at most.
+        An exception in `on_progress` stops it; what is done stays done.
         """
         named = arguments.ids(ids)
-        call = operations.letters("redrive", topic, group, named, start=start, end=end, rate=rate, dry_run=dry_run)
+        stretch, said = {"start": start, "end": end}, {"key": key, "tag": tag, "reason": reason}
+        call = operations.letters("redrive", topic, group, named, **stretch, **said, rate=rate, dry_run=dry_run)
         return await self._count(call, on_progress)
 
     async def purge(
@@ -707,12 +712,16 @@ class AsyncApi:
         *,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
+        key: str | None = None,
+        tag: str | None = None,
+        reason: str | None = None,
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> int:
-        """Removes dead letters for good, all, or some by id or by the time of their death; how many."""
+        """Removes dead letters for good, all, or those that fit what is said of them, as with `redrive`; how many."""
         named = arguments.ids(ids)
-        call = operations.letters("purge", topic, group, named, start=start, end=end, dry_run=dry_run)
+        stretch, said = {"start": start, "end": end}, {"key": key, "tag": tag, "reason": reason}
+        call = operations.letters("purge", topic, group, named, **stretch, **said, dry_run=dry_run)
         return await self._count(call, on_progress)
 
     async def _count(self, call: Call[Page[int]], on_progress: OnProgress | None) -> int:

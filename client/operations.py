@@ -71,11 +71,15 @@ def letters(
     *,
     start: str | datetime | None,
     end: str | datetime | None,
+    key: str | None,
+    tag: str | None,
+    reason: str | None,
     rate: int | None = None,
     dry_run: bool,
 ) -> Call[Page[int]]:
     """How many. Letters that die after the first call are not meant."""
-    request = {"ids": None if ids is None else list(ids), **_range(start, end), "rate": rate, "dry_run": dry_run}
+    which = {"ids": None if ids is None else list(ids), **_range(start, end), "key": key, "tag": tag, "reason": reason}
+    request = which | {"rate": rate, "dry_run": dry_run}
     path = f"{_path(topic, group)}/dead/{verb}"
 
     def read(reply: Reply) -> Page[int]:

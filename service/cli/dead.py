@@ -26,6 +26,11 @@ Ids = Annotated[
         help="This one; may be repeated. - reads them from stdin, one in a line.",
     ),
 ]
+Key = Annotated[str | None, Parameter(help="Those of this key.")]
+Tag = Annotated[str | None, Parameter(help="Those of this tag.")]
+Reason = Annotated[
+    str | None, Parameter(help="Those whose last attempt had this reason; with * at its end, one that begins so.")
+]
 Since = Annotated[str | None, Parameter(name="--from", help="Those that died then or later: 2030-01-01T09:00:00Z.")]
 Until = Annotated[str | None, Parameter(name="--to", help="Those that died before.")]
 
@@ -41,7 +46,7 @@ def list_dead(
     /,
     *,
     group: Group,
-    key: Annotated[str | None, Parameter(help="Those of this key.")] = None,
+    key: Key = None,
     reason: Annotated[str | None, Parameter(help="Those whose last attempt's reason has this in it.")] = None,
     since: Since = None,
     until: Until = None,
@@ -74,6 +79,9 @@ def redrive(
     *,
     group: Group,
     id: Ids = None,  # noqa: A002 - the contract's word
+    reason: Reason = None,
+    key: Key = None,
+    tag: Tag = None,
     since: Since = None,
     until: Until = None,
     rate: Annotated[int | None, Parameter(help="So many a second at most.", converter=whole_number)] = None,
@@ -88,8 +96,8 @@ def redrive(
         raise UsageError("--rate is 1 or more")
     ids = _read_ids(id)
     with server.client() as tarry, _Count("redriven") as count:
-        redrive = partial(tarry.redrive, topic, group, start=since, end=until, rate=rate, dry_run=dry_run)
-        _in_parts(redrive, ids, count)
+        again = partial(tarry.redrive, topic, group, start=since, end=until, key=key, tag=tag, reason=reason)
+        _in_parts(partial(again, rate=rate, dry_run=dry_run), ids, count)
     return _tell("redriven", count.count, server, dry_run=dry_run)
 
 
@@ -100,6 +108,9 @@ def purge(
     *,
     group: Group,
     id: Ids = None,  # noqa: A002 - the contract's word
+    reason: Reason = None,
+    key: Key = None,
+    tag: Tag = None,
     since: Since = None,
     until: Until = None,
     dry_run: DryRun = False,
@@ -109,11 +120,11 @@ def purge(
     """Remove dead letters for good."""
     ids = _read_ids(id)
     with server.client() as tarry, _Count("purged") as count:
-        purge = partial(tarry.purge, topic, group, start=since, end=until)
+        away = partial(tarry.purge, topic, group, start=since, end=until, key=key, tag=tag, reason=reason)
         if not dry_run:
-            there = _in_parts(partial(purge, dry_run=True), ids)
+            there = _in_parts(partial(away, dry_run=True), ids)
             confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
-        _in_parts(partial(purge, dry_run=dry_run), ids, count)
+        _in_parts(partial(away, dry_run=dry_run), ids, count)
     return _tell("purged", count.count, server, dry_run=dry_run)
 
 
@@ -173,5 +184,7 @@ class _Count:
 
 
 def _tell(done: str, count: int, server: Server, *, dry_run: bool) -> int:
+    if not count:
+        note("no dead letter fits")
     head = f">{'would be ' if dry_run else ''}{done}"
     return server.show([{done: count, "dry_run": dry_run}], (head,), [(count,)])

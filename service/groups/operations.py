@@ -26,6 +26,8 @@ from ..errors import TopicConflict
 T = TypeVar("T")
 
 _BATCH = 200
+_LOOKED_AT = 500
+"""Dead letters that are looked through in one go."""
 _LONGEST = 20.0
 """Seconds of one call."""
 _PER_SECOND = 10
@@ -103,7 +105,9 @@ class Operations:
             return redriven
 
         if dry_run:
-            expired, astray = await self._store.read(redriving.count_left, group, letters, self._clock.now())
+            for part in await self._parts(group, letters):
+                past, lost = await self._store.read(redriving.count_left, group, part, self._clock.now())
+                expired, astray = expired + past, astray + lost
         worked = await self._over_letters(group, letters, rate, redrive, dry_run=dry_run)
         left = expired + astray if dry_run else 0
         return evolve(worked, count=worked.count - left, expired=expired, astray=astray)
@@ -128,8 +132,12 @@ class Operations:
         # One that dies again meanwhile is not meant, or this might never end.
         letters = evolve(letters, until=min(letters.until, self._clock.now() + 1))
         if dry_run:
-            return Worked(await self._store.read(redriving.count, group, letters), until=letters.until)
+            parts = await self._parts(group, letters)
+            counts = [await self._store.read(redriving.count, group, part) for part in parts]
+            return Worked(sum(counts), until=letters.until)
         left, next_ = letters.ids, letters
+        if letters.are_sought:
+            return evolve(await _batches(self._through(group, letters, work), rate), until=letters.until)
 
         async def step(limit: int) -> tuple[int, bool]:
             nonlocal left, next_
@@ -142,6 +150,36 @@ class Operations:
             return (await work(evolve(letters, ids=some), limit)).count, not left
 
         return evolve(await _batches(step, rate), until=letters.until)
+
+    async def _parts(self, group: Group, letters: Letters) -> list[Letters]:
+        """What is counted in one go each: all, or by their ids those that have to be looked for."""
+        if not letters.are_sought:
+            return [letters]
+        parts: list[Letters] = []
+        place: tuple[int, int] | None = (letters.since, letters.after)
+        while place is not None:
+            some = evolve(letters, since=place[0], after=place[1])
+            ids, place = await self._store.read(redriving.seek, group, some, _LOOKED_AT)
+            parts += [evolve(letters, ids=ids)] if ids else []
+        return parts
+
+    def _through(
+        self, group: Group, letters: Letters, work: Callable[[Letters, int], Awaitable[Redriven]]
+    ) -> Callable[[int], Awaitable[tuple[int, bool]]]:
+        """Works on those that fit, as they are found; a step at a time."""
+        found: tuple[int, ...] = ()
+        place: tuple[int, int] | None = (letters.since, letters.after)
+
+        async def step(limit: int) -> tuple[int, bool]:
+            nonlocal found, place
+            if not found and place is not None:
+                some = evolve(letters, since=place[0], after=place[1])
+                found, place = await self._store.read(redriving.seek, group, some, _LOOKED_AT)
+            batch, found = found[:limit], found[limit:]
+            count = (await work(evolve(letters, ids=batch), limit)).count if batch else 0
+            return count, not found and place is None
+
+        return step
 
     def _tell(self, timers: Sequence[tuple[int, int]]) -> None:
         for due, entry in timers:

@@ -15,7 +15,7 @@ from .asgi import Response
 from .call import Call, answer
 from .messages import PAGE, cursor
 from .names import parse_ids, wrong_label
-from .problems import bad_parameter
+from .problems import bad_field, bad_parameter
 
 
 async def list_dead(call: Call) -> Response:
@@ -56,6 +56,9 @@ async def _worked(call: Call, work: Callable[..., Awaitable[Worked]]) -> Worked:
     request = await call.read(requests.Letters)
     since = 0 if request.from_ is None else call.time(request.from_, "/from")
     until = Letters().until if request.to is None else call.time(request.to, "/to")
-    letters = Letters(since, until, parse_ids(request.ids))
+    for name, label in (("key", request.key), ("tag", request.tag)):
+        if label is not None and (wrong := wrong_label(label, call.settings.max_key)):
+            raise bad_field(f"/{name}", wrong)
+    letters = Letters(since, until, parse_ids(request.ids), key=request.key, tag=request.tag, reason=request.reason)
     group = await call.group()
     return await call.unless_gone(partial(work, group, letters, request.rate, dry_run=request.dry_run))

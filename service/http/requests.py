@@ -456,5 +456,10 @@ class Letters(Body):
     ids: Ids | None = None
     from_: Annotated[Time | None, Meta(description="died then or later")] = msgspec.field(name="from", default=None)
     to: Annotated[Time | None, Meta(description="died before")] = None
+    key: Label | None = None
+    tag: Label | None = None
+    reason: (
+        Annotated[str, Meta(min_length=1, description="of the last attempt; with * at its end, its beginning")] | None
+    ) = None
     rate: Annotated[int, Meta(ge=1, le=100_000, description="so many a second at most")] | None = None
     dry_run: Annotated[bool, Meta(description="tell how many, and do nothing")] = False

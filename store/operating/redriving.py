@@ -9,11 +9,13 @@ the letters.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from attrs import frozen
 
 from ..expiry import is_past
 from ..groups.locked_rows import CursorRow
+from ..history import attempts_of
 from ..ids import due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import Group
@@ -30,6 +32,35 @@ class Letters:
     ids: tuple[int, ...] | None = None
     after: int = -1
     """Of those that died at `since`, the ones behind this id."""
+    key: str | None = None
+    tag: str | None = None
+    reason: str | None = None
+    """Of the last attempt; with `*` at its end, how that begins."""
+
+    @property
+    def are_sought(self) -> bool:
+        """Whether they have to be looked through."""
+        return (self.key, self.tag, self.reason) != (None, None, None)
+
+    def fit(self, key: str | None, tag: str | None, history: bytes) -> bool:
+        """Whether a letter of this key, tag and history is one of them."""
+        if (self.key is not None and key != self.key) or (self.tag is not None and tag != self.tag):
+            return False
+        if self.reason is None:
+            return True
+        attempts = attempts_of(history)
+        last = (attempts[-1].reason if attempts else None) or ""
+        return last.startswith(self.reason[:-1]) if self.reason.endswith("*") else last == self.reason
+
+
+class _Sought(NamedTuple):
+    """What is looked at of a letter."""
+
+    id: int
+    dead_at: int
+    key: str | None
+    tag: str | None
+    history: bytes
 
 
 @frozen
@@ -92,6 +123,22 @@ async def set_retries(
     if rows:
         await tx.execute_many("retry.add", rows)
     return tuple((due_of(id_), ~id_) for id_ in ids)
+
+
+async def seek(
+    tx: Transaction, group: Group, letters: Letters, limit: int
+) -> tuple[tuple[int, ...], tuple[int, int] | None]:
+    """The ids of those that fit among the next `limit` letters, or among those that are named; and when the last of
+    these died, with its id: what follows is behind it. None: nothing does."""
+    if letters.ids is None:
+        place = (letters.since, letters.until, letters.since, letters.after)
+        rows = await tx.fetch("dead.sought", _Sought, group.id, *place, limit)
+    else:
+        named = await tx.fetch("dead.sought_named", _Sought, group.id, list(letters.ids)) if letters.ids else []
+        rows = [row for row in named if letters.since <= row.dead_at < letters.until]
+    fitting = tuple(row.id for row in rows if letters.fit(row.key, row.tag, row.history))
+    more = letters.ids is None and len(rows) == limit
+    return fitting, (rows[-1].dead_at, rows[-1].id) if more else None
 
 
 async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> int:

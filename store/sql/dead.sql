@@ -44,6 +44,16 @@ SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, ordering_key, 
 SELECT id, queue_id, `offset`, dead_at, expires_at FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
 WHERE group_id = ? AND dead_at >= ? AND dead_at < ? AND (dead_at > ? OR id > ?) ORDER BY dead_at, id LIMIT ? /*! FOR UPDATE */;
 
+-- name: sought
+-- As `aged`, with what letters are looked through for; whoever works on them.
+SELECT id, dead_at, `key`, tag, history FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
+WHERE group_id = ? AND dead_at >= ? AND dead_at < ? AND (dead_at > ? OR id > ?) ORDER BY dead_at, id LIMIT ?;
+
+-- name: sought_named
+-- The same of these ids.
+SELECT id, dead_at, `key`, tag, history FROM dead /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND id IN (?*) ORDER BY id;
+
 -- name: named
 -- Those of these ids that are dead letters, for update.
 SELECT id, queue_id, `offset`, dead_at, expires_at FROM dead /*! FORCE INDEX (PRIMARY) */

@@ -170,11 +170,11 @@ def test_how_to_come_from_celery(reader: Reader) -> None:
 
 
 def test_how_to_dead_letters(reader: Reader) -> None:
-    made, counted, listed, would, redriven, none, purged = reader.run(ROOT / "docs" / "how-to" / "dead-letters.md")
+    made, counted, listed, of_reason, would, redriven, none, purged = reader.run(ROOT / "docs/how-to/dead-letters.md")
     assert (made["ladder"], made["jitter"]) == ([100, 200], 0.5)
     assert counted == "4 dead letters"
     assert listed.count("the mail server is away") == 4
-    assert [text.split()[-1] for text in (would, redriven, none)] == ["4", "4", "0"]
+    assert [text.split()[-1] for text in (of_reason, would, redriven, none)] == ["4", "4", "4", "0"]
     assert purged.split()[-1] == "0"
 
 

@@ -68,12 +68,13 @@ def test_a_group_is_paused(tarry: Tarry, server: ServerProcess) -> None:
     assert command(server, "groups", "pause", "--pause", "nobody").returncode == 3
 
 
-def make_letters(tarry: Tarry, topic: str, group: str, count: int) -> None:
+def make_letters(tarry: Tarry, topic: str, group: str, count: int, reason: str = "no ink") -> None:
     tarry.put_group(topic, group, ladder=[])
+    before = tarry.group(topic, group)["dead_letters"]
     tarry.publish_many(topic, [{"body": n, "key": f"k{n % 2}"} for n in range(count)])
     while (claim := tarry.claim(topic, group, max=1000, wait="1s")) is not None:
-        tarry.fail(claim, reason="no ink")
-        if tarry.group(topic, group)["dead_letters"] >= count:
+        tarry.fail(claim, reason=reason)
+        if tarry.group(topic, group)["dead_letters"] >= before + count:
             return
 
 
@@ -132,6 +133,33 @@ def test_redrive_and_purge(tarry: Tarry, server: ServerProcess) -> None:
     assert len(take(tarry, "poison", "g", 448)) == 448
     state = tarry.group("poison", "g")
     assert (state["dead_letters"], state["acked"], state["redriven"], state["dead"]) == (0, 449, 449, 450)
+
+
+def test_letters_are_sent_again_by_what_they_say(tarry: Tarry, server: ServerProcess) -> None:
+    """Every other one has the key k1; a hundred of 1,300 have another reason than the rest."""
+    make_letters(tarry, "why", "g", 1_200)
+    make_letters(tarry, "why", "g", 100, reason="no route to smtp-7")
+    redrive = ["redrive", "why", "--group", "g", "--json"]
+    for what, many in (
+        (["--reason", "no route to*"], 100),
+        (["--reason", "no route"], 0),
+        (["--reason", "no route to smtp-7", "--key", "k1"], 50),
+        (["--key", "k1"], 650),
+        (["--tag", "t"], 0),
+        (["--reason", "no route to*", "--to", "2020-01-01T00:00:00Z"], 0),
+    ):
+        assert lines(command(server, *redrive, *what, "--dry-run")) == [{"redriven": many, "dry_run": True}]
+    none = command(server, *redrive, "--reason", "nobody's")
+    assert lines(none) == [{"redriven": 0, "dry_run": False}]
+    assert "no dead letter fits" in none.stderr
+    some = list(tarry.dead_letters("why", "g", reason="no route"))[:7]
+    of_key = sum(letter.message.key == "k1" for letter in some)
+    ids = [letter.message.id for letter in some]
+    assert tarry.redrive("why", "g", ids, reason="no route*", key="k1", dry_run=True) == of_key
+    assert lines(command(server, *redrive, "--reason", "no route to*")) == [{"redriven": 100, "dry_run": False}]
+    assert len(take(tarry, "why", "g", 100)) == 100
+    assert tarry.purge("why", "g", key="k0") == 600
+    assert tarry.group("why", "g")["dead_letters"] == 600
 
 
 def test_a_long_redrive_is_stopped(tarry: Tarry, server: ServerProcess) -> None:

@@ -77,6 +77,10 @@ async def test_seek(
         ("dead/redrive", {"from": "noon"}, "/from"),
         ("dead/purge", {"to": "noon"}, "/to"),
         ("dead/purge", {"id": "5"}, "/id"),
+        ("dead/redrive", {"key": ""}, "/key"),
+        ("dead/purge", {"tag": "t" * 256}, "/tag"),
+        ("dead/redrive", {"reason": ""}, "/reason"),
+        ("dead/purge", {"reason": 7}, "/reason"),
     ],
 )
 async def test_what_is_wrong(
@@ -161,9 +165,11 @@ async def test_redrive_and_purge(
     assert response.json() == {done: 3, "more": False, "to": "2026-11-21T10:00:00.000Z"} | beside
     request = {"ids": ["7", "8", "7"], "from": "1970-01-01T00:00:01Z", "to": TIME, "rate": 5, "dry_run": True}
     await client.post(f"{GROUP}/dead/{verb}", json=request)
+    await client.post(f"{GROUP}/dead/{verb}", json={"key": "k", "tag": "t", "reason": "no*"})
     assert operated(server) == [
         (f"operations.{verb}", (group, Letters(), None), {"dry_run": False}),
         (f"operations.{verb}", (group, Letters(1000, NOW, (7, 8)), 5), {"dry_run": True}),
+        (f"operations.{verb}", (group, Letters(key="k", tag="t", reason="no*"), None), {"dry_run": False}),
     ]
 
 

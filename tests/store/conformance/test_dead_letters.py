@@ -3,6 +3,7 @@
 import json
 import random
 
+import attrs
 import pytest
 
 from support.letters import dead_letters_of
@@ -226,6 +227,50 @@ async def test_redrive_and_purge_by_ids_and_by_time(stage: Stage) -> None:
     assert await _bodies(stage, group) == [5]
     assert (await stage.store.read(catalogue.group_state, group)).letters == 1
     assert await _redriven(stage, group) == [1, 4]
+
+
+SOUGHT = [
+    (Letters(key="a"), [0, 3]),
+    (Letters(tag="t"), [0, 1]),
+    (Letters(reason="no route"), [0, 1]),
+    (Letters(reason="no*"), [0, 1, 2]),
+    (Letters(reason="No route"), []),
+    (Letters(reason="*"), [0, 1, 2, 3]),
+    (Letters(reason="*route"), []),
+    (Letters(reason="no route", key="a", tag="t"), [0]),
+    (Letters(reason="no*", since=START + 2), [2]),
+    (Letters(reason="no*", until=START + 2), [0, 1]),
+    (Letters(key="a", tag="u"), []),
+]
+
+
+@pytest.mark.parametrize(("letters", "fitting"), SOUGHT)
+@pytest.mark.parametrize("size", [1, 3, 100])
+async def test_letters_are_sought_by_what_they_say(
+    stage: Stage, letters: Letters, fitting: list[int], size: int
+) -> None:
+    """Page by page, several of one millisecond among them; and among those that are named."""
+    topic = await stage.topic()
+    group = await stage.group(topic, ladder=Ladder(()))
+    ids: list[int] = []
+    for key, tag, reason, dead_at in (("a", "t", "no route", 1), ("b", "t", "no route", 1), ("b", None, "no", 2)):
+        ids += ids_of(await stage.publish(stage.draft(topic, key=key, tag=tag)))
+        stage.now = START + dead_at
+        await stage.fail(group, await stage.claim(group), reason=reason)
+    ids += ids_of(await stage.publish(stage.draft(topic, key="a")))
+    stage.now = START + 3
+    await stage.fail(group, await stage.claim(group), reason=None)
+    found: list[int] = []
+    place: tuple[int, int] | None = (letters.since, letters.after)
+    while place is not None:
+        some = attrs.evolve(letters, since=place[0], after=place[1])
+        more, place = await stage.store.read(redriving.seek, group, some, size)
+        found += more
+    assert sorted(ids.index(id_) for id_ in found) == fitting
+    named = attrs.evolve(letters, ids=(*ids[1:], 7))
+    more, place = await stage.store.read(redriving.seek, group, named, size)
+    assert sorted(ids.index(id_) for id_ in more) == [number for number in fitting if number]
+    assert place is None
 
 
 async def test_one_redriven_may_die_again(stage: Stage) -> None:

@@ -319,6 +319,8 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "dead.places": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "dead.named": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "dead.aged": ({"dead": "idx_dead_multi_dead_at"}, [(1, START, START + HOUR, START, -1, 200)]),
+    "dead.sought": ({"dead": "idx_dead_multi_dead_at"}, [(1, START, START + HOUR, START, -1, 500)]),
+    "dead.sought_named": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "dead.count_astray": ({"dead": "idx_dead_multi_dead_at"}, [(1, START, START + HOUR, [1, 2], START)]),
     "dead.count_expired": ({"dead": "idx_dead_multi_dead_at"}, [(1, START, START + HOUR, START)]),
     "dead.remove_all": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
