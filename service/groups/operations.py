@@ -159,7 +159,7 @@ class Operations:
         place: tuple[int, int] | None = (letters.since, letters.after)
         while place is not None:
             some = evolve(letters, since=place[0], after=place[1])
-            ids, place = await self._store.read(redriving.seek, group, some, _LOOKED_AT)
+            ids, place = await self._store.read(redriving.fitting, group, some, _LOOKED_AT)
             parts += [evolve(letters, ids=ids)] if ids else []
         return parts
 
@@ -174,7 +174,7 @@ class Operations:
             nonlocal found, place
             if not found and place is not None:
                 some = evolve(letters, since=place[0], after=place[1])
-                found, place = await self._store.read(redriving.seek, group, some, _LOOKED_AT)
+                found, place = await self._store.read(redriving.fitting, group, some, _LOOKED_AT)
             batch, found = found[:limit], found[limit:]
             count = (await work(evolve(letters, ids=batch), limit)).count if batch else 0
             return count, not found and place is None

@@ -125,7 +125,7 @@ async def set_retries(
     return tuple((due_of(id_), ~id_) for id_ in ids)
 
 
-async def seek(
+async def fitting(
     tx: Transaction, group: Group, letters: Letters, limit: int
 ) -> tuple[tuple[int, ...], tuple[int, int] | None]:
     """The ids of those that fit among the next `limit` letters, or among those that are named; and when the last of
@@ -136,9 +136,9 @@ async def seek(
     else:
         named = await tx.fetch("dead.sought_named", _Sought, group.id, list(letters.ids)) if letters.ids else []
         rows = [row for row in named if letters.since <= row.dead_at < letters.until]
-    fitting = tuple(row.id for row in rows if letters.fit(row.key, row.tag, row.history))
+    ids = tuple(row.id for row in rows if letters.fit(row.key, row.tag, row.history))
     more = letters.ids is None and len(rows) == limit
-    return fitting, (rows[-1].dead_at, rows[-1].id) if more else None
+    return ids, (rows[-1].dead_at, rows[-1].id) if more else None
 
 
 async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> int:

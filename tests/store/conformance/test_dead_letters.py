@@ -264,11 +264,11 @@ async def test_letters_are_sought_by_what_they_say(
     place: tuple[int, int] | None = (letters.since, letters.after)
     while place is not None:
         some = attrs.evolve(letters, since=place[0], after=place[1])
-        more, place = await stage.store.read(redriving.seek, group, some, size)
+        more, place = await stage.store.read(redriving.fitting, group, some, size)
         found += more
     assert sorted(ids.index(id_) for id_ in found) == fitting
     named = attrs.evolve(letters, ids=(*ids[1:], 7))
-    more, place = await stage.store.read(redriving.seek, group, named, size)
+    more, place = await stage.store.read(redriving.fitting, group, named, size)
     assert sorted(ids.index(id_) for id_ in more) == [number for number in fitting if number]
     assert place is None
 
