@@ -21,7 +21,7 @@ def message_record(message: Message) -> dict[str, Any]:
         "key": message.key,
         "ordering_key": message.ordering_key,
         "tag": message.tag,
-        "headers": dict(message.headers),
+        "headers": dict(message.headers) or None,
         "attempt": message.attempt,
         "published_at": time_text(message.published_at),
         "deliver_at": time_text(message.deliver_at),
