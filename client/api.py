@@ -697,8 +697,8 @@ class Api:
         An exception in `on_progress` stops it; what is done stays done.
         """
         named = arguments.ids(ids)
-        stretch, said = {"start": start, "end": end}, {"key": key, "tag": tag, "reason": reason}
-        call = operations.letters("redrive", topic, group, named, **stretch, **said, rate=rate, dry_run=dry_run)
+        which = operations.which_letters(named, start=start, end=end, key=key, tag=tag, reason=reason)
+        call = operations.letters("redrive", topic, group, which, rate=rate, dry_run=dry_run)
         return self._count(call, on_progress)
 
     def purge(
@@ -717,8 +717,8 @@ class Api:
     ) -> int:
         """Removes dead letters for good, all, or those that fit what is said of them, as with `redrive`; how many."""
         named = arguments.ids(ids)
-        stretch, said = {"start": start, "end": end}, {"key": key, "tag": tag, "reason": reason}
-        call = operations.letters("purge", topic, group, named, **stretch, **said, dry_run=dry_run)
+        which = operations.which_letters(named, start=start, end=end, key=key, tag=tag, reason=reason)
+        call = operations.letters("purge", topic, group, which, dry_run=dry_run)
         return self._count(call, on_progress)
 
     def _count(self, call: Call[Page[int]], on_progress: OnProgress | None) -> int:

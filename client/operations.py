@@ -63,10 +63,7 @@ def replay(
     return call
 
 
-def letters(
-    verb: Literal["redrive", "purge"],
-    topic: str,
-    group: str,
+def which_letters(
     ids: Iterable[str] | None,
     *,
     start: str | datetime | None,
@@ -74,12 +71,23 @@ def letters(
     key: str | None,
     tag: str | None,
     reason: str | None,
+) -> dict[str, Any]:
+    """All that is said has to fit."""
+    said = {"key": key, "tag": tag, "reason": reason}
+    return {"ids": None if ids is None else list(ids), **_range(start, end), **said}
+
+
+def letters(
+    verb: Literal["redrive", "purge"],
+    topic: str,
+    group: str,
+    which: Mapping[str, Any],
+    *,
     rate: int | None = None,
     dry_run: bool,
 ) -> Call[Page[int]]:
     """How many. Letters that die after the first call are not meant."""
-    which = {"ids": None if ids is None else list(ids), **_range(start, end), "key": key, "tag": tag, "reason": reason}
-    request = which | {"rate": rate, "dry_run": dry_run}
+    request = {**which, "rate": rate, "dry_run": dry_run}
     path = f"{_path(topic, group)}/dead/{verb}"
 
     def read(reply: Reply) -> Page[int]:
