@@ -152,9 +152,13 @@ def _in_parts(
     """What is done in all, told as it goes on. A request has so many ids and no more."""
     done = 0
     for part in [None] if ids is None else [ids[begin : begin + _IDS] for begin in range(0, len(ids), _IDS)]:
-        done += work(part, on_progress=lambda count, before=done: tell(before + count))
+        done += work(part, on_progress=partial(_told, tell, done))
     tell(done)
     return done
+
+
+def _told(tell: Callable[[int], None], before: int, count: int) -> None:
+    tell(before + count)
 
 
 class _Count:
