@@ -93,7 +93,10 @@ def letters(
     def read(reply: Reply) -> Page[int]:
         document = reply.document
         count = document["redriven" if verb == "redrive" else "purged"]
-        return Page((count,), call(request | {"to": document["to"]}) if document["more"] else None)
+        if not document["more"]:
+            return Page((count,), None)
+        begin = document.get("from", request["from"])  # an older server's answer has none
+        return Page((count,), call({**request, "from": begin, "to": document["to"]}))
 
     def call(request: Mapping[str, Any]) -> Call[Page[int]]:
         return Call("POST", path, read, encode(given(request)), wait=_PATIENCE)

@@ -1,7 +1,12 @@
 """The history of a message's attempts: JSON that travels with it, an entry for each counted delivery that failed.
 
+A redrive begins with the first attempt again. The attempts before it stay in the history, so that one can see why the
+message had become a dead letter.
+
 What cannot be read stops nobody: in its place stands one entry that says so.
 """
+
+from collections import Counter
 
 import msgspec
 
@@ -12,18 +17,57 @@ class Attempt(msgspec.Struct):
     at: int
     client: str
     reason: str | None = None
+    redrives: int | msgspec.UnsetType = msgspec.UNSET
+    """How often the message has been redriven since; left out: never."""
+
+    @property
+    def round(self) -> int:
+        """`redrives` as a number."""
+        return 0 if self.redrives is msgspec.UNSET else self.redrives
 
 
+_REMEMBERED = 99
+"""Attempts that a redrive keeps beside those of the round that has just ended."""
 UNREADABLE = "what was remembered of earlier attempts cannot be read"
 _read = msgspec.json.Decoder(list[Attempt]).decode
 
 
 def attempts_of(history: bytes) -> list[Attempt]:
-    """The attempts, the first one first."""
+    """The attempts, the first one first, with those before a redrive."""
     try:
         return _read(history)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return [Attempt(0, "", UNREADABLE)]
+
+
+def since_redrive(history: bytes) -> list[Attempt]:
+    """The attempts since the last redrive, or all of them when there was none."""
+    return [attempt for attempt in attempts_of(history) if not attempt.round]
+
+
+def numbered(history: bytes) -> list[tuple[int, Attempt]]:
+    """All attempts with their numbers; those after a redrive begin with 1 again."""
+    attempts = attempts_of(history)
+    counts = Counter[int]()
+    found: list[tuple[int, Attempt]] = []
+    for attempt in attempts:
+        counts[attempt.round] += 1
+        found.append((counts[attempt.round], attempt))
+    return found
+
+
+def last_reason(history: bytes) -> str | None:
+    """Why the last attempt failed."""
+    attempts = since_redrive(history)
+    return attempts[-1].reason if attempts else None
+
+
+def redriven(history: bytes) -> bytes:
+    """The history of a message that begins with its first attempt again."""
+    attempts = [msgspec.structs.replace(one, redrives=one.round + 1) for one in attempts_of(history)]
+    while len(attempts) > _REMEMBERED and attempts[0].round > 1:
+        attempts = [one for one in attempts if one.round != attempts[0].round]
+    return written(attempts)
 
 
 def written(attempts: list[Attempt]) -> bytes:

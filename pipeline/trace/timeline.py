@@ -5,11 +5,13 @@ next delivery, the retry, the return or the dead letter carries. Pure: rows in, 
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, field, frozen
 
+from ...store.history import UNREADABLE, numbered
 from ..schemas import SUPPRESSED
 from ..times import moment, time_text
 
@@ -105,6 +107,8 @@ _WITH_REASON = ("failed", "lease_lost")
 
 _Of = tuple[str, int, str | None]
 """Topic, id and key."""
+_Reasons = dict[tuple[int, str, int], set[tuple[int, str]]]
+"""When attempts failed, and why: by message, group and attempt."""
 
 
 def timeline(rows: Rows) -> list[Event]:
@@ -224,30 +228,20 @@ def _deaths(letters: Iterable[tuple[Row, _Of]]) -> Iterator[Event]:
         yield Event(row["dead_at"], *of, "dead", row["group"])
 
 
-def _reasons(carriers: Sequence[tuple[Row, _Of]]) -> dict[tuple[int, str, int], str]:
+def _reasons(carriers: Sequence[tuple[Row, _Of]]) -> _Reasons:
     """Why each attempt failed, by message, group and attempt: from the history of those that came after it."""
-    reasons: dict[tuple[int, str, int], str] = {}
+    reasons: _Reasons = defaultdict(set)
     for row, (_, id_, _key) in carriers:
-        for attempt, reason in enumerate(_history(row["history"]), 1):
-            if reason is not None:
-                known = (id_, row["group"], attempt)
-                reasons[known] = max(reasons.get(known, reason), reason)
+        for number, attempt in numbered((row["history"] or "[]").encode()):
+            if attempt.reason not in (None, UNREADABLE):
+                reasons[id_, row["group"], number].add((attempt.at, attempt.reason))
     return reasons
 
 
-def _history(text: str | None) -> list[str | None]:
-    """What is no history tells nothing."""
-    try:
-        entries: Any = json.loads(text or "[]")
-    except ValueError:
-        return []
-    if not isinstance(entries, list):
-        return []
-    known: Collection[Any] = entries  # pyright: ignore[reportUnknownVariableType]
-    return [entry.get("reason") if isinstance(entry, dict) else None for entry in known]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-
-
-def _with_reason(event: Event, reasons: Mapping[tuple[int, str, int], str]) -> Event:
+def _with_reason(event: Event, reasons: _Reasons) -> Event:
     if event.what not in _WITH_REASON or event.group is None or event.attempt is None:
         return event
-    return evolve(event, reason=reasons.get((event.id, event.group, event.attempt)))
+    # A redriven message has each attempt more than once: the one that ended then.
+    same = reasons.get((event.id, event.group, event.attempt), set())
+    nearest = min(same, key=lambda one: (abs(one[0] - event.at), one), default=(0, None))
+    return evolve(event, reason=nearest[1])

@@ -12,6 +12,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from ...client import DeadLetter
 from ...store.printable import visible
 from ...store.whole_number import whole_number
+from ..http.names import parse_id
 from .operating import confirm
 from .options import DryRun, Group, Topic, Yes
 from .printing import UsageError, note
@@ -121,7 +122,7 @@ def purge(
     ids = _read_ids(id)
     with server.client() as tarry, _Count("purged") as count:
         away = partial(tarry.purge, topic, group, start=since, end=until, key=key, tag=tag, reason=reason)
-        if not dry_run:
+        if not (dry_run or yes):
             there = _in_parts(partial(away, dry_run=True), ids)
             confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
         _in_parts(partial(away, dry_run=dry_run), ids, count)
@@ -129,21 +130,23 @@ def purge(
 
 
 def _read_ids(named: str | None) -> list[str] | None:
-    """The ids that are named; None where none are. Raises `UsageError`."""
+    """The ids that are named, each once; None where none are. Raises `UsageError` before anything is done."""
     if named is None:
         return None
-    ids = list[str]()
+    ids = dict[str, None]()
     for one in named.split(","):
-        ids += _lines() if one == "-" else [one]
-    return ids
+        for where, text in _lines() if one == "-" else [("--id", one)]:
+            if parse_id(text) is None:
+                raise UsageError(f"{where}: {visible(text[:40])!r} is no message's id; nothing was done")
+            ids[text] = None
+    return list(ids)
 
 
-def _lines() -> Iterator[str]:
+def _lines() -> Iterator[tuple[str, str]]:
+    """What stands on each line of stdin, and where."""
     for number, line in enumerate(sys.stdin.buffer, 1):
         if text := line.strip().decode("utf-8", "replace"):
-            if not (text.isascii() and text.isdecimal()):
-                raise UsageError(f"line {number} of stdin is no message's id: {visible(text[:40])}")
-            yield text
+            yield f"line {number} of stdin", text
 
 
 def _in_parts(

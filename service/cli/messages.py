@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from ...client import Tarry
 from ...store.printable import json_text
 from ...store.whole_number import whole_number
+from . import lateness
 from .options import At, Delay, MessageId, Topic
 from .printing import UsageError, print_json
 from .rendering import time_text
@@ -23,16 +24,17 @@ _STANDINGS = ("claimed", "retrying", "parked", "dead")
 def show(id: MessageId, /, *, server: Server = HERE) -> int:  # noqa: A002 - the contract's word
     """Show a message, where it is, and its life.
 
-    To the millisecond. Exit code 3 when there is none.
+    To the millisecond, with how late it is for each group, and why. Exit code 3 when there is none.
     """
     with server.client() as tarry:
         message = tarry.message(id)
-    if server.json:
-        print_json(message)
-        return 0
+        if server.json:
+            print_json(message)
+            return 0
+        late = list(lateness.sentences(tarry, message))
     facts = [(name, value) for name, value in message.items() if name != "life" and value is not None]
     facts = [(name, json_text(value) if name == "body" else value) for name, value in facts]
-    server.show([], ("field", "value"), facts)
+    server.show([], ("field", "value"), [*facts, *late])
     return server.show([], ("at", ">ms", "what", "group", ">attempt", "client", "reason"), _life(message["life"]))
 
 

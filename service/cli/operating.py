@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from ...client import Conflict, NotFound, Tarry
+from ...client import Conflict, Erased, NotFound, Tarry
 from ...store.printable import visible
 from ...store.whole_number import whole_number
 from ..durations import parse_time
@@ -110,39 +110,48 @@ def erase(
     """Erase what a message says, or all of a key, in the store and in the lake.
 
     Its body, its headers and why its attempts failed go for good; its life stays. The lake hears of it with
-    the next run of the archive. Exit code 4 while it waits: cancel it first; 3 when there is none.
+    the next run of the archive. A key finds what the store still has: what only the lake has is erased by its id.
+    Exit code 4 while it waits: cancel it first; 3 when there is none.
     """
     if (id is None) == (key is None) or (topic is None) != (key is None):
         raise UsageError("erase takes the ID of a message, or --topic and --key")
     if id is not None:
         confirm(f"erase message {id} for good", yes=yes, instead="")
     with server.client() as tarry:
+        ids = [id] if id is not None else _of_key(tarry, topic or "", key or "", yes=yes)
         records, code = list[dict[str, Any]](), 0
-        for one in [id] if id is not None else _of_key(tarry, topic or "", key or "", yes=yes):
-            try:
-                done = tarry.erase(one)
-            except Conflict as error:
-                note(f"tarry: message {one}: {error}")
-                code = _NOT_NOW
-                continue
-            except NotFound:
-                if id is not None:
-                    raise
-                continue  # retention has taken it meanwhile
-            lake_at = None if done.lake_at is None else time_text(done.lake_at)
-            erased_at = time_text(done.erased_at)
-            records.append({"id": done.id, "erased_at": erased_at, "lake": done.lake, "lake_at": lake_at})
-        if records:
-            server.show(records, ("id", "erased at", "lake", "lake at"), [tuple(one.values()) for one in records])
+        try:
+            for one in ids:
+                try:
+                    records.append(_erased(tarry.erase(one)))
+                except Conflict as error:
+                    note(f"tarry: message {one}: {error}")
+                    code = _NOT_NOW
+                except NotFound:
+                    if id is not None:
+                        raise  # of a key: retention has taken it meanwhile
+        finally:  # what was done is told, however it ends
+            if records:
+                server.show(records, ("id", "erased at", "lake", "lake at"), [tuple(one.values()) for one in records])
+            if len(records) < len(ids) and key is not None:
+                note(f"{len(records)} of {len(ids)} messages were erased")
     return code
 
 
+def _erased(done: Erased) -> dict[str, Any]:
+    lake_at = None if done.lake_at is None else time_text(done.lake_at)
+    return {"id": done.id, "erased_at": time_text(done.erased_at), "lake": done.lake, "lake_at": lake_at}
+
+
 def _of_key(tarry: Tarry, topic: str, key: str, *, yes: bool) -> list[str]:
-    ids = list(dict.fromkeys(str(one["id"]) for one in tarry.find(topic, key=key)))
+    """Those that wait, are in the stream, or dead letters of a group when the stream has them no more."""
+    ids = dict.fromkeys(str(one["id"]) for one in tarry.find(topic, key=key))
+    for group in tarry.topic(topic)["groups"]:
+        ids |= dict.fromkeys(letter.message.id for letter in tarry.dead_letters(topic, group["group"], key=key))
     if not ids:
         raise NotThere(f"topic {topic} has no message of key {key}")
     confirm(f"erase {len(ids)} messages of key {key} for good", yes=yes, instead="")
-    return ids
+    return list(ids)
 
 
 def seek(

@@ -15,19 +15,18 @@ from attrs import define, evolve, frozen
 from ...store.errors import StoreError
 from ...store.operating import erasing, redriving, replaying, seeking
 from ...store.operating.erasing import Erasure
-from ...store.operating.redriving import Letters, Redriven
+from ...store.operating.redriving import Fitting, Letters, Redriven
 from ...store.operating.replaying import Range
 from ...store.records import ClaimKey, Group, Queue
 from ...store.store import Store
 from ...store.stream.positions import Position
 from ..clock import Clock
 from ..errors import TopicConflict
+from .dead_letters import Walk
 
 T = TypeVar("T")
 
 _BATCH = 200
-_LOOKED_AT = 500
-"""Dead letters that are looked through in one go."""
 _LONGEST = 20.0
 """Seconds of one call."""
 _PER_SECOND = 10
@@ -40,6 +39,8 @@ class Worked:
 
     count: int
     more: bool = False
+    since: int = 0
+    """With `more`: dead letters that died before this time are done, Unix milliseconds."""
     until: int = 0
     """Dead letters that died before this time are meant, Unix milliseconds."""
     expired: int = 0
@@ -94,92 +95,39 @@ class Operations:
     async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
         """Dead letters back to the group, `rate` a second or as fast as it goes; but for those past their time, and
         those that are astray."""
-        expired = astray = 0
 
         async def redrive(some: Letters, limit: int) -> Redriven:
-            nonlocal expired, astray
-            redriven = await self._store.redrive(group, some, limit, self._clock.now())
+            now = self._clock.now()
+            if dry_run:
+                return await self._store.read(redriving.would_redrive, group, some, now)
+            redriven = await self._store.redrive(group, some, limit, now)
             self._tell(redriven.timers)
-            expired += redriven.expired
-            astray += redriven.astray
             return redriven
 
-        if dry_run:
-            for part in await self._parts(group, letters):
-                past, lost = await self._store.read(redriving.count_left, group, part, self._clock.now())
-                expired, astray = expired + past, astray + lost
-        worked = await self._over_letters(group, letters, rate, redrive, dry_run=dry_run)
-        left = expired + astray if dry_run else 0
-        return evolve(worked, count=worked.count - left, expired=expired, astray=astray)
+        return await self._over_letters(group, letters, None if dry_run else rate, redrive)
 
     async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
         """Dead letters away for good."""
 
         async def purge(some: Letters, limit: int) -> Redriven:
-            return Redriven(await self._store.write(redriving.purge, group, some, limit))
+            if dry_run:
+                return Redriven(await self._store.read(redriving.count, group, some))
+            return await self._store.write(redriving.purge, group, some, limit)
 
-        return await self._over_letters(group, letters, rate, purge, dry_run=dry_run)
+        return await self._over_letters(group, letters, None if dry_run else rate, purge)
 
     async def _over_letters(
-        self,
-        group: Group,
-        letters: Letters,
-        rate: int | None,
-        work: Callable[[Letters, int], Awaitable[Redriven]],
-        *,
-        dry_run: bool,
+        self, group: Group, letters: Letters, rate: int | None, work: Callable[[Letters, int], Awaitable[Redriven]]
     ) -> Worked:
+        async def look(some: Letters, limit: int) -> Fitting:
+            return await self._store.read(redriving.fitting, group, some, limit)
+
         # One that dies again meanwhile is not meant, or this might never end.
         letters = evolve(letters, until=min(letters.until, self._clock.now() + 1))
-        if dry_run:
-            parts = await self._parts(group, letters)
-            counts = [await self._store.read(redriving.count, group, part) for part in parts]
-            return Worked(sum(counts), until=letters.until)
-        left, next_ = letters.ids, letters
-        if letters.are_sought:
-            return evolve(await _batches(self._through(group, letters, work), rate), until=letters.until)
-
-        async def step(limit: int) -> tuple[int, bool]:
-            nonlocal left, next_
-            if left is None:
-                done = await work(next_, limit)
-                if done.last is not None:  # what is left stays, and would be met again
-                    next_ = evolve(next_, since=done.last[0], after=done.last[1])
-                return done.count, done.count + done.expired + done.astray < limit
-            some, left = left[:limit], left[limit:]
-            return (await work(evolve(letters, ids=some), limit)).count, not left
-
-        return evolve(await _batches(step, rate), until=letters.until)
-
-    async def _parts(self, group: Group, letters: Letters) -> list[Letters]:
-        """What is counted in one go each: all, or by their ids those that have to be looked for."""
-        if not letters.are_sought:
-            return [letters]
-        parts: list[Letters] = []
-        place: tuple[int, int] | None = (letters.since, letters.after)
-        while place is not None:
-            some = evolve(letters, since=place[0], after=place[1])
-            ids, place = await self._store.read(redriving.fitting, group, some, _LOOKED_AT)
-            parts += [evolve(letters, ids=ids)] if ids else []
-        return parts
-
-    def _through(
-        self, group: Group, letters: Letters, work: Callable[[Letters, int], Awaitable[Redriven]]
-    ) -> Callable[[int], Awaitable[tuple[int, bool]]]:
-        """Works on those that fit, as they are found; a step at a time."""
-        found: tuple[int, ...] = ()
-        place: tuple[int, int] | None = (letters.since, letters.after)
-
-        async def step(limit: int) -> tuple[int, bool]:
-            nonlocal found, place
-            if not found and place is not None:
-                some = evolve(letters, since=place[0], after=place[1])
-                found, place = await self._store.read(redriving.fitting, group, some, _LOOKED_AT)
-            batch, found = found[:limit], found[limit:]
-            count = (await work(evolve(letters, ids=batch), limit)).count if batch else 0
-            return count, not found and place is None
-
-        return step
+        walk = Walk(letters, look, work)
+        worked = await _batches(walk.step, rate)
+        since = walk.since if worked.more else 0
+        return evolve(worked, since=since, until=letters.until, expired=walk.expired, astray=walk.astray)
 
     def _tell(self, timers: Sequence[tuple[int, int]]) -> None:
         for due, entry in timers:

@@ -102,6 +102,8 @@ class Happening(Answer, kw_only=True, omit_defaults=True):
     client: str | UnsetType = UNSET
     attempt: int | UnsetType = UNSET
     reason: str | UnsetType = UNSET
+    late: int | UnsetType = UNSET
+    """Milliseconds after `deliver_at`: of `promoted`, and of the first `claimed` of each group."""
 
 
 class FoundAnswer(Content, kw_only=True):
@@ -696,7 +698,10 @@ class ReplayAnswer(Answer, kw_only=True):
 
 
 class RedriveAnswer(Answer, kw_only=True):
-    """How many went back to the group. With `more` it stopped for the time being: the same call, with `to`, goes on."""
+    """How many went back to the group.
+
+    With `more` it stopped for the time being: the same call, with this `from` and `to`, goes on.
+    """
 
     redriven: int
     expired: int
@@ -704,14 +709,19 @@ class RedriveAnswer(Answer, kw_only=True):
     astray: int | UnsetType = UNSET
     """They stay, too: spoilt by somebody's own SQL, they are of no queue of the topic, or at no offset."""
     more: bool
+    from_: str | UnsetType = msgspec.field(name="from", default=UNSET)
     to: str
 
 
 class PurgeAnswer(Answer, kw_only=True):
-    """How many are gone. With `more` it stopped for the time being: the same call, with `to`, goes on."""
+    """How many are gone.
+
+    With `more` it stopped for the time being: the same call, with this `from` and `to`, goes on.
+    """
 
     purged: int
     more: bool
+    from_: str | UnsetType = msgspec.field(name="from", default=UNSET)
     to: str
 
 

@@ -159,14 +159,14 @@ def failing(call: Call, claim: str, request: Fail, pointer: str = "") -> Settlin
         claim,
         "fail",
         ids=parse_ids(request.ids, f"{pointer}/ids"),
-        reason=None if request.reason is None else _cut(request.reason),
+        reason=None if request.reason is None else cut_reason(request.reason),
         retry_after=rest,
         count=request.count is not False,
     )
 
 
-def _cut(reason: str) -> str:
-    """A stack trace must not stand in the way of the fail that it explains."""
+def cut_reason(reason: str) -> str:
+    """As it is kept: a stack trace must not stand in the way of the fail that it explains."""
     text = reason.encode()
     return reason if len(text) <= MAX_REASON else text[: MAX_REASON - 3].decode(errors="ignore") + "…"
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from ...store.looking import dead_letters
 from ...store.looking.dead_letters import DeadSearch
@@ -13,6 +13,7 @@ from ..groups.operations import Worked
 from . import answers, rendering, requests
 from .asgi import Response
 from .call import Call, answer
+from .claims import cut_reason
 from .messages import PAGE, cursor
 from .names import parse_ids, wrong_label
 from .problems import bad_field, bad_parameter
@@ -42,14 +43,21 @@ async def redrive(call: Call) -> Response:
     """
     worked = await _worked(call, call.node.operations.redrive)
     to, astray = format_time(worked.until), worked.astray or UNSET
-    told = answers.RedriveAnswer(redriven=worked.count, expired=worked.expired, astray=astray, more=worked.more, to=to)
-    return answer(told)
+    done = answers.RedriveAnswer(
+        redriven=worked.count, expired=worked.expired, astray=astray, more=worked.more, from_=_begin(worked), to=to
+    )
+    return answer(done)
 
 
 async def purge(call: Call) -> Response:
     """Dead letters away for good."""
     worked = await _worked(call, call.node.operations.purge)
-    return answer(answers.PurgeAnswer(purged=worked.count, more=worked.more, to=format_time(worked.until)))
+    to = format_time(worked.until)
+    return answer(answers.PurgeAnswer(purged=worked.count, more=worked.more, from_=_begin(worked), to=to))
+
+
+def _begin(worked: Worked) -> str | UnsetType:
+    return format_time(worked.since) if worked.more else UNSET
 
 
 async def _worked(call: Call, work: Callable[..., Awaitable[Worked]]) -> Worked:
@@ -59,6 +67,9 @@ async def _worked(call: Call, work: Callable[..., Awaitable[Worked]]) -> Worked:
     for name, label in (("key", request.key), ("tag", request.tag)):
         if label is not None and (wrong := wrong_label(label, call.settings.max_key)):
             raise bad_field(f"/{name}", wrong)
-    letters = Letters(since, until, parse_ids(request.ids), key=request.key, tag=request.tag, reason=request.reason)
+    # A long one that was copied from a log is found, too.
+    stem, star = (request.reason or "").removesuffix("*"), (request.reason or "").endswith("*")
+    reason = None if request.reason is None else cut_reason(stem) + "*" * star
+    letters = Letters(since, until, parse_ids(request.ids), key=request.key, tag=request.tag, reason=reason)
     group = await call.group()
     return await call.unless_gone(partial(work, group, letters, request.rate, dry_run=request.dry_run))

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from ...store.content import BYTES, as_json, headers_of
 from ...store.erased import erased_at_of
 from ...store.groups.push import PushRow
-from ...store.history import attempts_of
+from ...store.history import since_redrive
 from ...store.looking import group_counts as counting
 from ...store.operating.erasing import Erasure
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
@@ -161,14 +161,15 @@ def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
         **msgspec.structs.asdict(message(topic, letter.message)),
         dead_at=format_time(letter.dead_at),
         attempts=[
-            Attempt(at=format_time(one.at), client=one.client, reason=one.reason) for one in attempts_of(letter.history)
+            Attempt(at=format_time(one.at), client=one.client, reason=one.reason)
+            for one in since_redrive(letter.history)
         ],
     )
 
 
 def found(one: Found, held: str | None) -> FoundAnswer:
     """Wherever it is, and why its guard holds it, if it does."""
-    life, content = [_happening(event) for event in one.life], _content(one)
+    life, content = _life(one), _content(one)
     if one.erased_at is not None:
         content["erased_at"] = format_time(one.erased_at)
     content["guard"] = UNSET if one.guard is None else one.guard
@@ -182,7 +183,20 @@ def erasure(one: Erasure) -> ErasureAnswer:
     return ErasureAnswer(id=str(one.id), erased_at=format_time(one.erased_at), lake=one.lake, lake_at=lake_at)
 
 
-def _happening(event: Event) -> Happening:
+def _life(one: Found) -> list[Happening]:
+    """Each event; where the message got on, with how late that was."""
+    claimed = set[str | None]()
+    life: list[Happening] = []
+    for event in one.life:
+        first = event.what == "claimed" and event.attempt == 1 and event.group not in claimed
+        if event.what == "claimed":
+            claimed.add(event.group)
+        late = max(0, event.at - one.deliver_at) if first or event.what == "promoted" else UNSET
+        life.append(_happening(event, late))
+    return life
+
+
+def _happening(event: Event, late: int | UnsetType) -> Happening:
     return Happening(
         what=event.what,
         at=format_time(event.at),
@@ -190,6 +204,7 @@ def _happening(event: Event) -> Happening:
         client=UNSET if event.client is None else event.client,
         attempt=UNSET if event.attempt is None else event.attempt,
         reason=UNSET if event.reason is None else event.reason,
+        late=late,
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from ..history import attempts_of
+from ..history import last_reason, since_redrive
 from ..ports import Transaction
 from ..records import DeadLetter, Delivered, Group
 from ..rows import Letter
@@ -84,8 +84,7 @@ def _fits(search: DeadSearch, row: _Scanned) -> bool:
         return False
     if search.reason is None:
         return True
-    attempts = attempts_of(row.history)
-    reason = attempts[-1].reason if attempts else None
+    reason = last_reason(row.history)
     return reason is not None and search.reason.casefold() in reason.casefold()
 
 
@@ -94,7 +93,7 @@ async def _whole(tx: Transaction, group: Group, ids: list[int]) -> tuple[DeadLet
     numbers = {queue.id: queue.number for queue in group.topic.queues}
     letters: list[DeadLetter] = []
     for row in await tx.fetch("dead.whole", Letter, group.id, ids) if ids else ():
-        attempt = len(attempts_of(row.history))
+        attempt = len(since_redrive(row.history))
         message = Delivered(row.id, numbers.get(row.queue_id, -1), row.offset, attempt, *row.content, row.dead_at)
         letters.append(DeadLetter(message, row.dead_at, row.history))
     return tuple(letters)

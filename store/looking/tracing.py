@@ -12,7 +12,7 @@ from typing import NamedTuple
 from attrs import evolve, field, frozen
 
 from ..groups.claims import WIDEST
-from ..history import attempts_of
+from ..history import Attempt, numbered
 from ..ids import due_of, places_of
 from ..ports import Transaction
 from ..records import Event, Found, Outcome, mended
@@ -271,11 +271,14 @@ def _with_reasons(
     life: Iterable[Event], histories: Iterable[tuple[int, bytes]], groups: Mapping[int, str]
 ) -> list[Event]:
     """Adds why each delivery failed, from the history that the retry, the return or the dead letter carries."""
-    reasons: dict[tuple[str | None, int | None], str | None] = {}
+    attempts: dict[tuple[str | None, int | None], list[Attempt]] = defaultdict(list)
     for group_id, text in histories:
-        for attempt, entry in enumerate(attempts_of(text), 1):
-            reasons[groups[group_id], attempt] = entry.reason
-    return [
-        evolve(event, reason=reasons.get((event.group, event.attempt))) if event.what in _WITH_REASON else event
-        for event in life
-    ]
+        for number, attempt in numbered(text):
+            attempts[groups[group_id], number].append(attempt)
+
+    def reason(event: Event) -> str | None:
+        # A redriven message has each attempt more than once: the one that ended then.
+        same = attempts.get((event.group, event.attempt), ())
+        return min(same, key=lambda attempt: abs(attempt.at - event.at)).reason if same else None
+
+    return [evolve(event, reason=reason(event)) if event.what in _WITH_REASON else event for event in life]

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ..expiry import is_past
 from ..groups.locked_rows import CursorRow
-from ..history import attempts_of
+from ..history import last_reason, redriven
 from ..ids import due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import Group
@@ -37,6 +37,10 @@ class Letters:
     reason: str | None = None
     """Of the last attempt; with `*` at its end, how that begins."""
 
+    def behind(self, last: tuple[int, int]) -> "Letters":
+        """Those that come after the letter that died then and has this id."""
+        return evolve(self, since=last[0], after=last[1])
+
     @property
     def are_sought(self) -> bool:
         """Whether they have to be looked through."""
@@ -48,8 +52,7 @@ class Letters:
             return False
         if self.reason is None:
             return True
-        attempts = attempts_of(history)
-        last = (attempts[-1].reason if attempts else None) or ""
+        last = last_reason(history) or ""
         return last.startswith(self.reason[:-1]) if self.reason.endswith("*") else last == self.reason
 
 
@@ -65,7 +68,7 @@ class _Sought(NamedTuple):
 
 @frozen
 class Redriven:
-    """What one batch did."""
+    """What one batch did, or would do."""
 
     count: int
     timers: tuple[tuple[int, int], ...] = ()
@@ -103,7 +106,11 @@ async def redrive(
         return Redriven(0, (), expired, astray, last)
     ids = [row.id for row in rows]
     await tx.execute("message.restore", group.id, ids)
-    places = [(group.retry_queue_of[row.queue_id].id, row.queue_id, row.offset, row.id, 1, b"[]") for row in rows]
+    of_messages = await tx.fetch("dead.of_messages", tuple[int, int, int, bytes], ids, [group.id])
+    history = {id_: redriven(history) for id_, _, _, history in of_messages}
+    places = [
+        (group.retry_queue_of[row.queue_id].id, row.queue_id, row.offset, row.id, 1, history[row.id]) for row in rows
+    ]
     timers = await set_retries(tx, group, places, now, make_id)
     await tx.execute("dead.remove_all", group.id, ids)
     for back, many in sorted(Counter(back for back, *_ in places).items()):
@@ -125,30 +132,46 @@ async def set_retries(
     return tuple((due_of(id_), ~id_) for id_ in ids)
 
 
-async def fitting(
-    tx: Transaction, group: Group, letters: Letters, limit: int
-) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-    """The ids of those that fit among the next `limit` letters, or among those that are named; and when the last of
-    these died, with its id: what follows is behind it. None: nothing does."""
+@frozen
+class Fitting:
+    """What was found in a look: (dead_at, id) of those that fit, and the letters that are still to be looked at; None
+    when all were."""
+
+    places: tuple[tuple[int, int], ...]
+    ahead: Letters | None
+
+
+async def fitting(tx: Transaction, group: Group, letters: Letters, limit: int) -> Fitting:
+    """Those that fit among the next `limit` letters."""
     if letters.ids is None:
         place = (letters.since, letters.until, letters.since, letters.after)
         rows = await tx.fetch("dead.sought", _Sought, group.id, *place, limit)
+        ahead = letters.behind((rows[-1].dead_at, rows[-1].id)) if len(rows) == limit else None
     else:
-        named = await tx.fetch("dead.sought_named", _Sought, group.id, list(letters.ids)) if letters.ids else []
+        some, left = letters.ids[:limit], letters.ids[limit:]
+        named = await tx.fetch("dead.sought_named", _Sought, group.id, list(some)) if some else []
         rows = [row for row in named if letters.since <= row.dead_at < letters.until]
-    ids = tuple(row.id for row in rows if letters.fit(row.key, row.tag, row.history))
-    more = letters.ids is None and len(rows) == limit
-    return ids, (rows[-1].dead_at, rows[-1].id) if more else None
+        ahead = evolve(letters, ids=left) if left else None
+    fit = [(row.dead_at, row.id) for row in rows if letters.fit(row.key, row.tag, row.history)]
+    return Fitting(tuple(fit), ahead)
 
 
-async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> int:
-    """Removes `limit` letters at most, or all that are named; returns how many."""
+async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> Redriven:
+    """Removes `limit` letters at most, or all that are named."""
     rows = await _lock(tx, group, letters, limit)
-    if rows:
-        await tx.execute("dead.remove_all", group.id, [row.id for row in rows])
-        for queue_id, letters_gone in sorted(Counter(row.queue_id for row in rows).items()):
-            await tx.execute("cursor.cleared", letters_gone, group.id, queue_id)
-    return len(rows)
+    if not rows:
+        return Redriven(0)
+    await tx.execute("dead.remove_all", group.id, [row.id for row in rows])
+    for queue_id, letters_gone in sorted(Counter(row.queue_id for row in rows).items()):
+        await tx.execute("cursor.cleared", letters_gone, group.id, queue_id)
+    return Redriven(len(rows), last=(rows[-1].dead_at, rows[-1].id))
+
+
+async def would_redrive(tx: Transaction, group: Group, letters: Letters, now: int) -> Redriven:
+    """What a redrive of all of them would do."""
+    there = await count(tx, group, letters)
+    expired, astray = await _count_left(tx, group, letters, now)
+    return Redriven(there - expired - astray, (), expired, astray)
 
 
 async def count(tx: Transaction, group: Group, letters: Letters) -> int:
@@ -159,7 +182,7 @@ async def count(tx: Transaction, group: Group, letters: Letters) -> int:
     return letters_there
 
 
-async def count_left(tx: Transaction, group: Group, letters: Letters, now: int) -> tuple[int, int]:
+async def _count_left(tx: Transaction, group: Group, letters: Letters, now: int) -> tuple[int, int]:
     """How many of them a redrive leaves: what is past its time, and what is astray."""
     if letters.ids is not None:
         there = await _named(tx, group, letters)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -133,6 +134,65 @@ def test_redrive_and_purge(tarry: Tarry, server: ServerProcess) -> None:
     assert len(take(tarry, "poison", "g", 448)) == 448
     state = tarry.group("poison", "g")
     assert (state["dead_letters"], state["acked"], state["redriven"], state["dead"]) == (0, 449, 449, 450)
+
+
+def test_a_message_says_how_late_it_is_and_why(tarry: Tarry, server: ServerProcess) -> None:
+    """By the command: claimed late, paused, without a client, behind others; and why it had died, after a redrive."""
+    tarry.put_topic("late", queues=1)
+    for group in ("quick", "paused", "idle", "behind"):
+        tarry.put_group("late", group, ladder=[])
+    first = tarry.publish("late", "first")
+    receipt = tarry.publish("late", 1, delay="1100ms", key="k")
+    tarry.pause("late", "paused")
+    held = tarry.claim("late", "behind", max=1, wait="1s")
+    assert held is not None
+    assert [message.id for message in held.messages] == [first.id]
+    took = take_and_fail(tarry, "late", "quick", receipt.id, reason="printer on fire")
+    wait_until(lambda: "so far" in command(server, "show", receipt.id).stdout, seconds=20)
+    shown = dict(line.split("\t", 1) for line in command(server, "show", receipt.id).stdout.splitlines())
+    assert re.fullmatch(
+        r"\d+ ms: (\d+ ms until it was in its queue, )?\d+ ms until it was claimed", shown["late for quick"]
+    )
+    assert shown["late for paused"].endswith("the group is paused")
+    assert shown["late for idle"].endswith("no client consumes for the group")
+    assert shown["late for behind"].endswith("it is the next of its queue")
+    life = lines(command(server, "show", receipt.id, "--json"))[0]["life"]
+    assert [("late" in one, one["what"]) for one in life if "late" in one] == [(True, "promoted"), (True, "claimed")]
+    assert tarry.redrive("late", "quick", reason="printer*") == took
+    for _ in range(2):  # on the ladder, and back
+        reasons = [one.get("reason") for one in lines(command(server, "show", receipt.id, "--json"))[0]["life"]]
+        assert "printer on fire" in reasons
+        tarry.claim("late", "quick", wait="5s")
+
+
+def take_and_fail(tarry: Tarry, topic: str, group: str, last: str, reason: str) -> int:
+    """How many there were up to this one."""
+    count = 0
+    while (claim := tarry.claim(topic, group, wait="20s")) is not None:
+        tarry.fail(claim, reason=reason)
+        count += len(claim.messages)
+        if last in [message.id for message in claim.messages]:
+            return count
+    raise AssertionError("it never came")
+
+
+def test_all_of_a_key_is_erased_by_one_command(tarry: Tarry, server: ServerProcess) -> None:
+    """What is in the stream and among the dead letters; what waits is named."""
+    make_letters(tarry, "forget", "g", 4)
+    waits = tarry.publish("forget", "not yet", key="k1", delay="1h")
+    refused = command(server, "erase", "--topic", "forget", "--key", "k1")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--yes to erase 3 messages of key k1" in refused.stderr
+    done = command(server, "erase", "--topic", "forget", "--key", "k1", "--yes", "--json")
+    assert done.returncode == 4
+    assert f"message {waits.id}: " in done.stderr
+    assert "2 of 3 messages were erased" in done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    letters = {letter.message.key: letter.message for letter in tarry.dead_letters("forget", "g")}
+    assert letters["k1"].erased
+    assert letters["k1"].body is None
+    assert not letters["k0"].erased
+    assert command(server, "erase", "--topic", "forget", "--key", "nobody", "--yes").returncode == 3
 
 
 def test_letters_are_sent_again_by_what_they_say(tarry: Tarry, server: ServerProcess) -> None:

@@ -351,7 +351,7 @@ class Oracle:
         letters = Letters(ids=tuple(ids))
         assert await self.store.read(redriving.count, hand.group, letters) == len(there)
         if purge:
-            assert await self.store.write(redriving.purge, hand.group, letters, 100) == len(there)
+            assert (await self.store.write(redriving.purge, hand.group, letters, 100)).count == len(there)
             hand.purged += [hand.dead.pop(id_).message.id for id_ in there]
             return
         redriven = await self.store.redrive(hand.group, letters, 100, self.now)

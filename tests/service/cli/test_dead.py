@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -56,14 +57,14 @@ def test_no_ids_from_stdin_are_none(
     assert script.requests == []
 
 
-@pytest.mark.parametrize("bad", [b"12a", b"-5", "١٢".encode(), b"\xff\x1b[2J", b"1 2"])
+@pytest.mark.parametrize("bad", [b"12a", b"-5", "١٢".encode(), b"\xff\x1b[2J", b"1 2", b"9" * 19, b"9" * 40])
 def test_a_line_that_is_no_id_is_named_and_nothing_is_done(
     bad: bytes, script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     say(monkeypatch, b"\n".join([IDS[0].encode(), bad, IDS[1].encode()]))
     assert run(["redrive", *REST, "--id", "-"]) == 2
     told = capsys.readouterr().err
-    assert "line 2 of stdin is no message's id: " in told
+    assert re.search("line 2 of stdin: .* is no message's id; nothing was done", told)
     assert "\x1b" not in told
     assert script.requests == []
 
@@ -72,9 +73,9 @@ def test_many_ids_are_sent_in_parts(
     script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dead, "_IDS", 2)
-    say(monkeypatch, "\n".join(IDS).encode())
+    say(monkeypatch, "\n".join([*IDS, IDS[0]]).encode())
     assert run(["dead", "purge", "orders", "--group", "g", "--yes", "--id", "-", "--json"]) == 0
-    assert [asked(request) for request in script.requests] == 2 * [IDS[:2], IDS[2:4], IDS[4:]]
+    assert [asked(request) for request in script.requests] == [IDS[:2], IDS[2:4], IDS[4:]]
     assert json.loads(capsys.readouterr().out) == {"purged": 5, "dry_run": False}
 
 
@@ -82,3 +83,17 @@ def test_a_flag_without_an_id_says_so(script: ScriptedServer, capsys: pytest.Cap
     assert run(["redrive", *REST, "--id"]) == 2
     assert "--id" in capsys.readouterr().err
     assert script.requests == []
+
+
+@pytest.mark.parametrize("bad", ["12a", "9" * 19, "", "١٢"])
+def test_a_flag_that_is_no_id_is_named_and_nothing_is_done(
+    bad: str, script: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["redrive", *REST, "--id", IDS[0], f"--id={bad}"]) == 2
+    assert "is no message's id; nothing was done" in capsys.readouterr().err
+    assert script.requests == []
+
+
+def test_who_is_not_asked_does_not_wait_for_a_count(script: ScriptedServer) -> None:
+    assert run(["dead", "purge", "orders", "--group", "g", "--yes", "--id", IDS[0]]) == 0
+    assert [json.loads(request.content).get("dry_run", False) for request in script.requests] == [False]

@@ -9,6 +9,7 @@ import pytest
 from support.letters import dead_letters_of
 from support.stores import MINUTE, SECOND, START, Stage, ids_of
 from tarry.store import catalogue
+from tarry.store.history import since_redrive
 from tarry.store.looking import dead_letters
 from tarry.store.looking.dead_letters import DeadSearch
 from tarry.store.operating import redriving
@@ -217,13 +218,11 @@ async def test_redrive_and_purge_by_ids_and_by_time(stage: Stage) -> None:
     assert await _bodies(stage, group) == [0, 2, 3, 5]
     between = Letters(letters[2].dead_at, letters[5].dead_at)
     assert await stage.store.read(redriving.count, group, between) == 2
-    assert await stage.store.write(redriving.purge, group, between, 100) == 2
-    assert (
-        await stage.store.write(redriving.purge, group, Letters(0, letters[0].dead_at, (letters[5].message.id,)), 100)
-        == 0
-    )
+    assert (await stage.store.write(redriving.purge, group, between, 100)).count == 2
+    early = Letters(0, letters[0].dead_at, (letters[5].message.id,))
+    assert (await stage.store.write(redriving.purge, group, early, 100)).count == 0
     assert await _bodies(stage, group) == [0, 5]
-    assert await stage.store.write(redriving.purge, group, Letters(), 1) == 1
+    assert (await stage.store.write(redriving.purge, group, Letters(), 1)).count == 1
     assert await _bodies(stage, group) == [5]
     assert (await stage.store.read(catalogue.group_state, group)).letters == 1
     assert await _redriven(stage, group) == [1, 4]
@@ -260,17 +259,15 @@ async def test_letters_are_sought_by_what_they_say(
     ids += ids_of(await stage.publish(stage.draft(topic, key="a")))
     stage.now = START + 3
     await stage.fail(group, await stage.claim(group), reason=None)
-    found: list[int] = []
-    place: tuple[int, int] | None = (letters.since, letters.after)
-    while place is not None:
-        some = attrs.evolve(letters, since=place[0], after=place[1])
-        more, place = await stage.store.read(redriving.fitting, group, some, size)
-        found += more
-    assert sorted(ids.index(id_) for id_ in found) == fitting
     named = attrs.evolve(letters, ids=(*ids[1:], 7))
-    more, place = await stage.store.read(redriving.fitting, group, named, size)
-    assert sorted(ids.index(id_) for id_ in more) == [number for number in fitting if number]
-    assert place is None
+    for sought, expected in ((letters, fitting), (named, [number for number in fitting if number])):
+        found: list[int] = []
+        ahead: Letters | None = sought
+        while ahead is not None:
+            looked = await stage.store.read(redriving.fitting, group, ahead, size)
+            found += [id_ for _, id_ in looked.places]
+            ahead = looked.ahead
+        assert sorted(ids.index(id_) for id_ in found) == expected
 
 
 async def test_one_redriven_may_die_again(stage: Stage) -> None:
@@ -280,7 +277,8 @@ async def test_one_redriven_may_die_again(stage: Stage) -> None:
         await stage.fall_due()
         await stage.fail(group, await stage.claim(group), reason=f"again {again}")
         (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
-        assert [entry["reason"] for entry in json.loads(letter.history)] == [f"again {again}"]
+        assert [entry.reason for entry in since_redrive(letter.history)] == [f"again {again}"]
+        assert letter.message.attempt == 1
     assert (await stage.store.read(catalogue.group_state, group)).letters == 1
 
 
@@ -304,14 +302,15 @@ async def test_one_that_is_astray_is_listed_and_left_and_the_others_go(stage: St
     assert [letter.message.id for letter in listed] == list(ids)
     assert [letter.message.queue for letter in listed] == [0, queue, 0]
     for wish in (Letters(), Letters(ids=ids)):
-        assert await stage.store.read(redriving.count_left, group, wish, stage.now) == (0, 1)
+        would = await stage.store.read(redriving.would_redrive, group, wish, stage.now)
+        assert (would.count, would.expired, would.astray) == (2, 0, 1)
     some = await stage.store.redrive(group, Letters(ids=ids[1:]), 10, stage.now)
     assert (some.count, some.astray, len(some.timers)) == (1, 1, 1)
     rest = await stage.store.redrive(group, Letters(), 10, stage.now)
     assert (rest.count, rest.astray, len(rest.timers)) == (1, 1, 1)
     assert stage.column("SELECT id FROM dead") == [ids[1]]
     assert await _redriven(stage, group) == [int(letters[0].message.body), int(letters[2].message.body)]
-    assert await stage.store.write(redriving.purge, group, Letters(), 10) == 1
+    assert (await stage.store.write(redriving.purge, group, Letters(), 10)).count == 1
 
 
 async def test_other_groups_letters_are_left_alone(stage: Stage) -> None:
@@ -320,7 +319,7 @@ async def test_other_groups_letters_are_left_alone(stage: Stage) -> None:
     await _exhaust(stage, other)
     assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 2
     assert len(await stage.store.read(dead_letters_of, other, 0, 10)) == 2
-    assert await stage.store.write(redriving.purge, group, Letters(), 10) == 0
+    assert (await stage.store.write(redriving.purge, group, Letters(), 10)).count == 0
     await stage.fall_due()
     assert await stage.claim_some(other) is None
 
@@ -365,7 +364,8 @@ async def test_whatever_an_operator_does_every_letter_is_there_once(stage: Stage
                 redriven = await stage.store.redrive(group, chosen, 3, stage.now)
                 assert redriven.count == len(some) or chosen.ids is None
             case 1 if dice.random() < 0.3:
-                assert await stage.store.write(redriving.purge, group, Letters(ids=some[:2]), 100) == len(some[:2])
+                gone = Letters(ids=some[:2])
+                assert (await stage.store.write(redriving.purge, group, gone, 100)).count == len(some[:2])
                 purged |= set(some[:2])
             case _:
                 found = await stage.claim_some(group, dice.randrange(1, 8))
@@ -389,7 +389,7 @@ async def test_whatever_an_operator_does_every_letter_is_there_once(stage: Stage
     places = [*acked, *purged, *dead, *waiting, *coming]
     assert sorted(places) == sorted(ids_of(receipts))
     assert all(letter.message.body == b"%d" % ids_of(receipts).index(letter.message.id) for letter in letters)
-    assert all(len(json.loads(letter.history)) == 2 for letter in letters)
+    assert all(len(since_redrive(letter.history)) == 2 for letter in letters)
     assert (await stage.store.read(catalogue.group_state, group)).letters == len(dead)
 
 

@@ -225,7 +225,7 @@ async def test_late_turns_of_a_removed_group_find_nothing(stage: Stage) -> None:
     with pytest.raises(GroupGone):
         await stage.store.replay(group, whole, 10, stage.now)
     assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 0
-    assert await stage.store.write(redriving.purge, group, Letters(), 10) == 0
+    assert (await stage.store.write(redriving.purge, group, Letters(), 10)).count == 0
     stage.now += HOUR
     assert [p for p in await stage.promote(*timers) if p.entry < 0] == []
     await clear_all(stage)

@@ -2,6 +2,7 @@
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
 from tarry.store.looking import tracing
+from tarry.store.operating.redriving import Letters
 from tarry.store.records import Event
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
@@ -145,3 +146,22 @@ async def test_neighbours_of_a_wide_claim(stage: Stage) -> None:
     for place, client in ((0, "client-1"), (1, "wide"), (500, "wide"), (1000, "wide"), (1001, None)):
         life = await _life(stage, receipts[place].id)
         assert [event.client for event in life if event.what == "acked"] == ([client] if client else [])
+
+
+async def test_a_redriven_one_says_why_it_had_died(stage: Stage) -> None:
+    """And why it failed since, each reason at the attempt that it is of: on the ladder, back, and dead again."""
+    topic = await stage.topic()
+    group = await stage.group(topic, ladder=Ladder((SECOND,)))
+    (receipt,) = await stage.publish(stage.draft(topic))
+    told: list[str] = []
+    for reason in ("no ink", "no paper", "no ink again", "jam"):
+        stage.now += SECOND
+        await stage.fall_due()
+        await stage.fail(group, await stage.claim(group), reason=reason)
+        told.append(reason)
+        if len(told) % 2 == 0:
+            stage.now += SECOND
+            assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 1
+        life = [event for event in await _life(stage, receipt.id) if event.reason is not None]
+        assert [event.reason for event in life] == told
+    assert [event.attempt for event in life] == [1, 2, 1, 2]
