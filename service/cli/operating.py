@@ -107,9 +107,9 @@ def erase(
     yes: Yes = False,
     server: Server = HERE,
 ) -> int:
-    """Erase what a message says, or all of a key, in the store and in the lake.
+    """Erase what a message says, or all of a key.
 
-    Its body, its headers and why its attempts failed go for good; its life stays. The lake hears of it with
+    In the store and in the lake: body, headers and why attempts failed go for good; its life stays. The lake hears of it with
     the next run of the archive. A key finds what the store still has: what only the lake has is erased by its id.
     Exit code 4 while it waits: cancel it first; 3 when there is none.
     """
