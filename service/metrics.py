@@ -83,6 +83,8 @@ class Metrics:
         self._clock_skew = self._gauge("tarry_clock_skew_seconds", "The store's clock less the host's.")
         self._pending = self._gauge("tarry_pending_messages", "Messages of a topic that wait.", "topic", "state")
         self._lag = self._gauge("tarry_group_lag_messages", "Messages a group has yet to claim.", "topic", "group")
+        self._lagging: set[tuple[str, str]] = set()
+        """Those groups that it has series of."""
         self._oldest_due = self._gauge(
             "tarry_oldest_due_age_seconds", "Age of the oldest message due and not promoted."
         )
@@ -148,13 +150,13 @@ class Metrics:
 
     def pending(self, topic: str, scheduled: int, retrying: int) -> None:
         """How many of a topic's messages wait for their time, and how many deliveries for their rung."""
-        name, _ = self._bounded(topic)
-        self._pending.labels(name, "scheduled").set(scheduled)
-        self._pending.labels(name, "retrying").set(retrying)
+        self._pending.labels(topic, "scheduled").set(scheduled)
+        self._pending.labels(topic, "retrying").set(retrying)
 
     def lag(self, topic: str, group: str, messages: int) -> None:
         """How many messages a group has yet to claim."""
-        self._lag.labels(*self._bounded(topic, group)).set(messages)
+        self._lag.labels(topic, group).set(messages)
+        self._lagging.add((topic, group))
 
     def promote_batch(self, seconds: float) -> None:
         """How long one transaction of promotion took."""
@@ -203,11 +205,15 @@ class Metrics:
         """Another node tells what waits and who lags; here it would be old."""
         self._pending.clear()
         self._lag.clear()
+        self._lagging.clear()
 
     def forget(self, topic: str, group: str | None = None) -> None:
         """The series of a group that was removed; without one, those of a topic and of its groups."""
-        for names in [names for names in self._names if names[0] == topic and group in (None, names[1])]:
+        for names in [
+            names for names in self._names | self._lagging if names[0] == topic and group in (None, names[1])
+        ]:
             self._names.discard(names)
+            self._lagging.discard(names)
             for metric in (*self._of_group.values(), self._lag, self._push_sent, self._push_failed, self._push_broken):
                 metric.remove(*names)
         if group is None:

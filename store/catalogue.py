@@ -359,6 +359,16 @@ async def backlogs(tx: Transaction) -> dict[int, int]:
     return dict(await tx.fetch("cursor.backlogs", tuple[int, int]))
 
 
+async def most_lagging(tx: Transaction, limit: int) -> list[int]:
+    """The ids of those groups that have most to claim, or on the ladder: a scan of the cursors."""
+    return [group_id for group_id, _ in await tx.fetch("cursor.most", tuple[int, int], limit)]
+
+
+async def most_pending(tx: Transaction, limit: int) -> list[int]:
+    """The ids of those topics of which most waits for its time: a scan of the topics' counters, and of the queues."""
+    return [topic_id for topic_id, _ in await tx.fetch("tally.most_pending", tuple[int, int], limit)]
+
+
 async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, TopicState]:
     """Counters by topic id."""
     if not topics:

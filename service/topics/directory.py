@@ -202,6 +202,11 @@ class Directory:
         return [self._topics[self._names[id_]] for id_ in self._ids[:limit]]
 
     @property
+    def count_of_groups(self) -> int:
+        """Of all topics."""
+        return len(self._groups)
+
+    @property
     def topic_ids(self) -> list[int]:
         """Of all topics, ascending."""
         return list(self._ids)

@@ -3,13 +3,15 @@
 from collections import Counter
 
 from ...store import catalogue
+from ...store.records import Group, Topic
 from ...store.store import Store
 from ..metrics import MAX_NAMES, Metrics
 from ..topics.directory import Directory
 
 
 class Measures:
-    """Reads a few rows for each group, never the log, and of a bounded number of them."""
+    """Reads counters, never the log. Where there are more topics or groups than have series, those have one that have
+    most waiting: an alert has to see a backlog, whichever topic it is of."""
 
     def __init__(self, store: Store, directory: Directory, metrics: Metrics) -> None:
         self._store = store
@@ -21,12 +23,12 @@ class Measures:
         self._metrics.forget_measures()
 
     async def take(self) -> None:
-        """Sets the gauges of the topics that have series of their own: of very many topics a part."""
-        topics = [topic for topic in self._directory.some(MAX_NAMES) if self._directory.name_of(topic.id)]
-        groups = [group for topic in topics for group in self._directory.groups_of(topic)][:MAX_NAMES]
+        """Sets the gauges."""
+        groups, topics = await self._groups(), await self._topics()
         states = await self._store.read(catalogue.topic_states, topics)
         lags = await self._store.read(catalogue.lags, [group.id for group in groups])
         retrying: Counter[int] = Counter()
+        self._metrics.forget_measures()  # who had most waiting may have nothing now
         for group in groups:
             if self._directory.group_by_id(group.id) is not None:  # not removed meanwhile
                 lag, retries = lags.get(group.id, (0, 0))
@@ -35,3 +37,15 @@ class Measures:
         for topic in topics:
             if self._directory.name_of(topic.id):
                 self._metrics.pending(topic.name, states[topic.id].pending, retrying[topic.id])
+
+    async def _topics(self) -> list[Topic]:
+        ids = self._directory.topic_ids
+        if len(ids) > MAX_NAMES:
+            ids = await self._store.read(catalogue.most_pending, MAX_NAMES)
+        return [topic for id_ in ids if (topic := self._directory.topic_by_id(id_)) is not None]
+
+    async def _groups(self) -> list[Group]:
+        if self._directory.count_of_groups <= MAX_NAMES:
+            return [group for topic in self._directory.some(MAX_NAMES) for group in self._directory.groups_of(topic)]
+        ids = await self._store.read(catalogue.most_lagging, MAX_NAMES)
+        return [group for id_ in ids if (group := self._directory.group_by_id(id_)) is not None]

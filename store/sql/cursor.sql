@@ -71,6 +71,14 @@ WHERE q.next_offset > c.position GROUP BY q.topic_id;
 SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.dead - c.cleared) FROM `cursor` c JOIN queue q ON q.id = c.queue_id
 WHERE q.next_offset > c.position OR c.dead > c.cleared GROUP BY c.group_id;
 
+-- name: most
+-- The groups that have most to claim or resting on the ladder, and how much. A scan of the cursors.
+SELECT group_id, waits FROM (
+  SELECT c.group_id AS group_id, SUM(q.next_offset - c.position + c.retried + c.redriven + c.parked
+    - CASE WHEN q.group_id = 0 THEN 0 ELSE q.next_offset END) AS waits
+  FROM `cursor` c JOIN queue q ON q.id = c.queue_id GROUP BY c.group_id
+) AS counts WHERE waits > 0 ORDER BY waits DESC, group_id LIMIT ?;
+
 -- name: expire
 -- The cursor moves on over what retention takes.
 UPDATE `cursor` SET position = ?, expired = ? WHERE group_id = ? AND queue_id = ?;

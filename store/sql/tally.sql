@@ -33,3 +33,14 @@ DELETE FROM tally WHERE topic_id = ?;
 SELECT topic_id, SUM(scheduled) AS scheduled, SUM(cancelled) AS cancelled, SUM(replaced) AS replaced,
   SUM(suppressed) AS suppressed
 FROM tally GROUP BY topic_id;
+
+-- name: most_pending
+-- The topics of which most waits for its time, and how much: what was scheduled, without what is gone or came into the
+-- stream. A scan of the counters and of the queues.
+SELECT topic_id, waits FROM (
+  SELECT topic_id, SUM(waits) AS waits FROM (
+    SELECT topic_id, scheduled - cancelled - replaced - suppressed AS waits FROM tally
+    UNION ALL
+    SELECT topic_id, straight - next_offset + holes AS waits FROM queue WHERE group_id = 0
+  ) AS counts GROUP BY topic_id
+) AS sums WHERE waits > 0 ORDER BY waits DESC, topic_id LIMIT ?;

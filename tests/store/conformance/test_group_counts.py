@@ -90,3 +90,22 @@ async def test_statements_are_few_and_read_no_message(stage: Stage, monkeypatch:
     in_parts = await stage.store.read(group_counts.of_groups, groups)
     monkeypatch.undo()
     assert in_parts == await stage.store.read(group_counts.of_groups, groups)
+
+
+async def test_which_have_most(stage: Stage) -> None:
+    """Also those that have nothing but retries; what was cancelled and what is in the stream waits no longer."""
+    groups = await busy(stage)
+    a, b, c, _, e, _, _ = (group.id for group in groups)
+    assert sorted(await stage.store.read(catalogue.most_lagging, 10)) == sorted([a, b, c, e])
+    assert await stage.store.read(catalogue.most_lagging, 2) == [a, c]
+    quiet, some, most = [await stage.topic(name) for name in ("quiet", "some", "most")]
+    await stage.publish(stage.draft(quiet))
+    (gone,) = await stage.publish(stage.draft(quiet, delay=HOUR))
+    await stage.publish(stage.draft(some, delay=HOUR))
+    await stage.publish(*(stage.draft(most, delay=HOUR) for _ in range(3)))
+    await stage.store.cancel([gone.id], stage.now)
+    assert await stage.store.read(catalogue.most_pending, 10) == [most.id, some.id]
+    assert await stage.store.read(catalogue.most_pending, 1) == [most.id]
+    stage.now += HOUR
+    await stage.fall_due()
+    assert await stage.store.read(catalogue.most_pending, 10) == []
