@@ -45,14 +45,18 @@ async def test_who_has_most_has_a_series_however_late_it_was_made(
     await publish(client, "t0", 1, "1h")
     assert await told(server, client) == {
         **{(f"t{number}", "g"): many for number, many in ((2, 2), (4, 3), (5, 5))},
-        ("t5", "scheduled"): 4, ("t5", "retrying"): 0, ("t0", "scheduled"): 1, ("t0", "retrying"): 0,
+        ("t5", "scheduled"): 4,
+        ("t5", "retrying"): 0,
+        ("t0", "scheduled"): 1,
+        ("t0", "retrying"): 0,
     }
     for id_ in later:
         assert (await client.delete(f"/v1/messages/{id_}")).status_code == 200
     await publish(client, "t1", 9)
     assert await told(server, client) == {
         **{(f"t{number}", "g"): many for number, many in ((1, 10), (4, 3), (5, 5))},
-        ("t0", "scheduled"): 1, ("t0", "retrying"): 0,
+        ("t0", "scheduled"): 1,
+        ("t0", "retrying"): 0,
     }
 
 
