@@ -109,9 +109,9 @@ def erase(
 ) -> int:
     """Erase what a message says, or all of a key.
 
-    In the store and in the lake: body, headers and why attempts failed go for good; its life stays. The lake hears of it
-    with the next run of the archive. A key finds what the store still has: what only the lake has is erased by its id.
-    Exit code 4 while it waits: cancel it first; 3 when there is none.
+    In the store and in the lake: body, headers and why attempts failed go for good; its life stays. The lake hears of
+    it with the next run of the archive. A key finds what the store still has: what only the lake has is erased by its
+    id. Exit code 4 while it waits: cancel it first; 3 when there is none.
     """
     if (id is None) == (key is None) or (topic is None) != (key is None):
         raise UsageError("erase takes the ID of a message, or --topic and --key")
