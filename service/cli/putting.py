@@ -100,7 +100,7 @@ def told_of_flags() -> Generator[None, None, None]:
 def _faults(error: TarryError) -> list[dict[str, Any]]:
     """Those of fields, as far as it is a server of ours that says them."""
     told: Any = error.errors
-    said = cast("list[Any]", told) if isinstance(told, list) else []
+    said = cast("Sequence[Any]", told) if isinstance(told, list) else ()
     faults = [cast("dict[str, Any]", one) for one in said if isinstance(one, dict)]
     return [one for one in faults if isinstance(one.get("pointer"), str)]
 

@@ -405,10 +405,11 @@ async def test_a_concurrency_that_is_none(client: httpx.AsyncClient, server: Spi
 async def test_a_groups_state(client: httpx.AsyncClient, server: SpiedServer) -> None:
     await busy_group(server)
     state = (await client.get(BILLING)).json()
-    del state["ladder"], state["jitter"]
+    del state["ladder"], state["jitter"], state["defaults"]
     assert state == {
         "group": "billing",
         "topic": "orders",
+        "ladder_of": "group",
         "concurrency": None,
         "paused": False,
         "backlog": 3,
