@@ -578,9 +578,9 @@ class AsyncApi:
         jitter: float | None = None,
         start: datetime | str | None = None,
         on_exhausted: Literal["dead", "block"] | None = None,
-        concurrency: int | None = None,
+        concurrency: int | Literal["default"] | None = None,
     ) -> dict[str, Any]:
-        """Makes a group, or changes what is named. `"default"` for `ladder` takes back an own one.
+        """Makes a group, or changes what is named. `"default"` for `ladder` or `concurrency` takes it back.
 
         `start` is where a group that is made begins: `"earliest"`, `"latest"` or a time. `seek` moves one there is.
         `concurrency`: messages in its clients' hands at once, at most.
@@ -590,7 +590,7 @@ class AsyncApi:
             "jitter": jitter,
             "from": None if start is None else instant_out(start, "start"),
             "on_exhausted": on_exhausted,
-            "concurrency": concurrency,
+            "concurrency": arguments.or_default(concurrency, int),
         }
         return await self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", arguments.given(settings))
 

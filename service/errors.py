@@ -26,7 +26,11 @@ class NotBuilt(ServiceError):
 
 
 class TopicConflict(ServiceError):
-    """The topic exists and cannot be changed in this way."""
+    """The topic exists and cannot be changed in this way; `field` is what of it was to be another, where it is one."""
+
+    def __init__(self, text: str, field: str | None = None) -> None:
+        super().__init__(text)
+        self.field = field
 
 
 class OlderServer(ServiceError):

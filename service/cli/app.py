@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, cast
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnknownOptionError
 
 from ... import __version__
 from ...store.extras import lacking
 from ...store.printable import visible
-from .printing import NotThere, UsageError, note
+from .printing import KEYS, NotThere, UsageError, note
 
 app = App(
     name="tarry",
@@ -44,8 +44,8 @@ app.command(f"{_ROOM}.timing:timer")
 app.command(f"{_ROOM}.pushing:push")
 app.command(f"{_ROOM}.scheduling:schedule")
 app.command(f"{_ROOM}.consuming:peek")
-app.command(f"{_ROOM}.consuming:topics")
-app.command(f"{_ROOM}.operating:groups")
+app.command(f"{_ROOM}.topics:topics")
+app.command(f"{_ROOM}.groups:groups")
 app.command(f"{_ROOM}.operating:clients")
 app.command(f"{_ROOM}.operating:nodes")
 app.command(f"{_ROOM}.operating:guards")
@@ -63,6 +63,8 @@ app.command(config)
 _OF_IDS = [["redrive"], ["dead", "purge"]]
 _ANYWHERE = {"--url": 2, "--json": 1}
 """Flags of all commands that talk to a server, and of how many words they are."""
+_KEY = "--key"
+"""The key of a message, where a command has it."""
 
 FAILED, USAGE, NOT_FOUND, TOO_LATE, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 75, 130
 
@@ -150,24 +152,31 @@ def _ids_together(arguments: list[str]) -> list[str]:
 
 
 def _command_first(arguments: Sequence[str]) -> list[str]:
-    """Flags of all commands may stand before the command: they go behind it."""
-    flags, rest = list[str](), list(arguments)
-    while rest and (words := _ANYWHERE.get(rest[0].partition("=")[0], 0)):
-        many = 1 if "=" in rest[0] else words
-        flags, rest = flags + rest[:many], rest[many:]
-    group, place = app, 0
-    while flags and place < len(rest) and rest[place] in group:
-        group, place = group[rest[place]], place + 1
-    return [*rest[:place], *flags, *rest[place:]] if place else [*rest, *flags]
+    """Flags of all commands may stand before the command, and before the one of a group: they go behind it."""
+    rest, command, flags = list(arguments), list[str](), list[str]()
+    group = app
+    while True:
+        at = 0
+        while at < len(rest) and (words := _ANYWHERE.get(rest[at].partition("=")[0], 0)):
+            at += 1 if "=" in rest[at] else words
+        if at >= len(rest) or rest[at].startswith("-") or rest[at] not in group:
+            return [*command, *flags, *rest] if command else [*rest[at:], *flags, *rest[:at]]
+        flags += rest[:at]
+        command.append(rest[at])
+        group, rest = group[rest[at]], rest[at + 1 :]
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line; returns the exit code."""
     try:
         arguments = _ids_together(_command_first(arguments))
+        if arguments[:1] and arguments[0].partition("=")[0] == _KEY:
+            raise UsageError(f"{_KEY} stands behind its command, and is a message's; {KEYS}")
         _load_listed(arguments)
         code = app(list(arguments), exit_on_error=False, print_error=True, result_action="return_value")
-    except CycloptsError:
+    except CycloptsError as error:
+        if isinstance(error, UnknownOptionError) and error.token.keyword == _KEY:
+            note(f"tarry: {KEYS}")
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED

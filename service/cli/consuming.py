@@ -1,19 +1,18 @@
-"""`consume`, `peek` and `topics`."""
+"""`consume` and `peek`."""
 
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from ...client import Claim, Conflict, Delivery, LeaseLost, Message, NotFound, Tarry
+from ...client import Claim, Delivery, LeaseLost, Message, NotFound, Tarry
 from ...store.whole_number import whole_number
 from .near import hint
-from .operating import confirm
-from .options import DryRun, Topic, Yes
+from .options import Topic
 from .printing import UsageError, note, print_json, print_line
 from .rendering import body_text, message_record, raw_body, time_text
 from .server import HERE, Server
@@ -141,67 +140,6 @@ def peek(
     rows = [(m.offset, m.id, m.key, time_text(m.deliver_at), body_text(m)) for m in page.messages]
     remark = f"next: --offset {page.next_offset}" if page.messages else ""
     return server.show(map(message_record, page.messages), (">offset", "id", "key", "deliver at", "body"), rows, remark)
-
-
-_COUNTS = (
-    *("accepted", "streamed", "cancelled", "replaced", "suppressed", "pending"),  # the first is the sum of the others
-    *("backlog", "published_rate", "delivered_rate"),
-)
-
-
-def topics(
-    *,
-    sort: Annotated[
-        Literal["name", "rate", "backlog"],
-        Parameter(help="By name, messages a second, or what waits."),
-    ] = "name",
-    delete: Annotated[str | None, Parameter(help="Remove this topic for good, with its groups and messages.")] = None,
-    force: Annotated[
-        bool, Parameter(negative=(), help="With --delete: also while messages wait or are unsettled; they are dropped.")
-    ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    server: Server = HERE,
-) -> int:
-    """List the topics with their rates and backlogs, or remove one.
-
-    Rates are those of the last minute.
-    """
-    if delete is not None:
-        with server.client() as tarry:
-            return _delete(tarry, delete, server, force=force, dry_run=dry_run, yes=yes)
-    if force or dry_run or yes:
-        raise UsageError("--force, --dry-run and --yes go with --delete")
-    with server.client() as tarry:
-        records = tarry.topics(sort)
-    counts = [name for name in _COUNTS if any(name in record for record in records)]
-    rows = [
-        (r.get("topic") or r.get("name"), r.get("kind"), _count(r.get("queues")), *(r.get(name) for name in counts))
-        for r in records
-    ]
-    heads = (f">{name.replace('_rate', '/s')}" for name in counts)
-    return server.show(records, ("topic", "kind", ">queues", *heads), rows)
-
-
-def _delete(tarry: Tarry, topic: str, server: Server, *, force: bool, dry_run: bool, yes: bool) -> int:
-    state = tarry.topic(topic)
-    groups = [group["group"] for group in state["groups"]]
-    if not dry_run:
-        told = f"pending {state['pending']}, groups {', '.join(groups) or 'none'}"
-        confirm(f"remove topic {topic} and all its messages for good ({told})", yes=yes)
-        try:
-            tarry.delete_topic(topic, force=force)
-        except Conflict as error:
-            error.args = (str(error).replace("force the removal", "say --force"),)
-            raise
-    record = {"topic": topic, "removed": not dry_run, "pending": state["pending"], "groups": groups}
-    row = (topic, state["pending"], ", ".join(groups))
-    remark = "nothing was removed: --dry-run" if dry_run else "removed"
-    return server.show([record], ("topic", ">pending", "groups"), [row], remark)
-
-
-def _count(queues: Any) -> Any:
-    return len(cast("list[object]", queues)) if isinstance(queues, list) else queues
 
 
 # Topics and groups that a command reads are there: a slip of the keys is no wish for a new one

@@ -33,4 +33,5 @@ def add_hint(error: NotFound, tarry: Tarry) -> None:
             known = [one.name for one in tarry.schedules()]
         else:
             return
-        error.args = (text[: found.end()] + hint(found[found.re.groups], known) + text[found.end() :],)
+        rest = text[found.end() :].replace("PUT /v1/topics/", "tarry topics put ")
+        error.args = (text[: found.end()] + hint(found[found.re.groups], known) + rest,)

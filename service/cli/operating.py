@@ -1,8 +1,8 @@
-"""`groups`, `seek`, `erase`, `clients`, `nodes`, `guards`: what operators see, and do."""
+"""`seek`, `erase`, `clients`, `nodes`, `guards`: what operators see, and do."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -17,85 +17,6 @@ from .server import HERE, Server
 
 _NOT_NOW = 4
 """The exit code of what comes too late, or too early."""
-
-
-def groups(
-    topic: Topic | None = None,
-    /,
-    *,
-    sort: Annotated[
-        Literal["name", "backlog", "dead_letters"],
-        Parameter(help="By name, or those first that have most of it."),
-    ] = "name",
-    delete: Annotated[str | None, Parameter(help="Remove this group for good.")] = None,
-    pause: Annotated[str | None, Parameter(help="Hand out nothing to this group until it is resumed.")] = None,
-    resume: Annotated[str | None, Parameter(help="Go on handing out to this group.")] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    server: Server = HERE,
-) -> int:
-    """List groups of a topic or of all; pause, resume or remove one.
-
-    With their backlog, retries and dead letters.
-    """
-    if sum(name is not None for name in (delete, pause, resume)) > 1:
-        raise UsageError("one of --delete, --pause and --resume")
-    if topic is None:
-        if delete is not None or pause is not None or resume is not None or dry_run or yes:
-            raise UsageError("say of which topic the group is: tarry groups TOPIC")
-        return _of_all(sort, server)
-    if delete is not None:
-        with server.client() as tarry:
-            return _delete(tarry, topic, delete, server, dry_run=dry_run, yes=yes)
-    if dry_run or yes:
-        raise UsageError("--dry-run and --yes go with --delete")
-    with server.client() as tarry:
-        if pause is not None:
-            return _paused(tarry.pause(topic, pause), server)
-        if resume is not None:
-            return _paused(tarry.resume(topic, resume), server)
-        details = [tarry.group(topic, one["group"]) for one in tarry.topic(topic)["groups"]]
-    if sort != "name":
-        details.sort(key=lambda one: -one[sort])
-    rows: list[tuple[Any, ...]] = []
-    for one in details:
-        counts = (one["backlog"], one["claimed"], sum(one["retries"]), one["dead_letters"], one["acked"])
-        rows.append((one["group"], *counts, len(one["clients"]), _PAUSED[one["paused"]]))
-    columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters", ">acked", ">clients", "paused")
-    return server.show(details, columns, rows)
-
-
-def _of_all(sort: Literal["name", "backlog", "dead_letters"], server: Server) -> int:
-    with server.client() as tarry:
-        found = tarry.groups(sort)
-    counts = ("backlog", "claimed", "retrying", "dead_letters")
-    rows = [(one["topic"], one["group"], *(one[name] for name in counts), _PAUSED[one["paused"]]) for one in found]
-    columns = ("topic", "group", ">backlog", ">claimed", ">retrying", ">dead letters", "paused")
-    return server.show(found, columns, rows)
-
-
-_PAUSED = {True: "yes", False: ""}
-
-
-def _paused(group: Mapping[str, Any], server: Server) -> int:
-    remark = "paused: nothing is handed out until it is resumed" if group["paused"] else "resumed"
-    return server.show([group], ("group", "paused"), [(group["group"], _PAUSED[group["paused"]])], remark)
-
-
-def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bool, yes: bool) -> int:
-    state = tarry.group(topic, group)
-    held = {name: state[name] for name in ("backlog", "claimed", "dead_letters")}
-    held["retrying"] = sum(state["retries"])
-    told = f"backlog {held['backlog']}, claimed {held['claimed']}, retrying {held['retrying']}"
-    if not dry_run:
-        confirm(
-            f"remove group {group} of topic {topic} for good ({told}, dead letters {held['dead_letters']})", yes=yes
-        )
-        tarry.delete_group(topic, group)
-    columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters")
-    row = (group, held["backlog"], held["claimed"], held["retrying"], held["dead_letters"])
-    remark = "nothing was removed: --dry-run" if dry_run else "removed"
-    return server.show([{"topic": topic, "group": group, "removed": not dry_run} | held], columns, [row], remark)
 
 
 def erase(

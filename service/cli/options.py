@@ -10,7 +10,11 @@ from ...client.durations import is_bare
 
 def duration(_type: object, tokens: Sequence[Token]) -> str:
     """The flag's value, which has its unit. Raises ValueError, which says what to write."""
-    text = tokens[0].value.strip()
+    return with_unit(tokens[0].value.strip())
+
+
+def with_unit(text: str) -> str:
+    """The same of a part of a value."""
     if text.startswith("-"):  # a flag, where the value was forgotten, or a number
         raise ValueError(f"{text} is no duration, which is not negative: write 10m, 48h or PT10M")
     if is_bare(text):

@@ -10,6 +10,8 @@ from typing import Any
 
 from ...store.printable import json_text, print_table, visible
 
+KEYS = "a command takes its key from TARRY_KEY, or from the file that TARRY_KEY_FILE names"
+"""There is no flag for it: others see those. `--key` is a message's."""
 _OWN = "\n\t"
 """What our own lines are made of."""
 

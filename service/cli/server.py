@@ -9,12 +9,10 @@ from cyclopts import Parameter
 
 from ...client import Forbidden, NotFound, Tarry
 from .near import add_hint
-from .printing import UsageError, note, print_items
+from .printing import KEYS, UsageError, note, print_items
 
 _PATIENCE = 5.0
 """Seconds that a command tries a server that is away before it ends with 75."""
-
-_KEYS = "a command takes its key from TARRY_KEY, or from the file that TARRY_KEY_FILE names"
 
 
 @Parameter(name="*")
@@ -41,7 +39,7 @@ class Server:
                 raise
             except Forbidden as error:
                 if error.status == 401:
-                    error.args = (f"{error}; {_KEYS}",)
+                    error.args = (f"{error}; {KEYS}",)
                 raise
 
     def show(

@@ -21,7 +21,7 @@ from ..http.server.ports import App, Receive, Scope, Send
 from . import rendering, static_files
 from .api import Api, Refused, path_and_query
 from .live import Live
-from .page import Elsewhere, Page, Said
+from .page import Elsewhere, Page, Part, Said
 from .places import HOME, Found, find
 from .visit import Visit, Visitor, read_form, visitor_of
 
@@ -136,8 +136,10 @@ class Dashboard:
                 raise Refused(405, {"detail": "this is done by a button of the page"})
             form = await read_form(request)
             visit = Visit(request, api, visitor, found.parts, form)
-            said = await found.place.acts[found.act](visit)
-            return _redirect(said.address) if isinstance(said, Elsewhere) else _said(request, said)
+            done = await found.place.acts[found.act](visit)
+            if isinstance(done, Elsewhere):
+                return Response(b"", 200, headers=_GUARD | {"HX-Redirect": done.address})
+            return _html(rendering.whole(done.template, done.facts)) if isinstance(done, Part) else _said(request, done)
         if found.place.show is None or not _reads(request):
             raise Refused(405, {"detail": "a page is read by GET"})
         page = await found.place.show(Visit(request, api, visitor, found.parts, {}))
@@ -212,7 +214,10 @@ class Dashboard:
                 return Response(b"", 200, headers=_GUARD | {"HX-Redirect": address})
             return _redirect(address) if request.path != f"{HOME}/live" else Response(b"", 401, headers=_GUARD)
         if by_button:
-            return _said(request, Said(error.detail, good=False), error.status)
+            response = _said(request, Said(error.detail, good=False), error.status)
+            response.add_header("HX-Retarget", "#said")  # a part of the page stays as it is
+            response.add_header("HX-Reswap", "innerHTML")
+            return response
         problem = {"detail": f"{error.detail[:1].upper()}{error.detail[1:]}", "status": error.status}
         title = _WRONG.get(error.status, "This did not work")
         try:

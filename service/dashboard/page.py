@@ -46,8 +46,16 @@ class Said:
     """An address, and its words."""
 
 
+@frozen
+class Part:
+    """A part of a page, which comes in place of itself."""
+
+    template: str
+    facts: Mapping[str, Any]
+
+
 Show = Callable[[Visit], Awaitable[Page | Elsewhere]]
-Act = Callable[[Visit], Awaitable[Said | Elsewhere]]
+Act = Callable[[Visit], Awaitable[Said | Part | Elsewhere]]
 
 
 @frozen

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .page import Place
-from .pages import dead, groups, messages, nodes, overview, reports, schedules, topics
+from .pages import dead, groups, messages, nodes, overview, reports, schedules, settings, topics
 
 HOME = "/ui"
 
@@ -12,10 +12,15 @@ PLACES: tuple[Place, ...] = (
     Place(HOME, overview.overview),
     Place(f"{HOME}/pictures", overview.pictures),
     Place(f"{HOME}/topics", topics.topics),
-    Place(f"{HOME}/topics/{{topic}}", topics.topic),
+    Place(f"{HOME}/topics/{{topic}}", topics.topic, {"put": settings.put_topic}),
     Place(f"{HOME}/topics/{{topic}}/pictures", topics.topic_pictures),
     Place(f"{HOME}/groups", groups.groups),
-    Place(f"{HOME}/groups/{{topic}}/{{group}}", groups.group, {"pause": groups.pause, "resume": groups.resume}),
+    Place(
+        f"{HOME}/groups/{{topic}}/{{group}}",
+        groups.group,
+        {"pause": groups.pause, "resume": groups.resume, "put": settings.put_group},
+    ),
+    Place(f"{HOME}/new", acts={"topic": settings.make_topic, "group": settings.make_group}),
     Place(f"{HOME}/messages", messages.messages),
     Place(
         f"{HOME}/messages/{{id}}",

@@ -545,6 +545,20 @@ class TopicAnswer(Answer, kw_only=True):
     created_at: str
 
 
+class TopicDefaults(Answer, kw_only=True):
+    """What this server does where a topic has nothing of its own."""
+
+    retention: int
+    ladder: list[int]
+    jitter: float
+
+
+class TopicSettings(TopicAnswer, kw_only=True):
+    """A topic, and what null stands for."""
+
+    defaults: TopicDefaults
+
+
 class GroupSummary(Answer, kw_only=True):
     """A group in a list."""
 
@@ -556,6 +570,21 @@ class GroupSummary(Answer, kw_only=True):
     concurrency: int | None
     paused: bool
     """Its clients are given nothing."""
+
+
+class GroupDefaults(Answer, kw_only=True):
+    """What a group has that has no ladder of its own: its topic's, or the server's."""
+
+    ladder: list[int]
+    jitter: float
+    ladder_of: str
+
+
+class GroupSettings(GroupSummary, kw_only=True):
+    """A group, whose its ladder is (the group's, the topic's or the server's), and what it would have without one."""
+
+    ladder_of: str
+    defaults: GroupDefaults
 
 
 class GroupCounts(GroupSummary, kw_only=True):
@@ -613,10 +642,11 @@ class TopicRanked(TopicCounts, kw_only=True):
 
 
 class TopicDetail(TopicCounts, kw_only=True):
-    """A topic with its counts and groups; `held_back` is what is due at this server and waits for the release rate,
-    retries among it."""
+    """A topic with its counts and groups, and what null stands for; `held_back` is what is due at this server and waits
+    for the release rate, retries among it."""
 
     held_back: int
+    defaults: TopicDefaults
     groups: list[GroupCounts]
 
 
@@ -651,7 +681,7 @@ class QueueAnswer(Answer, kw_only=True):
     """Ordered topics: the client that may claim from it, null before the first claim."""
 
 
-class GroupDetail(GroupSummary, kw_only=True):
+class GroupDetail(GroupSettings, kw_only=True):
     """Where a group stands. `backlog` is what it may claim now, returned retries included."""
 
     backlog: int

@@ -206,7 +206,9 @@ def problem_of(error: Exception) -> Problem | None:
             if isinstance(error, type_):
                 detail = str(error) or KINDS[kind][1]
                 if again is None:
-                    return Problem(kind, detail)
+                    field = error.field if isinstance(error, errors.TopicConflict) else None
+                    faults = () if field is None else (Fault(detail, pointer=f"/{field}"),)
+                    return Problem(kind, detail, faults=faults)
                 seconds = error.seconds if isinstance(error, errors.TooMany) else again
                 return Problem(kind, detail, executed=False, headers={"Retry-After": str(seconds)})
     return _problem_of_store(error) if isinstance(error, StoreError) else None

@@ -14,8 +14,10 @@ from ...store.history import since_redrive
 from ...store.looking import group_counts as counting
 from ...store.operating.erasing import Erasure
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
+from ...wheel.ladder import Ladder
 from ..durations import format_time
 from ..groups.roster import ClientState
+from ..settings import Settings
 from ..stream.shaping import Shaping
 from ..topics.rates import Activity
 from .answers import (
@@ -25,7 +27,9 @@ from .answers import (
     ErasureAnswer,
     FoundAnswer,
     GroupCounts,
+    GroupDefaults,
     GroupDetail,
+    GroupSettings,
     GroupSummary,
     Happening,
     HeldAnswer,
@@ -35,8 +39,10 @@ from .answers import (
     ReceiptAnswer,
     TopicAnswer,
     TopicCounts,
+    TopicDefaults,
     TopicDetail,
     TopicRanked,
+    TopicSettings,
 )
 
 
@@ -226,6 +232,16 @@ def topic(one: Topic) -> TopicAnswer:
     )
 
 
+def topic_settings(one: Topic, settings: Settings) -> TopicSettings:
+    """With what it does where it has nothing of its own."""
+    return TopicSettings(**msgspec.structs.asdict(topic(one)), defaults=_topic_defaults(settings))
+
+
+def _topic_defaults(settings: Settings) -> TopicDefaults:
+    ladder = Ladder(settings.ladder)
+    return TopicDefaults(retention=settings.retention, ladder=list(ladder.rungs), jitter=ladder.jitter)
+
+
 def topic_counts(one: Topic, state: TopicState) -> TopicCounts:
     """With its counts."""
     return TopicCounts(**msgspec.structs.asdict(topic(one)), **attrs.asdict(state), pending=state.pending)
@@ -242,7 +258,11 @@ def topic_ranked(one: Topic, state: TopicState, activity: Activity) -> TopicRank
 
 
 def topic_detail(
-    one: Topic, state: TopicState, groups: Sequence[tuple[Group, counting.GroupCounts]], held_back: int
+    one: Topic,
+    state: TopicState,
+    groups: Sequence[tuple[Group, counting.GroupCounts]],
+    held_back: int,
+    settings: Settings,
 ) -> TopicDetail:
     """With its counts and groups, and how many are held back by its release rate."""
     # A row may be in memory twice for a moment, and no more wait than there are.
@@ -250,6 +270,7 @@ def topic_detail(
     return TopicDetail(
         **msgspec.structs.asdict(topic_counts(one, state)),
         held_back=min(held_back, waiting),
+        defaults=_topic_defaults(settings),
         groups=[group_counts(group, counts) for group, counts in groups],
     )
 
@@ -267,6 +288,18 @@ def group_summary(one: Group) -> GroupSummary:
     )
 
 
+def group_settings(one: Group, settings: Settings) -> GroupSettings:
+    """With whose its ladder is, and the one that it would have without."""
+    of_topic = one.topic.ladder
+    inherited = Ladder(settings.ladder) if of_topic is None else of_topic
+    whose = "server" if of_topic is None else "topic"
+    return GroupSettings(
+        **msgspec.structs.asdict(group_summary(one)),
+        ladder_of=whose if one.own_ladder is None else "group",
+        defaults=GroupDefaults(ladder=list(inherited.rungs), jitter=inherited.jitter, ladder_of=whose),
+    )
+
+
 def group_counts(one: Group, counts: counting.GroupCounts) -> GroupCounts:
     """With its counts."""
     return GroupCounts(
@@ -279,7 +312,7 @@ def group_counts(one: Group, counts: counting.GroupCounts) -> GroupCounts:
     )
 
 
-def group_detail(one: Group, state: GroupState) -> GroupDetail:
+def group_detail(one: Group, state: GroupState, settings: Settings) -> GroupDetail:
     """Where it stands."""
 
     def queues(*, retry: bool) -> list[QueueAnswer]:
@@ -297,7 +330,7 @@ def group_detail(one: Group, state: GroupState) -> GroupDetail:
         ]
 
     return GroupDetail(
-        **msgspec.structs.asdict(group_summary(one)),
+        **msgspec.structs.asdict(group_settings(one, settings)),
         backlog=sum(queue.lag for queue in state.queues),
         queues=queues(retry=False),
         retry_queues=queues(retry=True),

@@ -425,7 +425,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("GET", _TOPIC, topics.get_topic, answers.TopicDetail, KNOW, problems=_NO_TOPIC),
     Operation(
-        *("PUT", _TOPIC, topics.put_topic, answers.TopicAnswer, OPERATE, (requests.PutTopic,)),
+        *("PUT", _TOPIC, topics.put_topic, answers.TopicSettings, OPERATE, (requests.PutTopic,)),
         problems=(*_BODY, "not-built", "topic-conflict", *_WRITES),
         body_required=False,
         statuses=(200, 201),
@@ -438,7 +438,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", f"{_TOPIC}/groups", topics.list_groups, answers.GroupList, READ, problems=_NO_TOPIC),
     Operation("GET", _GROUP, topics.get_group, answers.GroupDetail, KNOW, problems=_NO_GROUP),
     Operation(
-        *("PUT", _GROUP, topics.put_group, answers.GroupSummary, OPERATE, (requests.PutGroup,)),
+        *("PUT", _GROUP, topics.put_group, answers.GroupSettings, OPERATE, (requests.PutGroup,)),
         problems=(*_BODY, "not-built", "unknown-topic", "unknown-group", *_WRITES),
         body_required=False,
         statuses=(200, 201),

@@ -37,7 +37,7 @@ async def put_topic(call: Call) -> Response:
     named = {name for name in ALL if getattr(request, name) is not UNSET}
     named -= {name for name in _NOT_NULL if getattr(request, name) is None}
     topic, made = await call.node.catalogue.put_topic(draft, named)
-    return answer(rendering.topic(topic), 201 if made else 200)
+    return answer(rendering.topic_settings(topic, call.settings), 201 if made else 200)
 
 
 def _draft(call: Call, request: PutTopic, known: Topic | None) -> TopicDraft:
@@ -118,7 +118,7 @@ async def get_topic(call: Call) -> Response:
     counts = await node.store.read(group_counts.of_groups, known)
     groups = [(group, counts[group.id]) for group in known if group.id in counts]
     held_back = node.hand.crowd.held_back_of(topic.id)
-    return answer(rendering.topic_detail(topic, states[topic.id], groups, held_back))
+    return answer(rendering.topic_detail(topic, states[topic.id], groups, held_back, call.settings))
 
 
 async def list_groups(call: Call) -> Response:
@@ -153,13 +153,13 @@ async def put_group(call: Call) -> Response:
         group, made = await call.node.catalogue.put_group(topic, name, ladder, block=block, latest=latest, since=since)
     if not isinstance(request.concurrency, UnsetType):
         group = await call.node.catalogue.limit_group(group, request.concurrency)
-    return answer(rendering.group_summary(group), 201 if made else 200)
+    return answer(rendering.group_settings(group, call.settings), 201 if made else 200)
 
 
 async def get_group(call: Call) -> Response:
     """Where a group stands."""
     group = await call.group()
-    return answer(rendering.group_detail(group, await call.node.groups.state(group)))
+    return answer(rendering.group_detail(group, await call.node.groups.state(group), call.settings))
 
 
 async def pause(call: Call) -> Response:

@@ -50,7 +50,7 @@ class Catalogue:
             try:
                 self._store.backend.sequence([], by_redis=True)  # before anything is done
             except Refused as error:
-                raise TopicConflict(str(error)) from error
+                raise TopicConflict(str(error), "sequencer") from error
         topic, made = await self._directory.put_topic(draft, named, _unless_it_stays)
         if not made:
             self._tell("catalogue", topic.id)
@@ -111,11 +111,18 @@ class Catalogue:
 
 def _unless_it_stays(known: Topic, draft: TopicDraft) -> None:
     """Raises `TopicConflict` where what was set when the topic was made is to be another."""
+    name, queues = draft.name, len(known.queues)
     if draft.kind != known.kind:
-        raise TopicConflict(f"topic {draft.name!r} is of kind {known.kind!r}, and the kind of a topic stays")
-    if draft.queues < len(known.queues):
-        raise TopicConflict(f"topic {draft.name!r} has {len(known.queues)} queues, and queues are never taken away")
+        raise TopicConflict(f"topic {name!r} is of kind {known.kind!r}, and the kind of a topic stays", "kind")
     if draft.ordered != known.ordered:
-        raise TopicConflict(f"topic {draft.name!r} is {'' if known.ordered else 'not '}ordered, and stays so")
-    if known.ordered and draft.queues != len(known.queues):
-        raise TopicConflict(f"topic {draft.name!r} is ordered and has {len(known.queues)} queues for good")
+        raise TopicConflict(f"topic {name!r} is {'' if known.ordered else 'not '}ordered, and stays so", "ordered")
+    if known.ordered and draft.queues != queues:
+        because = "with another number its ordering keys would be of other queues, and out of order"
+        raise TopicConflict(f"topic {name!r} is ordered and has {_queues(queues)} for good: {because}", "queues")
+    if draft.queues < queues:
+        because = "queues are never taken away: messages are in them"
+        raise TopicConflict(f"topic {name!r} has {_queues(queues)}, and {because}", "queues")
+
+
+def _queues(count: int) -> str:
+    return "1 queue" if count == 1 else f"{count} queues"

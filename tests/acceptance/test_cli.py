@@ -90,6 +90,91 @@ def test_a_topic_with_messages_is_removed_with_force(run: Run, tarry: Tarry) -> 
     assert run("topics", "--delete", "full", "--yes", "--force").returncode == 0
 
 
+def settings(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, ...]]:
+    """By its name: the value, whose it is, and what would be without."""
+    assert done.returncode == 0, done.stderr
+    head, *rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert head == ["setting", "value", "whose", "default"]
+    return {name: tuple(told) for name, *told in rows}
+
+
+def test_a_topic_is_made_and_changed(run: Run, tarry: Tarry) -> None:
+    made = run("topics", "put", "made", "--queues", "2", "--ladder", "1m,5m", "--max-rate", "200")
+    told = settings(made)
+    assert made.stderr == "made\n"
+    assert (told["queues"], told["ladder"]) == (("2", "topic", "1"), ("1m,5m", "topic", "50ms,50ms"))
+    changed = run("topics", "put", "made", "--ladder", "default", "--retention", "30d", "--json")
+    (after,) = lines(changed)
+    assert changed.stderr == ""
+    was = ("queues", "max_rate", "ladder", "retention")
+    assert [after[name] for name in was] == [2, 200, None, 30 * 86_400_000], "what is not said stays"
+    assert after["defaults"]["ladder"] == [50, 50]
+    assert {name: tarry.topic("made")[name] for name in after} == after
+    told = settings(run("topics", "show", "made"))
+    assert (told["ladder"], told["retention"]) == (("50ms,50ms", "server", "50ms,50ms"), ("30d", "topic", "1w"))
+    assert (told["max-rate"], told["release-rate"]) == (
+        ("200", "topic", "no limit"),
+        ("no limit", "server", "no limit"),
+    )
+    (shown,) = lines(run("--json", "topics", "show", "made"))
+    assert shown["defaults"] == after["defaults"]
+    assert settings(run("topics", "put", "made", "--max-rate", "default"))["max-rate"][0] == "no limit"
+    assert "made" in [topic["topic"] for topic in lines(run("topics", "--json"))], "alone it lists, as before"
+
+
+def test_what_cannot_be_of_a_topic_changes_nothing(run: Run, tarry: Tarry) -> None:
+    tarry.put_topic("firm", queues=2)
+    tarry.put_topic("strict", ordered=True)
+    for told, code, *flags in (
+        ("--queues: topic 'firm' has 2 queues, and queues are never taken away", 1, "firm", "--queues", "1"),
+        ("--ordered: topic 'firm' is not ordered, and stays so", 1, "firm", "--ordered"),
+        ("--queues: topic 'strict' is ordered and has 1 queue for good", 1, "strict", "--queues", "2"),
+        ("--max-rate: it must be a whole number from 1", 2, "firm", "--max-rate", "-1"),
+        ("--ladder, rung 2: it lies between", 2, "firm", "--max-rate", "7", "--ladder", "1s,4000d"),
+        ("topic 'a b': a name is", 2, "a b"),
+    ):
+        done = run("topics", "put", *flags)
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        assert told in done.stderr
+    assert (tarry.topic("firm")["queues"], tarry.topic("firm")["max_rate"]) == (2, None)
+
+
+def test_a_group_is_made_changed_and_removed(run: Run, tarry: Tarry) -> None:
+    tarry.put_topic("grouped", ladder=["1s"])
+    made = run("groups", "put", "grouped", "billing", "--concurrency", "5")
+    told = settings(made)
+    assert made.stderr == "made\n"
+    assert told["ladder"] == ("1s", "topic", "1s (topic)")
+    assert told["concurrency"] == ("5", "group", "no limit")
+    told = settings(run("groups", "put", "grouped", "billing", "--ladder", "none"))
+    assert (told["ladder"][:2], told["concurrency"][0]) == (("none", "group"), "5"), "what is not said stays"
+    told = settings(run("groups", "put", "grouped", "billing", "--ladder", "default", "--concurrency", "default"))
+    assert (told["ladder"][:2], told["concurrency"][:2]) == (("1s", "topic"), ("no limit", "server"))
+    assert settings(run("groups", "show", "grouped", "billing")) == told
+    assert [one["group"] for one in lines(run("groups", "grouped", "--json"))] == ["billing"]
+    blocks = run("groups", "put", "grouped", "billing", "--on-exhausted", "block")
+    assert blocks.returncode == 2
+    assert "--on-exhausted: block is for ordered topics" in blocks.stderr
+    slip = run("groups", "put", "gruoped", "billing")
+    assert slip.returncode == 3
+    assert "there is no topic 'gruoped' (did you mean \"grouped\"?): make it with tarry topics put" in slip.stderr
+    with pytest.raises(NotFound):
+        tarry.topic("gruoped")
+    assert run("groups", "show", "grouped", "mail").returncode == 3
+    assert run("groups", "rm", "grouped", "billing").returncode == 2, "nobody can be asked"
+    assert run("groups", "rm", "grouped", "billing", "--dry-run").returncode == 0
+    assert settings(run("groups", "show", "grouped", "billing")) == told
+    assert run("groups", "rm", "grouped", "billing", "--yes").returncode == 0
+    assert run("topics", "rm", "grouped", "--yes").returncode == 0
+    assert run("topics", "show", "grouped").returncode == 3
+
+
+def test_a_topic_that_is_called_as_a_command_is_listed(run: Run, tarry: Tarry) -> None:
+    tarry.put_topic("put")
+    tarry.put_group("put", "billing")
+    assert [one["group"] for one in lines(run("groups", "--json", "--", "put"))] == ["billing"]
+
+
 def test_a_slip_of_the_keys_makes_no_topic_and_no_group(run: Run, tarry: Tarry) -> None:
     tarry.publish("slipped", 1)
     tarry.put_group("slipped", "billing")

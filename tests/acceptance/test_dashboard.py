@@ -213,6 +213,59 @@ def test_pause_is_live_for_others(house: House, operator: Window, browser: Brows
     assert '"key": "operator"' in line
 
 
+def test_a_topic_is_made_and_changed(house: House, operator: Window) -> None:
+    page = operator.go("/ui/topics")
+    page.get_by_text("New topic").click()
+    page.get_by_label("Name").fill("orders")
+    page.get_by_role("button", name="Make it").click()
+    expect(page.get_by_text("orders is there already.")).to_be_visible()
+    expect(page.get_by_label("Name")).to_be_focused()
+    page.get_by_label("Name").fill("invoices")
+    page.get_by_label("Queues").fill("2")
+    page.get_by_role("button", name="Make it").click()
+    page.wait_for_url(f"{house.url}/ui/topics/invoices")
+    settings = page.locator("#settings")
+    expect(settings).to_contain_text("Retention7 d · the server's")
+    settings.get_by_text("Change").click()
+    settings.get_by_label("Queues").fill("1")
+    settings.get_by_label("Retention").fill("30")
+    settings.get_by_role("button", name="Save").press("Enter")
+    expect(settings.get_by_label("Retention")).to_be_focused()
+    expect(settings).to_contain_text("30 has no unit")
+    settings.get_by_label("Retention").fill("30d")
+    settings.get_by_role("button", name="Save").press("Enter")
+    expect(settings).to_contain_text("has 2 queues, and queues are never taken away")
+    expect(settings.get_by_label("Queues")).to_be_focused()
+    assert house.tarry.topic("invoices")["retention"] is None
+    settings.get_by_label("Queues").fill("3")
+    settings.get_by_role("button", name="Save").press("Enter")
+    expect(settings.get_by_text("Saved.")).to_be_focused()
+    expect(settings).to_contain_text("Retention30 d · its own; the server's is 7 d")
+    told = house.tarry.topic("invoices")
+    assert (told["queues"], told["retention"], told["ladder"]) == (3, 30 * 86_400_000, None)
+    house.tarry.delete_topic("invoices")
+
+
+def test_a_group_is_made_and_changed(house: House, operator: Window) -> None:
+    house.tarry.put_topic("bills", ladder=["1m"])
+    page = operator.go("/ui/topics/bills")
+    page.get_by_text("New group").click()
+    page.get_by_label("Name").fill("mail")
+    page.get_by_role("button", name="Make it").click()
+    page.wait_for_url(f"{house.url}/ui/groups/bills/mail")
+    settings = page.locator("#settings")
+    expect(settings).to_contain_text("Ladder1 min · the topic's")
+    settings.get_by_text("Change").click()
+    settings.get_by_label("Ladder").fill("5s, 10s")
+    settings.get_by_label("In hand at most").fill("7")
+    settings.get_by_role("button", name="Save").click()
+    expect(settings).to_contain_text("Ladder5 s, 10 s · its own; the topic's is 1 min")
+    told = house.tarry.group("bills", "mail")
+    assert (told["ladder"], told["concurrency"]) == ([5000, 10_000], 7)
+    expect(page.get_by_role("region", name="The ladder")).to_contain_text("after 10 s", timeout=LIVE)
+    house.tarry.delete_topic("bills")
+
+
 def test_figures_are_live(house: House, operator: Window) -> None:
     page = operator.go("/ui/topics/carts")
     before = page.locator(".tile", has_text="Accepted").locator("dd")
@@ -413,6 +466,7 @@ def test_axe_finds_no_serious_fault(house: House, operator: Window, theme: Any) 
         operator.go(address)
         if page.locator("#pictures").count():
             page.locator("#pictures svg").first.wait_for()
+        page.evaluate("document.querySelectorAll('details.change').forEach((one) => (one.open = true))")
         page.evaluate(axe)  # past the page's policy, as a tool of the browser's own
         only = "" if theme == "light" else ", runOnly: ['color-contrast']"  # in which alone themes differ
         told: dict[str, Any] = page.evaluate(f"axe.run({{resultTypes: ['violations']{only}}})")

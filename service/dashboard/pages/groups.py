@@ -8,6 +8,7 @@ from ..page import Confirm, Page, Said
 from ..pictures.funnel import funnel
 from ..tables import Column, Table
 from ..visit import Visit
+from .settings import group_card
 
 SORTS = ("name", "backlog", "dead_letters")
 _PAGE = 50
@@ -110,6 +111,7 @@ async def group(visit: Visit) -> Page:
         "funnel": funnel(told["retries"], told["ladder"], told["dead_letters"]),
         "resting": sum(told["retries"]),
         "may_operate": visit.visitor.may("operate", topic),
+        **group_card(visit, told),
     }
     return Page("group", f"{topic} / {name}", facts, [queues, clients])
 

@@ -9,6 +9,7 @@ from ..tables import Column, Table
 from ..visit import Visit
 from .groups import table_of as groups_table
 from .overview import falling_due
+from .settings import new_group_form, new_topic_form, topic_card
 
 SORTS = ("name", "rate", "backlog")
 _PAGE = 50
@@ -19,10 +20,12 @@ async def topics(visit: Visit) -> Page | Elsewhere:
     if name := visit.asked("topic"):
         return Elsewhere(f"/ui/topics/{part(name)}")
     sort = visit.asked("sort") or "name"
+    facts: dict[str, Any] = {"sort": sort, "sorts": SORTS}
+    facts["new_topic"] = new_topic_form().fresh() if visit.visitor.scopes.have("operate") else None
     query = {"sort": sort, "max": _PAGE, "cursor": visit.asked("cursor")}
     told: Any = await visit.api.try_get("/v1/topics", query)
     if told is None:
-        return Page("topics", "Topics", {"table": None, "sort": sort, "sorts": SORTS})
+        return Page("topics", "Topics", {"table": None, **facts})
     table = Table(
         name="topics",
         caption="Topics",
@@ -48,7 +51,7 @@ async def topics(visit: Visit) -> Page | Elsewhere:
         teach="tarry publish orders '{\"order\": 7}' --delay 10s",
         more=told["cursor"],
     )
-    return Page("topics", "Topics", {"table": table, "sort": sort, "sorts": SORTS}, [table])
+    return Page("topics", "Topics", {"table": table, **facts}, [table])
 
 
 async def topic(visit: Visit) -> Page:
@@ -60,9 +63,9 @@ async def topic(visit: Visit) -> Page:
     facts = {
         "topic": told,
         "counts": _counts(told),
-        "settings": _settings(told),
         "table": table,
-        "may_operate": visit.visitor.may("operate", name),
+        "new_group": new_group_form(name).fresh() if visit.visitor.may("operate", name) else None,
+        **topic_card(visit, told),
     }
     return Page("topic", name, facts, [table])
 
@@ -88,24 +91,3 @@ _COUNTED = (
     ("expired", "Expired", ""),
 )
 """What a topic counts, as people say it, and which messages that are."""
-
-
-def _settings(told: Mapping[str, Any]) -> Sequence[tuple[str, str, Any]]:
-    ladder = told["ladder"]
-    settings = [
-        ("Kind", "text", "ordered" if told["ordered"] else told["kind"]),
-        ("Queues", "number", told["queues"]),
-        _or_default("Retention", "duration", told["retention"], "the server's"),
-        _or_default("Ladder", "text", ladder and f"{len(ladder)} rungs of its own", "the server's"),
-        ("Sequencer", "text", told["sequencer"]),
-        _or_default("Waiting at most", "number", told["max_pending"], "no limit"),
-        _or_default("In /s at most", "number", told["max_rate"], "no limit"),
-        _or_default("Released /s at most", "number", told["release_rate"], "no limit"),
-    ]
-    if told["release_rate"] is not None:
-        settings.append(("Held back now", "number", told["held_back"]))
-    return [*settings, ("Made", "time", told["created_at"])]
-
-
-def _or_default(label: str, kind: str, value: Any, default: str) -> tuple[str, str, Any]:
-    return (label, "default", default) if value is None else (label, kind, value)

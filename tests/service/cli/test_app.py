@@ -65,7 +65,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         "cancel",
         "peek",
         "topics",
+        "topics put",
+        "topics rm",
+        "topics show",
         "groups",
+        "groups put",
+        "groups rm",
+        "groups show",
         "clients",
         "seek",
         "dead",
@@ -97,13 +103,13 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert command.split()[0] in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("group", ["", "dead", "keys", "config"])
+@pytest.mark.parametrize("group", ["", "dead", "keys", "config", "topics", "groups"])
 def test_all_commands_are_told_in_a_line_each(
     group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert run([*group.split(), "--help"]) == 0
-    told = capsys.readouterr().out.split("Commands")[1]
+    told = capsys.readouterr().out.split("Commands")[1].split("╰")[0]
     listed = re.findall(r"(?m)^│ +(\S.*?) {2,}(\S.*?) +│$", told)
     commands = [name for name, _ in listed if not name.startswith("-")]
     # Each has its line, and nothing else is there: a command without a word, or one of two lines, is no pair.
@@ -548,13 +554,33 @@ def test_flags_of_all_commands_may_stand_before_the_command(
         (["--url"], 'Unknown command "--url"'),
         (["--json", "serve"], "--json"),
         (["--max", "3", "topics"], 'Unknown command "--max"'),
+        (["--key", "tarry_secret", "topics"], "takes its key from TARRY_KEY, or from the file that TARRY_KEY_FILE"),
+        (["--key=tarry_secret", "find", "orders"], "--key stands behind its command, and is a message's"),
+        (["--json", "--key", "tarry_secret", "find", "orders"], "--key stands behind its command"),
+        (["topics", "--key", "tarry_secret"], "takes its key from TARRY_KEY, or from the file that TARRY_KEY_FILE"),
+        (["topics", "put", "orders", "--key=tarry_secret"], "takes its key from TARRY_KEY"),
     ],
 )
 def test_what_is_wrong_behind_such_a_flag_is_named(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 2
-    assert told in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert told in err
+    assert "tarry_secret" not in err
+
+
+@pytest.mark.parametrize("flags", [["--json", "topics"], ["topics", "--json"]])
+def test_flags_of_all_commands_may_stand_before_the_command_of_a_group(
+    flags: list[str], script: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"topic": "orders"}
+    script.say(Answer(200, told))
+    assert run([*flags, "rm", "orders", "--dry-run"]) == 1, "it is no list"
+    assert "KeyError: 'groups'" in capsys.readouterr().err
+    script.say(Answer(200, {"topics": [told]}))
+    assert run([*flags, "--sort", "name"]) == 0
+    assert json.loads(capsys.readouterr().out) == told
 
 
 def test_serve_says_what_its_redis_wants(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -460,6 +460,98 @@ async def test_a_group_is_paused_and_resumed(browser: httpx.AsyncClient, server:
         assert word in text
 
 
+def facts(reader: Reader) -> str:
+    return " ".join(" ".join(reader.text).split())
+
+
+async def test_settings_stand_beside_the_servers(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.group(await server.topic())
+    text = facts(read(await browser.get("/ui/topics/orders")))
+    for told in ("Retention 7 d · the server's", "Ladder 10 s, 30 s, 1 min", "In /s at most no limit · unless set"):
+        assert told in text
+    await browser.put("/v1/topics/orders", json={"retention": "1h", "ladder": ["5s"], "max_rate": 7})
+    text = facts(read(await browser.get("/ui/topics/orders")))
+    assert "Retention 1 h · its own; the server's is 7 d" in text
+    assert "Ladder 5 s · its own; the server's is 10 s, 30 s, 1 min" in text
+    assert "In /s at most 7 · its own; else no limit" in text
+    assert "Ladder 5 s · the topic's" in facts(read(await browser.get("/ui/groups/orders/billing")))
+    await browser.put("/v1/topics/orders/groups/billing", json={"ladder": []})
+    text = facts(read(await browser.get("/ui/groups/orders/billing")))
+    assert "Ladder none: the first failure is the last · its own; the topic's is 5 s" in text
+
+
+async def test_a_topic_is_changed_by_what_was_typed(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.topic(queues=2)
+    here = "/ui/topics/orders/put"
+    was = {"was.queues": "2", "was.sequencer": "store", "queues": "2", "sequencer": "store"}
+    told = await press(browser, here, **was, retention="30d", max_rate="7")
+    assert "Saved." in told
+    assert "Retention 30 d · its own; the server's is 7 d" in told
+    assert "Nothing was changed." in await press(browser, here, **was)
+    await browser.put("/v1/topics/orders", json={"max_pending": 5})
+    told = await press(browser, here, **{**was, "was.max_rate": "7", "max_rate": ""})
+    topic = (await browser.get("/v1/topics/orders")).json()
+    assert [topic[name] for name in ("max_rate", "max_pending", "retention")] == [None, 5, 30 * 86_400_000]
+    page = await browser.post(here, data={**was, "queues": "1", "ladder": "1s, 4000d"}, headers={"HX-Request": "true"})
+    reader = read(page)
+    wrong = [attributes["name"] for _, attributes in reader.elements if "aria-invalid" in attributes]
+    assert wrong == ["ladder"]
+    assert "rung 2: it lies between 0s and 3650d" in facts(reader)
+    assert ("details", {"class": "change", "open": None}) in reader.elements, "what is wrong is in sight"
+    told = await press(browser, here, **{**was, "queues": "1"})
+    assert "topic 'orders' has 2 queues, and queues are never taken away" in told
+    assert (await browser.get("/v1/topics/orders")).json()["ladder"] is None
+
+
+async def test_what_somebody_typed_is_text(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.topic()
+    for here, name in (("/ui/topics/orders/put", "retention"), ("/ui/new/topic", "name"), ("/ui/new/group", "topic")):
+        response = await browser.post(here, data={name: HOSTILE, f"was.{name}": ""}, headers={"HX-Request": "true"})
+        assert response.status_code == 200, here
+        assert not [tag for tag, _ in read(response).elements if tag in ("script", "img")], here
+
+
+async def test_a_group_is_changed_by_what_was_typed(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.group(await server.topic())
+    here = "/ui/groups/orders/billing/put"
+    told = await press(browser, here, ladder="none", concurrency="5")
+    assert "In hand at most 5 · its own; else no limit" in told
+    group = (await browser.get("/v1/topics/orders/groups/billing")).json()
+    assert (group["ladder"], group["ladder_of"], group["concurrency"]) == ([], "group", 5)
+    assert "a whole number" in await press(browser, here, **{"was.concurrency": "5", "concurrency": "many"})
+    assert "At the ladder's end" in await press(browser, here)
+    assert "block: its key waits" not in await press(browser, here), "of ordered topics only"
+
+
+async def test_a_topic_and_a_group_are_made(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    async def made(what: str, **fields: str) -> httpx.Response:
+        return await browser.post(f"/ui/new/{what}", data=fields, headers={"HX-Request": "true"})
+
+    done = await made("topic", name="orders", queues="4", kind="ordered")
+    assert done.headers["hx-redirect"] == "/ui/topics/orders"
+    topic = (await browser.get("/v1/topics/orders")).json()
+    assert (topic["queues"], topic["ordered"], topic["kind"]) == (4, True, "cluster")
+    again = await made("topic", name="orders", queues="5", kind="cluster")
+    assert "orders is there already." in again.text
+    for fields, told in (
+        ({"name": ""}, "Say its name."),
+        ({"name": "a b"}, "a name is 1 to 249 letters"),
+        ({"name": "more", "queues": "0"}, "it must be a whole number from 1 to 1024"),
+    ):
+        response = await made("topic", kind="cluster", **fields)
+        assert told in response.text
+        assert [a["id"] for _, a in read(response).elements if "aria-invalid" in a] == [
+            "new-topic-queues" if "queues" in fields else "new-topic-name"
+        ]
+    assert (await browser.get("/v1/topics/more")).status_code == 404
+    done = await made("group", topic="orders", name="billing", **{"from": "latest"})
+    assert done.headers["hx-redirect"] == "/ui/groups/orders/billing"
+    assert "block: its key waits" in (await browser.get("/ui/groups/orders/billing")).text
+    assert "billing is there already." in (await made("group", topic="orders", name="billing")).text
+    assert "there is no topic" in (await made("group", topic="gone", name="billing", **{"from": "latest"})).text
+    assert (await browser.get("/v1/topics/gone")).status_code == 404
+
+
 def rows(reader: Reader) -> list[str]:
     """The ids of a table's rows, which tell what they are of."""
     return [attributes["id"] or "" for tag, attributes in reader.elements if tag == "tr" and "id" in attributes]

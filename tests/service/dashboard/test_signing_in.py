@@ -114,6 +114,13 @@ async def test_buttons_are_for_those_who_may(browser: httpx.AsyncClient, server:
     )
     assert refused.status_code == 403, "the button is not what holds it"
     assert "no scope operate:orders" in refused.text
+    for page in ("/ui/topics", "/ui/topics/orders", "/ui/groups/orders/billing"):
+        assert 'class="fields"' not in (await browser.get(page)).text, page
+    refused = await browser.post(
+        "/ui/topics/orders/put", data={"queues": "4"}, headers={"HX-Request": "true", "X-Tarry-CSRF": csrf}
+    )
+    assert "no scope operate:orders" in refused.text
+    assert server.all("catalogue.put_topic") == []
 
 
 async def test_a_key_of_one_topic_sees_that(browser: httpx.AsyncClient, server: SpiedServer) -> None:

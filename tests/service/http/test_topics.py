@@ -16,6 +16,9 @@ ORDERS = "/v1/topics/orders"
 BILLING = f"{ORDERS}/groups/billing"
 HOUR = 3_600_000
 DAY = 24 * HOUR
+MINUTE = HOUR // 60
+RUNGS = [10_000, 30_000, *(many * MINUTE for many in range(1, 11)), 20 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR]
+DEFAULTS = {"retention": 7 * DAY, "ladder": RUNGS, "jitter": 0.0}
 
 
 def drafts(server: SpiedServer) -> list[TopicDraft]:
@@ -72,6 +75,7 @@ async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, serve
         "release_rate": None,
         "jitter": 0.0,
         "created_at": "2026-11-21T10:00:00.000Z",
+        "defaults": DEFAULTS,
     }
     changed = await client.put(ORDERS, json={"retention": None})
     assert changed.status_code == 200
@@ -243,7 +247,9 @@ async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, server
 async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, server: SpiedServer) -> None:
     made = await client.put(BILLING, json={"ladder": ["1s"]})
     summary = {"group": "billing", "topic": "orders", "ladder": [1000], "jitter": 0.0, "on_exhausted": "dead"}
-    assert (made.status_code, made.json()) == (201, summary | {"concurrency": None, "paused": False})
+    summary |= {"concurrency": None, "paused": False}
+    defaults = {"ladder": RUNGS, "jitter": 0.0, "ladder_of": "server"}
+    assert (made.status_code, made.json()) == (201, summary | {"ladder_of": "group", "defaults": defaults})
     changed = await client.put(BILLING, json={"ladder": None})
     assert (changed.status_code, len(changed.json()["ladder"])) == (200, 16)
     same = await client.put(BILLING, json={})
@@ -252,7 +258,60 @@ async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, serve
         ("orders", "billing", Ladder((1000,)), anew()),
         ("orders", "billing", None, anew()),
     ]
-    assert (await client.get(f"{ORDERS}/groups")).json() == {"groups": [changed.json()]}
+    assert (await client.get(f"{ORDERS}/groups")).json() == {"groups": [summary | {"ladder": RUNGS}]}
+
+
+async def test_what_a_topic_leaves_to_the_server_is_told(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await client.put(ORDERS)
+    told = (await client.get(ORDERS)).json()
+    assert (told["retention"], told["ladder"], told["jitter"], told["defaults"]) == (None, None, None, DEFAULTS)
+    await client.put(ORDERS, json={"retention": "1h", "ladder": ["1s"], "jitter": 0.5})
+    told = (await client.get(ORDERS)).json()
+    assert (told["retention"], told["ladder"], told["jitter"], told["defaults"]) == (HOUR, [1000], 0.5, DEFAULTS)
+    assert "defaults" not in (await client.get("/v1/topics")).json()["topics"][0], "once for each would be long"
+
+
+async def test_a_group_tells_whose_its_ladder_is(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    def ladders(told: dict[str, Any]) -> list[Any]:
+        return [(one["ladder"], one["jitter"], one["ladder_of"]) for one in (told, told["defaults"])]
+
+    of_server = (RUNGS, 0.0, "server")
+    assert ladders((await client.put(BILLING)).json()) == [of_server, of_server]
+    await client.put(ORDERS, json={"ladder": ["1s"], "jitter": 0.5})
+    of_topic = ([1000], 0.5, "topic")
+    assert ladders((await client.get(BILLING)).json()) == [of_topic, of_topic]
+    own = (await client.put(BILLING, json={"ladder": []})).json()
+    assert ladders(own) == [([], 0.0, "group"), of_topic]
+    await client.put(ORDERS, json={"ladder": None})
+    assert ladders((await client.get(BILLING)).json()) == [([], 0.0, "group"), of_server]
+
+
+@pytest.mark.parametrize(
+    ("wish", "pointer", "said"),
+    [
+        ({"queues": 1}, "/queues", "has 2 queues, and queues are never taken away"),
+        ({"ordered": True}, "/ordered", "is not ordered, and stays so"),
+        ({"kind": "broadcast"}, "/kind", "is of kind 'cluster', and the kind of a topic stays"),
+        ({"sequencer": "redis"}, "/sequencer", ""),
+    ],
+)
+async def test_what_stays_as_it_was_made_is_named(
+    client: httpx.AsyncClient, wish: dict[str, Any], pointer: str, said: str
+) -> None:
+    await client.put(ORDERS, json={"queues": 2})
+    refused = await client.put(ORDERS, json=wish)
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/topic-conflict")
+    (error,) = refused.json()["errors"]
+    assert (error["pointer"], error["detail"]) == (pointer, refused.json()["detail"])
+    assert said in error["detail"]
+
+
+async def test_queues_of_an_ordered_topic_stay(client: httpx.AsyncClient) -> None:
+    await client.put(ORDERS, json={"ordered": True})
+    for queues in (1025, 2):
+        refused = await client.put(ORDERS, json={"queues": queues})
+        assert [error["pointer"] for error in refused.json()["errors"]] == ["/queues"]
+    assert "is ordered and has 1 queue for good" in refused.json()["detail"]
 
 
 async def test_a_group_of_an_ordered_topic_may_block(client: httpx.AsyncClient, server: SpiedServer) -> None:
@@ -346,10 +405,11 @@ async def test_a_concurrency_that_is_none(client: httpx.AsyncClient, server: Spi
 async def test_a_groups_state(client: httpx.AsyncClient, server: SpiedServer) -> None:
     await busy_group(server)
     state = (await client.get(BILLING)).json()
-    del state["ladder"], state["jitter"]
+    del state["ladder"], state["jitter"], state["defaults"]
     assert state == {
         "group": "billing",
         "topic": "orders",
+        "ladder_of": "group",
         "concurrency": None,
         "paused": False,
         "backlog": 3,

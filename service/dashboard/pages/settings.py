@@ -1,0 +1,251 @@
+"""What is set of a topic and of a group: shown beside the defaults, and the forms that make and change them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from ...durations import format_duration
+from ..api import Refused, part
+from ..forms import Field, Form, plain, rests, share, span, whole
+from ..page import Elsewhere, Part
+from ..visit import Visit
+from ..words import duration, moment, number
+
+Shown = tuple[str, str, str]
+"""A setting, its value, and whose that is."""
+
+_UNAUTHORIZED = 401
+_UNLIMITED = "no limit"
+
+
+def topic_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
+    """What the card of a topic shows."""
+    return _card(visit, told["topic"], topic_shown(told), topic_form(told), done)
+
+
+def group_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
+    """What the card of a group shows."""
+    return _card(visit, told["topic"], group_shown(told), group_form(told), done)
+
+
+def _card(visit: Visit, topic: str, shown: Sequence[Shown], form: Form, done: str) -> dict[str, Any]:
+    may = visit.visitor.may("operate", topic)
+    return {"settings": shown, "form": form.fresh() if may else None, "done": done, "topic_name": topic}
+
+
+def topic_shown(told: Mapping[str, Any]) -> list[Shown]:
+    """The settings of a topic."""
+    defaults = told["defaults"]
+    shown = [
+        ("Kind", "ordered" if told["ordered"] else told["kind"], ""),
+        ("Queues", number(told["queues"]), ""),
+        _own_or("Retention", told["retention"], defaults["retention"], duration),
+        _own_or("Ladder", told["ladder"], defaults["ladder"], ladder_text),
+        _own_or("Jitter", told["jitter"], defaults["jitter"], _share),
+        ("Sequencer", told["sequencer"], ""),
+        _limit("Waiting at most", told["max_pending"]),
+        _limit("In /s at most", told["max_rate"]),
+        _limit("Released /s at most", told["release_rate"]),
+    ]
+    if told["release_rate"] is not None and "held_back" in told:
+        shown.append(("Held back now", number(told["held_back"]), ""))
+    return [*shown, ("Made", moment(told["created_at"]), "")]
+
+
+def group_shown(told: Mapping[str, Any]) -> list[Shown]:
+    """The settings of a group."""
+    defaults, whose = told["defaults"], told["ladder_of"]
+    shown: list[Shown] = []
+    for label, name, text in (("Ladder", "ladder", ladder_text), ("Jitter", "jitter", _share)):
+        beside = f"its own; the {defaults['ladder_of']}'s is {text(defaults[name])}"
+        shown.append((label, text(told[name]), beside if whose == "group" else f"the {whose}'s"))
+    shown.append(("At the ladder's end", "its key waits" if told["on_exhausted"] == "block" else "a dead letter", ""))
+    return [*shown, _limit("In hand at most", told["concurrency"])]
+
+
+def _own_or(label: str, own: Any, default: Any, text: Any) -> Shown:
+    if own is None:
+        return label, text(default), "the server's"
+    return label, text(own), f"its own; the server's is {text(default)}"
+
+
+def _limit(label: str, value: int | None) -> Shown:
+    return (label, _UNLIMITED, "unless set") if value is None else (label, number(value), f"its own; else {_UNLIMITED}")
+
+
+def ladder_text(ladder: Sequence[int]) -> str:
+    """10 s, 1 min."""
+    return ", ".join(duration(rest) for rest in ladder) or "none: the first failure is the last"
+
+
+def _share(jitter: float) -> str:
+    return f"{jitter:g}"
+
+
+def topic_form(told: Mapping[str, Any]) -> Form:
+    """What of a topic may be changed."""
+    defaults, name = told["defaults"], told["topic"]
+    own = None if told["ladder"] is None else told
+    fields = (
+        *(() if told["ordered"] else (Field("queues", "Queues", str(told["queues"]), whole, "they are added only"),)),
+        Field(
+            "retention",
+            "Retention",
+            "" if told["retention"] is None else format_duration(told["retention"]),
+            span,
+            f"such as 30d; empty: the server's, {duration(defaults['retention'])}",
+        ),
+        *_ladder_fields(own, f"the server's, {ladder_text(defaults['ladder'])}"),
+        *(
+            Field(field, label, "" if told[field] is None else str(told[field]), whole, f"empty: {_UNLIMITED}")
+            for field, label in (
+                ("max_pending", "Waiting at most"),
+                ("max_rate", "In /s at most"),
+                ("release_rate", "Released /s at most"),
+            )
+        ),
+        Field("sequencer", "Sequencer", told["sequencer"], plain, "redis: on MySQL", ("store", "redis")),
+    )
+    return Form("settings", f"/ui/topics/{part(name)}/put", "Save", fields)
+
+
+def group_form(told: Mapping[str, Any]) -> Form:
+    """What of a group may be changed."""
+    defaults = told["defaults"]
+    own = told if told["ladder_of"] == "group" else None
+    ordered = "queues" not in told or any("owner" in one for one in told["queues"])
+    concurrency = "" if told["concurrency"] is None else str(told["concurrency"])
+    ends = Field(
+        *("on_exhausted", "At the ladder's end", told["on_exhausted"], plain),
+        *("dead: a dead letter; block: its key waits", ("dead", "block")),
+    )
+    fields = (
+        *_ladder_fields(own, f"the {defaults['ladder_of']}'s, {ladder_text(defaults['ladder'])}"),
+        *((ends,) if ordered else ()),
+        Field("concurrency", "In hand at most", concurrency, whole, f"empty: {_UNLIMITED}"),
+    )
+    return Form("settings", f"/ui/groups/{part(told['topic'])}/{part(told['group'])}/put", "Save", fields)
+
+
+def _ladder_fields(own: Mapping[str, Any] | None, otherwise: str) -> tuple[Field, Field]:
+    ladder = "" if own is None else ", ".join(map(format_duration, own["ladder"])) or "none"
+    hint = f"rests, such as 1m, 5m; none: no retries; empty: {otherwise}"
+    jitter = "" if own is None else _share(own["jitter"])
+    return (
+        Field("ladder", "Ladder", ladder, rests, hint),
+        Field("jitter", "Jitter", jitter, share, "0 to 1, by which part a rest may be longer; it is of the ladder"),
+    )
+
+
+def new_topic_form() -> Form:
+    """What a new topic is for good, and its queues."""
+    fields = (
+        Field("name", "Name", hint="letters, digits, dots, underscores and hyphens"),
+        Field("queues", "Queues", "1", whole),
+        Field(
+            *("kind", "Kind", "cluster", plain, "ordered: messages of one ordering key one after the other"),
+            ("cluster", "ordered", "broadcast"),
+        ),
+    )
+    return Form("new-topic", "/ui/new/topic", "Make it", fields)
+
+
+def new_group_form(topic: str) -> Form:
+    """What a new group is."""
+    fields = (
+        Field("name", "Name", hint="letters, digits, dots, underscores and hyphens"),
+        Field("from", "It begins at", "earliest", plain, "what is there already, or what is still to come", _STARTS),
+    )
+    return Form("new-group", "/ui/new/group", "Make it", fields, {"topic": topic})
+
+
+_STARTS = ("earliest", "latest")
+
+
+async def put_topic(visit: Visit) -> Part:
+    """What of a topic was changed on its form."""
+    path = f"/v1/topics/{part(visit.parts['topic'])}"
+    told: Any = await visit.api.get(path)
+    return await _put(visit, path, topic_shown(told), topic_form(told), topic_card)
+
+
+async def put_group(visit: Visit) -> Part:
+    """The same of a group."""
+    path = f"/v1/topics/{part(visit.parts['topic'])}/groups/{part(visit.parts['group'])}"
+    told: Any = await visit.api.get(path)
+    return await _put(visit, path, group_shown(told), group_form(told), group_card)
+
+
+async def _put(visit: Visit, path: str, shown: Sequence[Shown], form: Form, card: Any) -> Part:
+    asked, form = form.typed(visit.sent).asked()
+    if not form.first_wrong:
+        try:
+            if asked:
+                await visit.api.ask("PUT", path, asked)
+            told: Any = await visit.api.get(path)
+            return Part("settings", card(visit, told, "Saved." if asked else "Nothing was changed."))
+        except Refused as error:
+            form = _refused(form, error)
+    return Part("settings", {"settings": shown, "form": form, "done": ""})
+
+
+async def make_topic(visit: Visit) -> Part | Elsewhere:
+    """A new one."""
+    form = new_topic_form().typed(visit.sent)
+    kind = visit.sent("kind")
+    wish: dict[str, Any] = {"queues": whole(visit.sent("queues"))}
+    wish |= {"ordered": True} if kind == "ordered" else {"kind": kind}
+    return await _make(visit, form, f"/v1/topics/{part(visit.sent('name'))}", wish, "/ui/topics")
+
+
+async def make_group(visit: Visit) -> Part | Elsewhere:
+    """A new one of a topic that is there."""
+    topic = visit.sent("topic")
+    form = new_group_form(topic).typed(visit.sent)
+    path = f"/v1/topics/{part(topic)}"
+    try:
+        await visit.api.get(path)  # which a server would make
+    except Refused as error:
+        return Part("form", {"form": _refused(form, error)})
+    return await _make(
+        visit,
+        form,
+        f"{path}/groups/{part(visit.sent('name'))}",
+        {"from": visit.sent("from")},
+        f"/ui/groups/{part(topic)}",
+    )
+
+
+async def _make(visit: Visit, form: Form, path: str, wish: Mapping[str, Any], home: str) -> Part | Elsewhere:
+    name = visit.sent("name")
+    if not name:
+        return Part("form", {"form": _named(form, "Say its name.")})
+    try:
+        await visit.api.get(path)
+    except Refused as error:
+        if error.status == _BAD:
+            return Part("form", {"form": _named(form, error.detail)})
+        if error.status != _NOT_FOUND:
+            return Part("form", {"form": _refused(form, error)})
+    else:
+        return Part("form", {"form": _named(form, f"{name} is there already.")})
+    try:
+        await visit.api.ask("PUT", path, wish)
+    except Refused as error:
+        return Part("form", {"form": _refused(form, error)})
+    return Elsewhere(f"{home}/{part(name)}")
+
+
+_BAD, _NOT_FOUND = 400, 404
+
+
+def _named(form: Form, wrong: str) -> Form:
+    return evolve(form, fields=[evolve(one, wrong=wrong if one.name == "name" else "") for one in form.fields])
+
+
+def _refused(form: Form, error: Refused) -> Form:
+    """What is wrong stands in the form; who is not signed in any more is led there."""
+    if error.status == _UNAUTHORIZED:
+        raise error
+    return form.refused(error)
