@@ -116,8 +116,8 @@ def test_settings_are_those_of_the_server() -> None:
         assert tarry.group("orders", "billing")["ladder"] == [60_000, 3_600_000]
     with pytest.raises(SettingError, match="ladder"), EmbeddedServer(laddr=["1m"]):
         pass
-    with pytest.raises(ValueError, match="dsn"):
-        EmbeddedServer(dsn="mysql://root@localhost/tarry")
+    with pytest.raises(ValueError, match="listen"):
+        EmbeddedServer(listen="127.0.0.1:1")
 
 
 def test_time_does_not_go_back(server: EmbeddedServer) -> None:
@@ -127,7 +127,8 @@ def test_time_does_not_go_back(server: EmbeddedServer) -> None:
 
 def test_nothing_stays_behind() -> None:
     with EmbeddedServer() as server:
-        folder = Path(server._folder.name)
+        folder = server._folder
+        assert folder is not None
         assert (folder / "tarry.db").exists()
     assert not folder.exists()
     assert not server._thread.is_alive()
