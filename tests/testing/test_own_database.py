@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -50,7 +51,7 @@ def test_it_is_made_and_dropped(host: str) -> None:
 
 
 def test_it_is_dropped_when_the_test_fails_with_a_transaction_open(host: str) -> None:
-    left = []
+    left: list[Any] = []
 
     def fail() -> None:
         with EmbeddedServer(dsn=host) as server, Tarry(server.url) as tarry:
