@@ -126,9 +126,14 @@ def test_with_django(tmp_path: Path, host: str) -> None:
             '"NAME": "shop"': f'"NAME": "shop_{port}"',
         },
     )
+    # With a second server in the same process, of which the backend of tasks is to know.
+    (tmp_path / "shop" / "again.py").write_text(
+        "from shop.tests import Reminders\n\nclass Again(Reminders):\n    pass\n"
+    )
     before = databases(host)
-    run = start(tmp_path, "-P", "-m", "django", "test", "shop.tests", DJANGO_SETTINGS_MODULE="shop.mysql")
+    tests = ("shop.tests", "shop.again.Again")
+    run = start(tmp_path, "-P", "-m", "django", "test", *tests, DJANGO_SETTINGS_MODULE="shop.mysql")
     said = said_by(run)
     assert run.returncode == 0, said
-    assert "Ran 1 test" in said
+    assert "Ran 2 tests" in said
     assert databases(host) <= before
