@@ -40,12 +40,15 @@ class Clock:
         *,
         monotonic: Callable[[], int] = boottime,
         server: Callable[[], str] = str,
+        ahead: Callable[[], float] = float,
     ) -> None:
         """`sample` gives Unix milliseconds, with their fraction if it has one: what is cut off, all are late by.
-        `server`: whose clock is sampled."""
+        `server`: whose clock is sampled. `ahead`: by how many milliseconds the time is moved on from that clock's, as
+        it is in a test."""
         self._sample = sample
         self._monotonic = monotonic
         self._server = server
+        self._ahead = ahead
         self._sampled = ""  # the server that `_lead` is of
         self._lead: int | None = None  # of the database's clock before `monotonic`, nanoseconds
         self._at = 0  # `monotonic` when that was so
@@ -99,7 +102,7 @@ class Clock:
         """A sample that came with something else, just now; `server` is whose it was when that was asked for. It is
         followed only where nothing speaks against it."""
         arrived = self._monotonic()
-        lead = math.floor(value * _NS) - arrived
+        lead = self._lead_of(value, arrived)
         self._fresh_until = 0
         if not self.in_doubt and server == self._sampled and abs(self._off(lead)) <= JUMP:
             self._follow(self._quickest(lead, arrived), arrived)
@@ -110,7 +113,7 @@ class Clock:
         server = self._server()
         value = await self._sample()
         arrived = self._monotonic()
-        lead = math.floor(value * _NS) - arrived
+        lead = self._lead_of(value, arrived)
         if server not in ("", self._server()):
             return  # nobody knows whose it is
         if self._lead is not None and abs(self._off(lead)) > JUMP:
@@ -118,6 +121,9 @@ class Clock:
             return
         self._doubted.clear()
         self._follow(self._quickest(lead, arrived), arrived)
+
+    def _lead_of(self, value: float, arrived: int) -> int:
+        return math.floor(value * _NS) + math.floor(self._ahead() * _NS) - arrived
 
     def _quickest(self, lead: int, arrived: int) -> int:
         """This lead, or what is left of the one before if that was less behind."""

@@ -265,16 +265,18 @@ async def embed(
     elapsed: Callable[[], int],
     stopped: trio.Event,
     tell: Callable[[str], object],
+    ahead: Callable[[], float] = float,
 ) -> None:
     """A server within another program, which has the signals and the log: until `stopped`, or its cancellation.
 
-    `elapsed` stands for CLOCK_BOOTTIME, in nanoseconds. `tell` hears the address once the server is at work.
+    `elapsed` stands for CLOCK_BOOTTIME, in nanoseconds. `ahead`: how many milliseconds of that the database's clock
+    knows nothing of. `tell` hears the address once the server is at work.
     """
     try:
         metrics = Metrics()
         store = Store(backend, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         place = _Place(settings.url)
-        clock = Clock(store.exact_now, monotonic=elapsed, server=lambda: backend.server)
+        clock = Clock(store.exact_now, monotonic=elapsed, server=lambda: backend.server, ahead=ahead)
         lifecycle = begin(store, settings, metrics, clock=clock, place=place)
         app = App(lifecycle, settings, metrics, None)
         left = _left(settings)

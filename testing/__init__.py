@@ -8,6 +8,8 @@
         server.drain()
 
 - `embedded`     the server, in a thread, on a store in a folder that goes with it.
+- `own_database` or in a database that goes with it, on a MySQL or MariaDB: `EmbeddedServer(dsn="mysql://...")`.
+- `still_store`  the store there, while time is moved.
 - `moved_time`   the clock of that server: real time, and what was added by hand.
 - `idle`         what `drain` waits for.
 - `fixtures`     fixtures for pytest, which only this file imports: `pytest_plugins = ["tarry.testing.fixtures"]`.
@@ -21,9 +23,10 @@ try:
     from .embedded import EmbeddedServer
     from .idle import NotDrained
     from .moved_time import MovedTime
+    from .own_database import NoDatabase
 except ModuleNotFoundError as error:
     if (sentence := lacking("server", error)) is None:
         raise
     raise ImportError(sentence) from error
 
-__all__ = ["EmbeddedServer", "MovedTime", "NotDrained"]
+__all__ = ["EmbeddedServer", "MovedTime", "NoDatabase", "NotDrained"]

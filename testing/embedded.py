@@ -1,16 +1,18 @@
 """`EmbeddedServer`: a real server on a free port, in a thread of this process, with a store of its own."""
 
 import os
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
 from ..client.durations import Seconds, seconds
+from ..client.outbox.moved import moved
 from ..client.tarry import Tarry
 from ..service.serve import embed
 from ..service.settings import Settings
@@ -19,51 +21,90 @@ from ..store.steady_clock import SteadyClock
 from .idle import wait_until_idle
 from .moved_time import MovedTime
 
-_START = 30.0
-"""Seconds."""
+if TYPE_CHECKING:
+    from .own_database import OwnDatabase
+
+_START = 60.0
+"""Seconds. On MySQL the schema is made first."""
+_LOOK = 0.1
+"""Seconds between two looks whether the server is there at all, of one who waits for it."""
+
+_NO_OUTBOX = (
+    "{}: this server is on SQLite, which has no outbox: say EmbeddedServer(dsn='mysql://user:password@host/'), a MySQL"
+    " or MariaDB for tests"
+)
 
 
 class EmbeddedServer:
-    """A server for a `with`. It is HTTP over a real socket, a real embedded store, and nothing else is shared.
+    """A server for a `with`. It is HTTP over a real socket, a real store, and nothing else is shared.
+
+    Without `dsn` the store is an embedded one, in a folder of its own. `dsn="mysql://user:password@host/"` names a
+    MySQL or MariaDB, where a database is made for it and dropped at the end; the time of `outbox` in this process goes
+    with `clock`. A name in the DSN is that of the database that is made; one that is there and empty is left as it is,
+    and another made beside it; one that holds tables is refused.
 
     Settings are those of `tarry serve`, by name: `EmbeddedServer(ladder=["1m", "1h"])`. Neither the environment nor a
     `tarry.toml` is read.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        for name in ("dsn", "listen", "processes", "redis"):
+    def __init__(self, *, dsn: str | None = None, **settings: Any) -> None:
+        for name in ("listen", "processes", "redis"):
             if name in settings:
                 raise ValueError(f"{name}: an embedded server has a store and a port of its own; leave it out")
         self.clock = MovedTime()
         self.url = ""
         """Where it is, once it runs."""
+        self._database = None if dsn is None else _own_database(dsn)
         self._settings = settings
         self._ready = Event()
         self._failed: BaseException | None = None
         self._token: trio.lowlevel.TrioToken | None = None
-        self._stopped: trio.Event | None = None
-        self._folder = TemporaryDirectory[str](prefix="tarry-")
+        self._is_over = trio.Event()
+        self._everything = trio.CancelScope()
+        self._folder: Path | None = None
         self._thread = Thread(target=self._run, name="tarry", daemon=True)
+
+    @property
+    def dsn(self) -> str:
+        """Of its own database, `mysql://user:password@host/database`. Raises ValueError for one on SQLite."""
+        return self._own("dsn").text
+
+    @property
+    def database(self) -> str:
+        """The name of its own database, for tables of yours beside Tarry's, or for `Outbox(database=...)`. Raises
+        ValueError for a server on SQLite."""
+        return self._own("database").name
+
+    @property
+    def login(self) -> dict[str, Any]:
+        """What drivers want to know for it: `pymysql.connect(**server.login)`. It has `host` and `port` or
+        `unix_socket`, `user`, `password` and `database`, and nothing of TLS. Raises ValueError for one on SQLite."""
+        return self._own("login").login
 
     def __enter__(self) -> Self:
         self._thread.start()
-        if not self._ready.wait(_START):
-            raise TimeoutError(f"the embedded server was not ready after {_START:.0f} s")
+        try:
+            if not self._ready.wait(_START):
+                raise TimeoutError(f"the embedded server was not ready after {_START:.0f} s")
+        except BaseException:
+            self._tell(self._everything.cancel)
+            self._end()
+            raise
         if self._failed is not None:
-            self._folder.cleanup()
+            self._end()
             raise self._failed
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._token is not None and self._stopped is not None:
-            self.clock.move = lambda change: change()
-            self._token.run_sync_soon(self._stopped.set)
-        self._thread.join()
-        self._folder.cleanup()
-        if error is None and self._failed is not None:
+        self._tell(self._is_over.set)
+        self._end()
+        if self._failed is None:
+            return
+        if error is None:
             raise self._failed
+        error.add_note(f"and the embedded server has failed: {self._failed}")
 
     def drain(self, timeout: Seconds = 10.0) -> None:
         """Waits until everything that is due is handled by the groups there are, their retries too.
@@ -72,26 +113,100 @@ class EmbeddedServer:
         what is left, after `timeout` seconds of real time.
         """
         with Tarry(self.url) as tarry:
+            if self._database is not None:
+                tarry.nudge()  # what an outbox has written since is known a second later, or now
             wait_until_idle(tarry, self.clock.now, seconds(timeout, "timeout"))
+
+    def _own(self, what: str) -> "OwnDatabase":
+        if self._database is None:
+            raise ValueError(_NO_OUTBOX.format(what))
+        return self._database
+
+    def _tell(self, what: Callable[[], object]) -> None:
+        """Calls it in the server's thread, if that is there."""
+        if self._token is not None:
+            try:
+                self._token.run_sync_soon(what)
+            except trio.RunFinishedError:
+                return
+
+    def _end(self) -> None:
+        self._thread.join()
+        self.clock.move = lambda change: change()
 
     def _run(self) -> None:
         try:
             trio.run(self._serve, clock=self.clock)
         except BaseException as error:
-            self._failed = error
+            self._failed = _alone(error)
         finally:
             self._ready.set()
 
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        self._stopped = trio.Event()
-        self.clock.move = partial(trio.from_thread.run_sync, trio_token=self._token)
-        path = Path(self._folder.name) / "tarry.db"
-        flags = {"listen": "127.0.0.1:0"} | self._settings
-        backend = SQLiteBackend(path, SteadyClock(self.clock.host, self.clock.elapsed))
-        settings = Settings.load(config=os.devnull, environment={}, flags=flags)
-        await embed(backend, settings, self.clock.elapsed, self._stopped, self._tell)
+        settings = Settings.load(config=os.devnull, environment={}, flags={"listen": "127.0.0.1:0"} | self._settings)
+        with self._everything:
+            if self._database is None:
+                await self._serve_on_sqlite(settings)
+            else:
+                await self._serve_on_mysql(settings, self._database)
 
-    def _tell(self, url: str) -> None:
+    async def _serve_on_sqlite(self, settings: Settings) -> None:
+        self.clock.move = partial(self._within, _at_once)
+        with TemporaryDirectory(prefix="tarry-") as folder:
+            self._folder = Path(folder)
+            backend = SQLiteBackend(self._folder / "tarry.db", SteadyClock(self.clock.host, self.clock.elapsed))
+            await embed(backend, settings, self.clock.elapsed, self._is_over, self._tell_url)
+
+    async def _serve_on_mysql(self, settings: Settings, database: "OwnDatabase") -> None:
+        from .still_store import StillStore  # one on SQLite need not load it
+
+        await database.make()
+        try:
+            with moved(database.name, self.clock.ahead):
+                store = StillStore(database.text)
+                self.clock.follow(await store.exact_now())
+                self.clock.move = partial(self._within, store.between)
+                ahead = self.clock.ahead
+                await embed(store, settings, self.clock.elapsed, self._is_over, self._tell_url, ahead)
+        finally:
+            with trio.CancelScope(shield=True):
+                await database.drop()
+
+    def _tell_url(self, url: str) -> None:
         self.url = url
         self._ready.set()
+
+    def _within(self, between: Callable[[Callable[[], None]], Awaitable[None]], change: Callable[[], None]) -> None:
+        """Has the server's thread make a change, and waits for it; in one where an event loop runs, too."""
+        changed = Event()
+
+        async def make() -> None:
+            try:
+                await between(change)
+            finally:
+                changed.set()
+
+        self._tell(partial(trio.lowlevel.spawn_system_task, make))
+        while not changed.wait(_LOOK):
+            if not self._thread.is_alive():
+                change()
+                return
+
+
+async def _at_once(change: Callable[[], None]) -> None:
+    change()
+
+
+def _own_database(dsn: str) -> "OwnDatabase":
+    if str(dsn).startswith("sqlite:"):
+        raise ValueError("dsn: an embedded server on SQLite has a file of its own; leave it out")
+    from .own_database import OwnDatabase  # one on SQLite need not load it
+
+    return OwnDatabase(dsn)
+
+
+def _alone(error: BaseException) -> BaseException:
+    """The error itself, where it is the only one of its group."""
+    errors: Any = getattr(error, "exceptions", ())
+    return _alone(errors[0]) if len(errors) == 1 else error

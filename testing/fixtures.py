@@ -1,5 +1,10 @@
-"""Fixtures for pytest: `pytest_plugins = ["tarry.testing.fixtures"]` in the root's conftest.py."""
+"""Fixtures for pytest: `pytest_plugins = ["tarry.testing.fixtures"]` in the root's conftest.py.
 
+With a DSN the server is on that MySQL or MariaDB, in a database of its own. It is that of `TARRY_TEST_DSN` in the
+environment, or else of `tarry_dsn` in pytest's configuration; a fixture `tarry_dsn` of the user's stands for both.
+"""
+
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -7,11 +12,27 @@ import pytest
 from ..client import Tarry
 from .embedded import EmbeddedServer
 
+_VARIABLE, _OPTION = "TARRY_TEST_DSN", "tarry_dsn"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option of pytest's configuration."""
+    text = (
+        f"mysql://user:password@host/ for tests of code with an outbox; {_VARIABLE} in the environment goes before it"
+    )
+    parser.addini(_OPTION, text, default="")
+
+
+@pytest.fixture(scope="session")
+def tarry_dsn(pytestconfig: pytest.Config) -> str | None:
+    """The MySQL or MariaDB of the tests; None for the embedded store. Yours goes before this one."""
+    return os.environ.get(_VARIABLE) or pytestconfig.getini(_OPTION) or None
+
 
 @pytest.fixture
-def tarry_server() -> Iterator[EmbeddedServer]:
+def tarry_server(tarry_dsn: str | None) -> Iterator[EmbeddedServer]:
     """A server of the test's own."""
-    with EmbeddedServer() as server:
+    with EmbeddedServer(dsn=tarry_dsn) as server:
         yield server
 
 

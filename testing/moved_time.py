@@ -31,6 +31,14 @@ class MovedTime(trio.abc.Clock):
         """As the host's clock at the start, since then without its steps."""
         return self._host + self.elapsed()
 
+    def ahead(self) -> int:
+        """Milliseconds that were added."""
+        return self._added // _MS
+
+    def follow(self, unix_ms: float) -> None:
+        """Another clock than the host's, which shows this now, is that of the start: the database's."""
+        self._host = round(unix_ms * _MS) - boottime()
+
     def now(self) -> datetime:
         """The server's time."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.host() // 1000)

@@ -21,7 +21,7 @@ from django.utils.module_loading import import_string
 
 from .. import spans
 from ..errors import TarryError
-from .configuration import configuration
+from .configuration import Configuration, configuration
 from .framework import (
     BaseTaskBackend,
     TaskError,
@@ -51,7 +51,12 @@ class TarryBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        self.configuration = configuration(self.options)
+        configuration(self.options)  # what is wrong with it is told at the start
+
+    @property
+    def configuration(self) -> Configuration:
+        """As the settings are now: tests override them."""
+        return configuration(self.options)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Enqueues a task in the open transaction; it is not run before that commits, and never if it rolls back."""

@@ -31,6 +31,7 @@ from ..timers import Mode
 from . import guards, transactions
 from .cursors import AsyncCursor, Cursor, CursorTransaction
 from .drafts import Limits, check_topic, entries
+from .lending import Lender, cursor_of
 from .settling import Connection, DoneBefore, NoCursor
 
 T = TypeVar("T")
@@ -225,24 +226,29 @@ class Steps:
 class Outbox(Steps):
     """The outbox over DB-API cursors. One may serve all threads; it holds nothing of any transaction.
 
+    In place of a cursor a `Session` or a `Connection` of SQLAlchemy does, with the transaction that is open on it.
+
     Nothing here commits, but for `settle` and `prepare`. Errors of the driver, deadlocks included, pass as they are.
     """
 
-    def publish(self, cursor: Cursor, topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
+    def _lent(self, cursor: Lender) -> CursorTransaction:
+        return self._tx(cursor_of(cursor))
+
+    def publish(self, cursor: Lender, topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
         """Publishes a message when your transaction is committed: then at once, after `delay`, or at `deliver_at`.
 
         A delay runs from this call. Raises `NotFound` for an unknown topic, and `BadRequest` naming the bad field.
         """
-        (receipt,) = drive(self._publish(self._tx(cursor), topic, [Draft(body=body, **fields)]))
+        (receipt,) = drive(self._publish(self._lent(cursor), topic, [Draft(body=body, **fields)]))
         return receipt
 
-    def publish_many(self, cursor: Cursor, topic: str, messages: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
+    def publish_many(self, cursor: Lender, topic: str, messages: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
         """Publishes up to 1000 drafts, or dicts of a draft's fields."""
-        return drive(self._publish(self._tx(cursor), topic, messages))
+        return drive(self._publish(self._lent(cursor), topic, messages))
 
     def cancel(
         self,
-        cursor: Cursor,
+        cursor: Lender,
         *,
         id: Named | None = None,  # noqa: A002 - the contract's word
         topic: str | None = None,
@@ -253,11 +259,11 @@ class Outbox(Steps):
         With an id it raises `TooLate` when the message was handed to the stream, and `NotFound`. Until you commit
         nobody else can cancel, move or promote it.
         """
-        return drive(self._cancel(self._tx(cursor), id, topic, key))
+        return drive(self._cancel(self._lent(cursor), id, topic, key))
 
     def set_timer(
         self,
-        cursor: Cursor,
+        cursor: Lender,
         topic: str,
         key: str,
         body: Any,
@@ -271,22 +277,22 @@ class Outbox(Steps):
         Until then nobody else can set or cancel it, nor is the message promoted that waits already.
         """
         draft = Draft(body=body, key=key, **fields)
-        return drive(self._set_timer(self._tx(cursor), topic, draft, mode, max_wait))
+        return drive(self._set_timer(self._lent(cursor), topic, draft, mode, max_wait))
 
-    def cancel_timer(self, cursor: Cursor, topic: str, key: str) -> str:
+    def cancel_timer(self, cursor: Lender, topic: str, key: str) -> str:
         """Cancels the message of a key when your transaction is committed. Raises `TooLate`, `NotFound`."""
-        return drive(self._cancel_timer(self._tx(cursor), topic, key))
+        return drive(self._cancel_timer(self._lent(cursor), topic, key))
 
-    def ack(self, cursor: Cursor, message: Message, *, claim: Claim | str | None = None) -> None:
+    def ack(self, cursor: Lender, message: Message, *, claim: Claim | str | None = None) -> None:
         """Settles a message of `consume` or `run`, or one of a `claim`. Raises `LeaseLost`: then roll back."""
-        drive(self._ack(self._tx(cursor), message, claim))
+        drive(self._ack(self._lent(cursor), message, claim))
 
-    def once(self, cursor: Cursor, message: Message, *, key: str | None = None, group: str | None = None) -> bool:
+    def once(self, cursor: Lender, message: Message, *, key: str | None = None, group: str | None = None) -> bool:
         """Whether this group does the work of this message for the first time; True at most once that is committed.
 
         `key` stands for the work in place of the message's id: a business key that several messages may share.
         """
-        return drive(self._once(self._tx(cursor), message, key, group))
+        return drive(self._once(self._lent(cursor), message, key, group))
 
     @contextmanager
     def settle(
@@ -318,16 +324,16 @@ class Outbox(Steps):
             with suppress(Exception):
                 cursor.close()
 
-    def prepare(self, cursor: Cursor) -> None:
+    def prepare(self, cursor: Lender) -> None:
         """Makes the table `tarry_once` in your current database, if it is missing. MySQL commits when it does."""
-        drive(guards.prepare(self._tx(cursor)))
+        drive(guards.prepare(self._lent(cursor)))
 
-    def forget(self, cursor: Cursor, older_than: Duration = "28d", limit: int = 10_000) -> int:
+    def forget(self, cursor: Lender, older_than: Duration = "28d", limit: int = 10_000) -> int:
         """Removes guards of `once` older than that, `limit` at most; returns how many. Commit, and call it again.
 
         Keep them for longer than a message may come again: its ladder, and the days until somebody redrives it.
         """
-        return drive(self._forget(self._tx(cursor), older_than, limit))
+        return drive(self._forget(self._lent(cursor), older_than, limit))
 
 
 def _claim_keys(message: Message, claim: Claim | str | None) -> tuple[ClaimKey, ...]:

@@ -12,6 +12,7 @@ from ...store.errors import DuplicateKey, NoSuchTable, StoreError
 from ...store.mysql.statements import bind, statement
 from ...store.ports import Bound, Value
 from ...store.rows import R, read
+from . import moved
 
 Row = tuple[Any, ...]
 
@@ -76,9 +77,18 @@ class CursorTransaction:
         return self._cursor.rowcount
 
     async def now(self) -> int:
-        """The database's clock."""
+        """The database's clock, and what a test has added to it."""
         ((now,),) = await self.ask(f"SELECT {CLOCK} AS now")
-        return int(now)
+        return int(now) + await self.ahead()
+
+    async def ahead(self) -> int:
+        """Milliseconds that a test has added by hand, see `moved`."""
+        if not moved.is_anywhere():
+            return 0
+        name: Any = self._database
+        if name is None:
+            ((name,),) = await self.ask("SELECT DATABASE() AS name")
+        return moved.ahead_of(name.decode() if isinstance(name, bytes) else name or "")
 
     async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         """The rows of a SELECT of the store's."""

@@ -28,8 +28,9 @@ async def guard(tx: CursorTransaction, topic: str, group: str, work: str) -> boo
     (An INSERT IGNORE would tell by its row count, which drivers and flags of connections give differently.)
     """
     values = ", ".join(literal(text.encode()) for text in (topic, group, work))
+    now = f"{CLOCK} + {await tx.ahead():d}"
     try:
-        await tx.run(f"INSERT INTO tarry_once (topic, consumer_group, work, done_at) VALUES ({values}, {CLOCK})")  # noqa: S608  # hexadecimal literals
+        await tx.run(f"INSERT INTO tarry_once (topic, consumer_group, work, done_at) VALUES ({values}, {now})")  # noqa: S608  # hexadecimal literals, numbers
     except DuplicateKey:
         return False
     return True

@@ -16,6 +16,11 @@ _OTHER = (
     "connection: a transaction is open on it, and settle makes one of its own: commit or roll back yours before, or "
     "call once and ack within it"
 )
+_NOT_MYSQL = (
+    "cursor: it is one of {}, and an outbox wants one on the MySQL or MariaDB that Tarry runs on. In tests that is"
+    " EmbeddedServer(dsn='mysql://user:password@host/')"
+)
+_ELSEWHERE = {"sqlite3": "SQLite", "psycopg": "PostgreSQL", "psycopg2": "PostgreSQL", "asyncpg": "PostgreSQL"}
 
 
 async def demand(tx: CursorTransaction) -> None:
@@ -34,7 +39,14 @@ async def begin(tx: CursorTransaction) -> None:
 
 
 async def _autocommits(tx: CursorTransaction) -> bool:
-    ((mode,),) = await tx.ask("SELECT @@autocommit AS mode")
+    try:
+        ((mode,),) = await tx.ask("SELECT @@autocommit AS mode")
+    except Exception as error:
+        drivers = {type(one).__module__.partition(".")[0] for one in (error, error.__cause__)}  # Django's has a cause
+        for name, kind in _ELSEWHERE.items():
+            if name in drivers:
+                raise BadRequest(_NOT_MYSQL.format(kind)) from error
+        raise
     return bool(mode)
 
 

@@ -291,3 +291,21 @@ async def test_an_offer_that_was_longer_on_its_way_does_not_put_the_clock_back()
     host.pass_ms(2000)
     offer(host, clock, -2)
     assert host.database - clock.now() == 1, "what the database's clock may have lost meanwhile"
+
+
+@pytest.mark.parametrize("by", [1, 3_000, 86_400_000])
+async def test_time_that_a_test_moves_stays_ahead_of_the_database(by: int) -> None:
+    """By each kind of sample: those of the database know nothing of it."""
+    host, added = Host(), 0
+    clock = Clock(host.sample, monotonic=lambda: host.monotonic() + added * 1_000_000, ahead=lambda: float(added))
+    await clock.take()
+    for _ in range(3):
+        added += by
+        assert clock.now() == host.database + added
+        await clock.take()
+        assert clock.now() == host.database + added
+        host.pass_ms(2000)
+        offer(host, clock)
+        assert clock.is_fresh
+        assert clock.now() == host.database + added
+    assert (clock.jumps, clock.in_doubt) == (0, False)

@@ -1,7 +1,5 @@
 """The embedded server as its users see it: over HTTP, with time moved by hand."""
 
-import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -116,8 +114,8 @@ def test_settings_are_those_of_the_server() -> None:
         assert tarry.group("orders", "billing")["ladder"] == [60_000, 3_600_000]
     with pytest.raises(SettingError, match="ladder"), EmbeddedServer(laddr=["1m"]):
         pass
-    with pytest.raises(ValueError, match="dsn"):
-        EmbeddedServer(dsn="mysql://root@localhost/tarry")
+    with pytest.raises(ValueError, match="listen"):
+        EmbeddedServer(listen="127.0.0.1:1")
 
 
 def test_time_does_not_go_back(server: EmbeddedServer) -> None:
@@ -127,7 +125,8 @@ def test_time_does_not_go_back(server: EmbeddedServer) -> None:
 
 def test_nothing_stays_behind() -> None:
     with EmbeddedServer() as server:
-        folder = Path(server._folder.name)
+        folder = server._folder
+        assert folder is not None
         assert (folder / "tarry.db").exists()
     assert not folder.exists()
     assert not server._thread.is_alive()
@@ -139,22 +138,3 @@ def test_who_does_not_use_pytest_does_not_load_it() -> None:
         check=True,
         env={"PYTHONPATH": str(Path(__file__).parents[2] / ".tree")},
     )
-
-
-def test_the_how_to(tmp_path: Path) -> None:
-    """Its files, as they are printed, in a folder of the user's own."""
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "test-your-code.md").read_text("utf-8")
-    files = re.findall(r"^```python\n# (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert [name for name, _ in files] == ["conftest.py", "shop.py", "test_shop.py", "test_plain.py"]
-    for name, text in files:
-        (tmp_path / name).write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "."],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / ".tree")},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout

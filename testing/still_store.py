@@ -1,0 +1,83 @@
+"""The store on MySQL or MariaDB, for a server whose time is moved by hand: never while something is asked of it.
+
+How long the database may take is counted by the server's own time, as all is. If that jumped while an answer is on its
+way, the answer would come too late, and a COMMIT would be in doubt. So who moves the time waits until nothing is under
+way, and nothing is begun meanwhile.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+
+from ..store.mysql.backend import MySQLBackend
+from ..store.ports import Work
+
+T = TypeVar("T")
+
+_PATIENCE = 5.0
+"""Seconds for what is under way: a row that somebody's open transaction has locked is waited for a second. Then the
+time is moved all the same."""
+
+
+class StillStore(MySQLBackend):
+    """A `MySQLBackend` that can be held still."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(dsn)
+        self._under_way = 0
+        self._at_rest = trio.Event()
+        self._goes_on: trio.Event | None = None
+        """Set when it does; None while nobody holds it."""
+        self._turn = trio.Lock()
+
+    async def between(self, change: Callable[[], None]) -> None:
+        """Calls `change` when nothing is under way."""
+        async with self._turn:
+            self._goes_on, self._at_rest = trio.Event(), trio.Event()
+            try:
+                if self._under_way:
+                    with trio.move_on_after(_PATIENCE):
+                        await self._at_rest.wait()
+                change()
+            finally:
+                self._goes_on.set()
+                self._goes_on = None
+
+    @asynccontextmanager
+    async def _flight(self) -> AsyncGenerator[None, None]:
+        while self._goes_on is not None:
+            await self._goes_on.wait()
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._at_rest.set()
+
+    async def write(self, work: Work[T], *, heavy: bool = False) -> T:
+        """As the backend's."""
+        async with self._flight():
+            return await super().write(work, heavy=heavy)
+
+    async def read(self, work: Work[T]) -> T:
+        """As the backend's."""
+        async with self._flight():
+            return await super().read(work)
+
+    async def note(self, work: Work[T]) -> T:
+        """As the backend's."""
+        async with self._flight():
+            return await super().note(work)
+
+    async def now(self) -> int:
+        """As the backend's."""
+        async with self._flight():
+            return await super().now()
+
+    async def exact_now(self) -> float:
+        """As the backend's."""
+        async with self._flight():
+            return await super().exact_now()
