@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
+from attrs import frozen
 
 from . import claims, spans
 from .calls import Call
@@ -24,6 +25,7 @@ from .delivery import Delivery
 from .durations import Duration
 from .errors import BadRequest, TarryError, Unavailable
 from .holds import Hold, Settlement
+from .pulse import Pulse
 from .records import Alive
 from .stock import PATIENCE, Stock, Terms
 
@@ -33,8 +35,6 @@ T = TypeVar("T")
 
 _ALL = 1 << 30
 """More than ever wait."""
-_TELLS = "/tells_begun"
-"""The field of a claim that an older server refuses."""
 
 
 class Bell(Protocol):
@@ -53,6 +53,15 @@ D = TypeVar("D", bound=Delivery)
 E = TypeVar("E", threading.Event, anyio.Event)
 
 
+@frozen
+class Together:
+    """What the loops over several topics have in common, beside their lock."""
+
+    arrived: Bell
+    """For whoever waits for a message of any of them."""
+    pulse: Pulse
+
+
 class Loops(ABC, Generic[D, E]):
     """Messages of one group, held by one client: what threads and tasks do alike."""
 
@@ -65,6 +74,7 @@ class Loops(ABC, Generic[D, E]):
         lock: AbstractContextManager[object],
         bell: Callable[[], Bell],
         stopped: E,
+        together: "Together | None" = None,
     ) -> None:
         self._terms = terms
         self._clock = clock
@@ -73,7 +83,7 @@ class Loops(ABC, Generic[D, E]):
         self._stock = Stock(terms)
         self._holds = self._stock.holds
         # Each for whoever waits there, so that nobody is woken for nothing.
-        self._arrived = bell()
+        self._arrived = bell() if together is None else together.arrived
         """For `next`."""
         self._room = bell()
         """For the fetcher."""
@@ -81,9 +91,8 @@ class Loops(ABC, Generic[D, E]):
         """For the settler."""
         self._leases = bell()
         """For the keeper."""
-        self._sign_at = clock()
-        """When the next sign of life is due."""
-        self._registered = False
+        self._pulse = Pulse(clock()) if together is None else together.pulse
+        self._pulse.join(self._stock)
         self._hungry = 0
         """Those in `next` that have nothing to handle."""
         self._draining = False
@@ -116,14 +125,22 @@ class Loops(ABC, Generic[D, E]):
 
     async def _change(self, until: float | None) -> None:
         """Under the lock: waits until there may be another answer."""
+        self.hunger()
+        try:
+            await self._arrived.rung(None if until is None else until - self._clock())
+        finally:
+            self.sate()
+
+    def hunger(self) -> None:
+        """Under the lock: somebody has nothing to handle, and waits until `sate`."""
         self._hungry += 1
         self._owed.ring()
         if self._stock.suspicious:
             self._leases.ring()
-        try:
-            await self._arrived.rung(None if until is None else until - self._clock())
-        finally:
-            self._hungry -= 1
+
+    def sate(self) -> None:
+        """Under the lock: it waits no longer."""
+        self._hungry -= 1
 
     def _hand_out(self) -> D | None:
         taken = self._stock.take(self._clock())
@@ -211,8 +228,7 @@ class Loops(ABC, Generic[D, E]):
     def _goodbye(self) -> Call[int] | None:
         """The last call, when all loops have ended, if there is one."""
         self._stock.absence.closed(self._clock())
-        leaves = self._registered and not self._stock.keeps_place
-        return claims.deregister(self._terms.client) if leaves else None
+        return claims.deregister(self._terms.client) if self._pulse.leave() else None
 
     async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
         """A loop that breaks ends the consumption, and its error is raised from `next`."""
@@ -237,24 +253,22 @@ class Loops(ABC, Generic[D, E]):
                 await self._rest(asked)
                 continue
             except BadRequest as error:
-                if not self._stock.tells or _TELLS not in (one.get("pointer") for one in error.errors):
+                if not self._stock.asks_less({one.get("pointer") for one in error.errors}):
                     raise
-                self._stock.tells = False  # the server is an older one
                 continue
             spans.received(claim, since)
             with self._lock:
                 self._stock.claimed(claim, self._clock(), asked)
                 if claim is not None:
                     self._arrived.ring(len(claim.messages))
-                    if self._stock.watched and not self._registered:
-                        self._sign_at = self._clock()  # from now on the server notices when this client dies
+                    self._pulse.hasten(self._clock())
                     self._leases.ring()
             if claim is None:
                 await self._rest(asked)
 
     async def _rest(self, asked: float) -> None:
         # A server that does not hold the poll, as one that is stopping, is not asked in a tight loop.
-        if self._clock() - asked < self._terms.wait / 2:
+        if self._clock() - asked < self._stock.wait / 2:
             await self._pause(0.1)
 
     async def _await_room(self) -> int:
@@ -315,8 +329,7 @@ class Loops(ABC, Generic[D, E]):
 
     async def _keep(self) -> None:
         while (due := await self._await_renewals()) is not None:
-            if self._clock() >= self._sign_at:
-                await self._give_sign()
+            await self._give_sign()
             for hold in due:
                 with self._lock:
                     begun = [id_ for _, ids in self._stock.begun(hold) for id_ in ids]
@@ -335,32 +348,32 @@ class Loops(ABC, Generic[D, E]):
                 now = self._clock()
                 self._stock.suspect(self._hungry, now)
                 due = self._holds.due_for_renewal(now)
-                if due or now >= self._sign_at:
+                wait = self._pulse.wait(now)
+                if due or wait <= 0:
                     return due
                 at = self._holds.next_renewal_at()
-                await self._leases.rung((self._sign_at if at is None else min(at, self._sign_at)) - now)
+                await self._leases.rung(wait if at is None else min(at - now, wait))
             return None
 
     async def _give_sign(self) -> None:
-        if not self._stock.watched:
-            self._sign_at = self._clock() + self._stock.sign_every / 5
-            return
         asked = self._clock()
         with self._lock:
-            begun = self._stock.begun()
+            if not self._pulse.begin(asked):
+                return
+            begun = self._pulse.begun()
         try:
             alive = await self._sign([(hold.claim.id, ids) for hold, ids in begun])
-            self._registered = True
             with self._lock:
                 for hold, ids in begun:
                     if hold.claim.id not in alive.untold:
                         hold.told.update(ids)
-                self._stock.note_alive(asked, alive.seconds)
+                self._pulse.heard(asked, alive.seconds)
                 self._arrived.ring(_ALL)  # they may have waited for this
         except TarryError as error:
             # Without one, claims last as long as their leases, or end with the client; calls for them show which.
             _log.debug("a sign of life to %s: %s", self._terms.topic, error)
-        self._sign_at = self._clock() + self._stock.sign_every
+        with self._lock:
+            self._pulse.end(self._clock())
 
     async def _sign(self, begun: Sequence[tuple[str, Sequence[str]]]) -> Alive:
         if begun:

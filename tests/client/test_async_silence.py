@@ -52,7 +52,7 @@ def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(consuming.live)
             assert await consuming.next() is not None
-            while consuming._sign_at <= 0:
+            while consuming._pulse.at <= 0:
                 await anyio.sleep(0.001)
             clock[0] = 16.0
             tasks.start_soon(take)
