@@ -188,9 +188,7 @@ class Stock:
 
     def take(self, now: float) -> tuple[Hold, Message] | None:
         """The next message to be handled; None when none waits. What is past its lease is dropped."""
-        while self._dropped:
-            _, hold, id_ = self._handed.pop(id(self._dropped.popleft()))
-            self._leave(hold, id_)
+        self.sweep()
         if now >= self._alive_until:
             return None
         while (index := self._first_free()) is not None:
@@ -208,6 +206,12 @@ class Stock:
             self.handed += 1
             return hold, message
         return None
+
+    def sweep(self) -> None:
+        """What nobody refers to any more has failed."""
+        while self._dropped:
+            _, hold, id_ = self._handed.pop(id(self._dropped.popleft()))
+            self._leave(hold, id_)
 
     def _first_free(self) -> int | None:
         """The first that is surely ours, with no other of its key in a handler's hands, or to come before it."""

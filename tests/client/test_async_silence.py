@@ -59,7 +59,7 @@ def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, 
             await anyio.wait_all_tasks_blocked()
             consuming._leases.ring()
             with anyio.fail_after(10):
-                while consuming._stock.waiting:
+                while consuming.stock.waiting:
                     await anyio.sleep(0.001)
             await consuming.close()
         await transport.close()

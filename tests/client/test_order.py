@@ -94,7 +94,7 @@ def test_what_lies_behind_a_failed_one_is_dropped(script: ScriptedServer, transp
     assert other.body == 3
     other.ack()
     assert consuming.next(0.01) is None
-    assert consuming._stock.holds.messages == 0
+    assert consuming.stock.holds.messages == 0
     consuming.close()
     assert sorted(claim.told) == [("ack", ["3"]), ("fail", ["1"])]
 
