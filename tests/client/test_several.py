@@ -183,7 +183,10 @@ def holding(script: ScriptedServer, brokers: SmallBrokers) -> Iterator[Holding]:
     holding.over.set()
 
 
-def test_the_end_waits_for_no_long_poll(script: ScriptedServer, tarry: Tarry, holding: Holding) -> None:
+@pytest.mark.parametrize("client", [None, "me"])
+def test_the_end_waits_for_no_long_poll(
+    script: ScriptedServer, tarry: Tarry, holding: Holding, client: str | None
+) -> None:
     stop = threading.Event()
     ended: list[float] = []
 
@@ -195,10 +198,11 @@ def test_the_end_waits_for_no_long_poll(script: ScriptedServer, tarry: Tarry, ho
 
     ender = threading.Thread(target=end)
     ender.start()
-    tarry.run([(topic, print) for topic in "abc"], "g", workers=2, stop=stop)
+    tarry.run([(topic, print) for topic in "abc"], "g", workers=2, client=client, stop=stop)
     assert time.monotonic() - ended[0] < 10  # of the 30 s that the polls are held
     ender.join()
-    # Whatever the server has given as an answer that nobody waits for goes back with the client.
+    # What the server may have given in an answer that nobody waits for goes back with the client, also with one that
+    # has a name and gave no sign of life so far.
     assert [sign.method for sign in script.signs].count("DELETE") == 1
 
 
@@ -280,6 +284,20 @@ def test_a_handler_that_never_returns_is_left_alone(
     assert settled(brokers, "a", "fail") == [2]  # what it has in hand is left to its lease
     assert settled(brokers, "a", "ack") == []
     assert [sign.method for sign in script.signs].count("DELETE") == 0
+
+
+def test_leases_of_all_are_renewed(tarry: Tarry, brokers: SmallBrokers) -> None:
+    for topic in "ab":
+        brokers.of[topic].backlog.append("long")
+    stop = threading.Event()
+    renewed = threading.Barrier(2, timeout=20, action=stop.set)
+
+    def handle(message: Delivery) -> None:
+        brokers.of[message.topic].wait_for("extend", 2)
+        renewed.wait()
+
+    tarry.run([("a", handle), ("b", handle)], "g", workers=2, lease="300ms", pass_message=True, stop=stop)
+    assert all(settled(brokers, topic, "ack") == [1] for topic in "ab")
 
 
 def test_an_httpx_client_of_ones_own(script: ScriptedServer, brokers: SmallBrokers) -> None:
@@ -400,4 +418,5 @@ def test_what_was_left_unsettled_is_warned_of_at_the_callers_line(tarry: Tarry, 
         for _message in tarry.consume(["a", "b"], "g", limit=1, idle_timeout=5):
             pass
     assert len(warned) == 1
+    assert type(tarry) is not Tarry or warned[0].filename == __file__
     assert brokers.of["b"].all("fail")[0]["count"] is True
