@@ -23,7 +23,7 @@ from tarry.client import AsyncTarry, Tarry
 kind, url, group, *topics = sys.argv[1:]
 
 def handle(message):
-    print(message.topic, threading.active_count(), flush=True)
+    print(f"{message.topic} {threading.active_count()}\\n", end="", flush=True)  # threads write in between
 
 async def wait(message):
     handle(message)
@@ -115,12 +115,13 @@ def test_a_slow_handler_keeps_no_other_topic_waiting(client: Tarry, tarry: Tarry
     tarry.publish_many(slow, [{"body": 0}, {"body": 1}])
     tarry.put_topic(quick)
     stop = threading.Event()
-    begun = threading.Barrier(2, timeout=20, action=lambda: tarry.publish_many(quick, [{"body": n} for n in range(50)]))
+    begun = threading.Barrier(2, timeout=20)
     done = threading.Event()
     handled: list[int] = []
 
     def long(_body: int) -> None:
-        begun.wait()
+        if begun.wait() == 0:  # both of the topic's messages are in handlers' hands
+            tarry.publish_many(quick, [{"body": number} for number in range(50)])
         assert done.wait(20)
         stop.set()
 
