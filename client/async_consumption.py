@@ -1,8 +1,8 @@
 """`loops` in three tasks. They are shielded from cancellation, because what is held must be given back; `stop` and
 `close` end them. Nothing is awaited between a look at the state and the wait for its change, so the lock is none.
 
-Of several topics that are consumed together the end does not wait for the long polls: each is given up soon after
-`stop`. What the server may have given meanwhile goes back with the client's goodbye.
+Of several topics that are consumed together the end does not wait for the long polls: each is given up at `stop`. What
+the server may have given meanwhile goes back with the client's goodbye.
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol, TypeVar
 
-from anyio import CancelScope, Event, create_task_group, move_on_after, sleep
+from anyio import CancelScope, Event, create_task_group, current_time, move_on_after, sleep
 from anyio.lowlevel import checkpoint
 
 from .async_tasks import start
@@ -23,8 +23,9 @@ from .stock import PATIENCE, SIGN, Terms
 T = TypeVar("T")
 D = TypeVar("D", bound=Delivery)
 
-_SOON = 0.25
-"""Seconds after `stop` in which a claim is answered unless it is a long poll that waits."""
+_SOON = 0.4
+"""Seconds in which a claim is answered, unless it is a long poll that waits. None is given up before: an answer that is
+on its way, and comes to nobody after the client's goodbye, is left to its lease."""
 
 
 class Sender(Protocol):
@@ -73,6 +74,8 @@ class TaskLoops(Loops[D, Event]):
         """The end does not wait for long polls."""
         self._poll: CancelScope | None = None
         """Around the one that is under way, if it may be given up."""
+        self._asked = 0.0
+        """When it was sent, by anyio's clock."""
         self._but_in_hands = False
         self._closing = Event()
         self._drained = Event()
@@ -101,7 +104,7 @@ class TaskLoops(Loops[D, Event]):
 
     async def _give_up(self) -> None:
         await self._stopped.wait()
-        await sleep(_SOON)
+        await sleep(max(0.0, self._asked + _SOON - current_time()))
         if self._poll is not None:
             self._poll.cancel()
 
@@ -121,6 +124,7 @@ class TaskLoops(Loops[D, Event]):
         abandon = self._stopped if claiming else None
         if not (claiming and self._gives_up):
             return await self._transport.send(call, deadline=deadline, abandon=abandon)
+        self._asked = current_time()
         with CancelScope() as self._poll:
             return await self._transport.send(call, deadline=deadline, abandon=abandon)
         self._pulse.cut = True
