@@ -1,27 +1,48 @@
 """`loops` in three tasks. They are shielded from cancellation, because what is held must be given back; `stop` and
 `close` end them. Nothing is awaited between a look at the state and the wait for its change, so the lock is none.
+
+Of several topics that are consumed together the end does not wait for the long polls: each is given up at `stop`. What
+the server may have given meanwhile goes back with the client's goodbye.
 """
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from typing import TypeVar
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Protocol, TypeVar
 
-from anyio import CancelScope, Event, create_task_group, move_on_after
+from anyio import CancelScope, Event, create_task_group, current_time, move_on_after, sleep
 from anyio.lowlevel import checkpoint
 
 from .async_tasks import start
-from .async_transport import AsyncTransport
 from .calls import Call
-from .delivery import AsyncDelivery
-from .errors import TarryError
-from .loops import Loops
+from .delivery import AsyncDelivery, Delivery
+from .errors import TarryError, Unavailable
+from .loops import Bell, Loops, Together
 from .stock import PATIENCE, SIGN, Terms
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Delivery)
+
+_SOON = 0.4
+"""Seconds in which a claim is answered, unless it is a long poll that waits. None is given up before: an answer that is
+on its way, and comes to nobody after the client's goodbye, is left to its lease."""
 
 
-class _Bell:
+class Sender(Protocol):
+    """Makes calls: `AsyncTransport`."""
+
+    async def send(self, call: Call[T], *, deadline: float | None = None, abandon: Event | None = None) -> T:
+        """Again and again, until `deadline` seconds have passed or `abandon` is set."""
+        ...
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        ...
+
+
+class TaskBell:
+    """Rung by the tasks of the same event loop."""
+
     def __init__(self) -> None:
         self._event = Event()
 
@@ -35,36 +56,98 @@ class _Bell:
             await event.wait()
 
 
-class AsyncConsumption(Loops[AsyncDelivery, Event]):
-    """Messages of one group, held by one client, for the tasks of one event loop."""
+class TaskLoops(Loops[D, Event]):
+    """The three loops as tasks, from `live` to `leave`."""
 
-    _delivery = AsyncDelivery
-
-    def __init__(self, transport: AsyncTransport, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(terms, clock, nullcontext(), _Bell, Event())
+    def __init__(
+        self,
+        transport: Sender,
+        terms: Terms,
+        clock: Callable[[], float],
+        lock: AbstractContextManager[object],
+        bell: Callable[[], Bell],
+        together: Together | None,
+    ) -> None:
+        super().__init__(terms, clock, lock, bell, Event(), together)
         self._transport = transport
+        self._gives_up = together is not None
+        """The end does not wait for long polls."""
+        self._poll: CancelScope | None = None
+        """Around the one that is under way, if it may be given up."""
+        self._asked = 0.0
+        """When it was sent, by anyio's clock."""
+        self._but_in_hands = False
         self._closing = Event()
         self._drained = Event()
         self._ended = Event()
 
     async def live(self) -> None:
-        """Claims, settles and renews until `close`; then gives back what is held and sends what is owed."""
+        """Claims, settles and renews until `leave`; then gives back what is held and sends what is owed."""
         try:
             with CancelScope(shield=True):
                 async with create_task_group() as tasks:
                     start(tasks, self._guard, self._settle)
                     start(tasks, self._guard, self._keep)
+                    if self._gives_up:
+                        start(tasks, self._give_up)
                     await self._guard(self._fetch)
                     await self._closing.wait()
-                    await self._let_go()
+                    await self._let_go(but_in_hands=self._but_in_hands)
                     with move_on_after(PATIENCE):
                         await self._drained.wait()
                     tasks.cancel_scope.cancel()
-                if (goodbye := self._goodbye()) is not None:
+                if (goodbye := self._goodbye()) is not None and not self._but_in_hands:
                     with suppress(TarryError):
                         await self._transport.send(goodbye, deadline=SIGN / 5)
         finally:
             self._ended.set()
+
+    async def _give_up(self) -> None:
+        await self._stopped.wait()
+        await sleep(max(0.0, self._asked + _SOON - current_time()))
+        if self._poll is not None:
+            self._poll.cancel()
+
+    def leave(self, *, but_in_hands: bool = False) -> None:
+        """Begins to close. With `but_in_hands` what handlers still work on is left to its lease."""
+        self.stop()
+        self._but_in_hands = but_in_hands
+        self._closing.set()
+
+    async def _settle(self) -> None:
+        try:
+            await super()._settle()
+        finally:
+            self._drained.set()
+
+    async def _send(self, call: Call[T], *, deadline: float | None = None, claiming: bool = False) -> T:
+        abandon = self._stopped if claiming else None
+        if not (claiming and self._gives_up):
+            return await self._transport.send(call, deadline=deadline, abandon=abandon)
+        self._asked = current_time()
+        with CancelScope() as self._poll:
+            return await self._transport.send(call, deadline=deadline, abandon=abandon)
+        self._pulse.cut = True
+        raise Unavailable("a long poll was given up at the end")
+
+    async def _pause(self, seconds: float) -> None:
+        with move_on_after(seconds):
+            await self._stopped.wait()
+
+
+class AsyncConsumption(TaskLoops[AsyncDelivery]):
+    """Messages of one group, held by one client, for the tasks of one event loop."""
+
+    _delivery = AsyncDelivery
+
+    def __init__(
+        self,
+        transport: Sender,
+        terms: Terms,
+        clock: Callable[[], float] = time.monotonic,
+        together: Together | None = None,
+    ) -> None:
+        super().__init__(transport, terms, clock, nullcontext(), TaskBell, together)
 
     async def next(self, timeout: float | None = None) -> AsyncDelivery | None:
         """The next message; None when there was none for `timeout`, after `stop`, and past the limit.
@@ -79,26 +162,8 @@ class AsyncConsumption(Loops[AsyncDelivery, Event]):
                 return delivery
             await self._change(until)
 
-    def leave(self) -> None:
-        """Begins to close."""
-        self.stop()
-        self._closing.set()
-
     async def close(self) -> None:
         """Gives back what is held, sends what is owed, and ends the tasks; also where all else is cancelled."""
         self.leave()
         with CancelScope(shield=True):
             await self._ended.wait()
-
-    async def _settle(self) -> None:
-        try:
-            await super()._settle()
-        finally:
-            self._drained.set()
-
-    async def _send(self, call: Call[T], *, deadline: float | None = None, claiming: bool = False) -> T:
-        return await self._transport.send(call, deadline=deadline, abandon=self._stopped if claiming else None)
-
-    async def _pause(self, seconds: float) -> None:
-        with move_on_after(seconds):
-            await self._stopped.wait()

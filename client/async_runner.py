@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Protocol
@@ -11,10 +11,11 @@ from anyio import CancelScope, Event, create_task_group, current_time, get_cance
 from attrs import define, field
 
 from .async_consumption import AsyncConsumption
+from .async_several import AsyncSeveral
 from .async_tasks import from_outside, is_cancelled, own_task, start, uncancel
 from .delivery import AsyncDelivery
-from .runner import refuse_idle
 from .signals import ends
+from .work import Handler
 
 _log = logging.getLogger("tarry.client")
 
@@ -29,12 +30,13 @@ class Stop(Protocol):
 
 @define(eq=False, kw_only=True)
 class AsyncRunner:
-    """A handler in tasks, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
+    """Handlers in tasks, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
 
-    consumption: AsyncConsumption
-    handler: Callable[[Any], object]
+    consumption: AsyncConsumption | AsyncSeveral
+    handlers: Mapping[str, Handler]
+    """By topic."""
     whole: bool
-    """The handler gets the message, and not its body alone."""
+    """A handler gets the message, and not its body alone."""
     workers: int
     stop: Stop | None
     drain: float | None
@@ -44,9 +46,6 @@ class AsyncRunner:
     _task: asyncio.Task[Any] | None = field(default=None, init=False)
     """Of whoever awaits `run`: its cancel is the run's."""
     _cancelled_before: int = field(default=0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        refuse_idle(self.handler, awaits=True)
 
     async def run(self) -> None:
         """Returns when what was in flight is finished, or cancelled after `drain` seconds, and the rest given back."""
@@ -105,7 +104,7 @@ class AsyncRunner:
 
     async def _handle(self, delivery: AsyncDelivery) -> None:
         try:
-            result = self.handler(delivery if self.whole else delivery.body)
+            result = self.handlers[delivery.topic](delivery if self.whole else delivery.body)
             if isawaitable(result):
                 await result
         except BaseException:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import httpx
 from anyio import get_current_task, sleep
@@ -12,13 +12,15 @@ from .async_api import AsyncApi
 from .async_consumption import AsyncConsumption
 from .async_messages import AsyncMessages, Consumptions
 from .async_runner import AsyncRunner, Stop
+from .async_several import AsyncSeveral
 from .async_transport import AsyncTransport
 from .bodies import Dumps
-from .claim_size import MANY, ahead, claim_size, grown
+from .claim_size import MANY
 from .durations import Duration, Seconds, milliseconds
 from .errors import OnFailure
 from .identity import Identity
-from .stock import terms_for
+from .stock import Terms, terms_for
+from .work import Handler, Topics, of_each, topics_of, work_of
 
 
 class AsyncTarry(AsyncApi):
@@ -83,7 +85,7 @@ class AsyncTarry(AsyncApi):
 
     def consume(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         group: str,
         *,
         max: int = MANY,  # noqa: A002 - the contract's word
@@ -111,10 +113,13 @@ class AsyncTarry(AsyncApi):
         `tags` chooses: other messages are skipped for the group. Of a broadcast topic each `client` gets every message,
         from `start` on (`"earliest"`, or `"latest"`, the default, for one that is new). Leaving `with message:` notes
         it as seen, whether it raises or not: nothing is acked, and nothing comes again, but for what was not seen.
+
+        A list in place of a topic has the messages of all of these, as `message.topic` tells; one of each in turn,
+        where they wait.
         """
         terms = terms_for(
             self._identity,
-            topic=topic,
+            topic="",
             group=group,
             client=client,
             size=max,
@@ -125,13 +130,14 @@ class AsyncTarry(AsyncApi):
             tags=arguments.tags(tags),
             start=start,
         )
-        return AsyncMessages(self._consumptions, AsyncConsumption(self._transport, terms), idle_timeout)
+        consumption = self._consumption(of_each(topics_of(topic), terms), limit)
+        return AsyncMessages(self._consumptions, consumption, idle_timeout)
 
     async def run(
         self,
-        topic: str,
+        topic: str | Topics,
         group: str,
-        handler: Callable[[Any], object],
+        handler: Handler | None = None,
         workers: int = 20,
         *,
         pass_message: bool = False,
@@ -160,30 +166,41 @@ class AsyncTarry(AsyncApi):
         and for up to 500 while the workers are so quick that they wait for each. Where a message takes long, a smaller
         `max` leaves more of them to other clients. No claim is made while `max_cached` messages or `max_cached_bytes`
         are held. `tags`, `start` and broadcast topics: as in `consume`.
+
+        A list of pairs in place of one topic is one worker for many: `[("orders", bill), ("mails", send)]`, each with
+        a handler of its own, and no `handler`. The `workers` are shared. One that is free goes to the topic at which
+        the fewest are: so a topic with much waiting has all that no other has use for, and keeps none waiting for
+        longer than until a worker is free. Long polls last longer, so that the server is asked no oftener than for one
+        topic, and the end does not wait for them. All else said is said of each topic, but `max_cached` and
+        `max_cached_bytes`, of which each has an even part.
         """
-        arguments.at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
-        size = max or claim_size(workers, max_cached)
-        terms = terms_for(
+        work = work_of(
             self._identity,
-            topic=topic,
+            topic,
+            handler,
+            workers,
+            awaits=True,
+            max_size=max,
+            max_cached=max_cached,
+            max_cached_bytes=max_cached_bytes,
+            tags=tags,
             group=group,
             client=client,
-            size=size,
             lease=lease,
             wait=wait,
-            ahead=ahead(size, workers),
-            most=max or grown(size, max_cached),
-            max_messages=max_cached,
-            max_bytes=max_cached_bytes,
-            tags=arguments.tags(tags),
             start=start,
         )
         await AsyncRunner(
-            consumption=AsyncConsumption(self._transport, terms),
-            handler=handler,
+            consumption=self._consumption(work.terms),
+            handlers=work.handlers,
             whole=pass_message,
             workers=workers,
             stop=stop,
             drain=None if drain is None else milliseconds(drain, "drain") / 1000,
             signals=signals,
         ).run()
+
+    def _consumption(self, terms: Sequence[Terms], limit: int | None = None) -> AsyncConsumption | AsyncSeveral:
+        if len(terms) == 1:
+            return AsyncConsumption(self._transport, terms[0])
+        return AsyncSeveral(self._transport, terms, limit)

@@ -11,6 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+import anyio
+
 from .calls import Call
 from .coroutines import drive
 from .delivery import Delivery
@@ -26,12 +28,13 @@ from .transport import Transport
 _log = logging.getLogger("tarry.client")
 
 T = TypeVar("T")
+E = TypeVar("E", threading.Event, anyio.Event)
 
 _GLANCE = 0.2
 """Seconds that the main thread sleeps at most, because a Ctrl-C waits until it wakes."""
 
 
-class _Lock:
+class Lock:
     """Within its `with` there is no other thread, and no Ctrl-C."""
 
     def __init__(self) -> None:
@@ -46,7 +49,9 @@ class _Lock:
         signals.__exit__()
 
 
-class _Bell(threading.Condition):
+class ThreadBell(threading.Condition):
+    """For threads."""
+
     ring = threading.Condition.notify
 
     async def rung(self, seconds: float | None = None, /) -> None:
@@ -55,14 +60,47 @@ class _Bell(threading.Condition):
         self.wait(seconds)
 
 
-class Consumption(Loops[Delivery, threading.Event]):
-    """Messages of one group, held by one client, from `start` to `close`. Safe to share between threads."""
+class ForThreads(Loops[Delivery, E]):
+    """Loops whose messages threads handle, in the process in which they began."""
 
     _delivery = Delivery
+    _owner: Owner
+
+    def ack(self, hold: Hold, id_: str) -> bool:
+        """Notes a handled message."""
+        return not self._forked(id_) and super().ack(hold, id_)
+
+    def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
+        """Notes a message to be given back."""
+        return not self._forked(id_) and super().fail(hold, id_, reason, retry_after, count=count)
+
+    def check_process(self) -> None:
+        """Raises `RuntimeError` in a fork."""
+        if not self._owner.here():
+            raise RuntimeError(
+                f"this loop over {self._terms.topic} began in process {self._owner.pid}, whose threads alone go on "
+                "with it: call consume in the process that handles the messages"
+            )
+
+    def _forked(self, id_: str) -> bool:
+        """Whether this process is a fork, where the lock may be held for good and no thread sends what is noted."""
+        if self._owner.here():
+            return False
+        _log.warning(
+            "message %s of %s is in the hands of process %d, which settles it; what was said here is dropped",
+            id_,
+            self._terms.topic,
+            self._owner.pid,
+        )
+        return True
+
+
+class Consumption(ForThreads[threading.Event]):
+    """Messages of one group, held by one client, from `start` to `close`. Safe to share between threads."""
 
     def __init__(self, transport: Transport, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
-        lock = _Lock()
-        super().__init__(terms, clock, lock, partial(_Bell, lock.lock), threading.Event())
+        lock = Lock()
+        super().__init__(terms, clock, lock, partial(ThreadBell, lock.lock), threading.Event())
         self._transport = transport
         self._owner = Owner()
         self._abandoned = threading.Event()
@@ -84,11 +122,7 @@ class Consumption(Loops[Delivery, threading.Event]):
 
     def next(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None when there was none for `timeout`, after `stop`, and past the limit."""
-        if not self._owner.here():
-            raise RuntimeError(
-                f"this loop over {self._terms.topic} began in process {self._owner.pid}, whose threads alone go on "
-                "with it: call consume in the process that handles the messages"
-            )
+        self.check_process()
         until = None if timeout is None else self._clock() + timeout
         while True:
             with self._lock:
@@ -96,26 +130,6 @@ class Consumption(Loops[Delivery, threading.Event]):
                 if known:
                     return delivery
                 drive(self._change(until))
-
-    def ack(self, hold: Hold, id_: str) -> bool:
-        """Notes a handled message."""
-        return not self._forked(id_) and super().ack(hold, id_)
-
-    def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
-        """Notes a message to be given back."""
-        return not self._forked(id_) and super().fail(hold, id_, reason, retry_after, count=count)
-
-    def _forked(self, id_: str) -> bool:
-        """Whether this process is a fork, where the lock may be held for good and no thread sends what is noted."""
-        if self._owner.here():
-            return False
-        _log.warning(
-            "message %s of %s is in the hands of process %d, which settles it; what was said here is dropped",
-            id_,
-            self._terms.topic,
-            self._owner.pid,
-        )
-        return True
 
     def close(self, *, but_in_hands: bool = False) -> None:
         """Gives back what is held, sends what is owed, and ends the threads.

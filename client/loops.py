@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
+from attrs import frozen
 
 from . import claims, spans
 from .calls import Call
@@ -24,6 +25,7 @@ from .delivery import Delivery
 from .durations import Duration
 from .errors import BadRequest, TarryError, Unavailable
 from .holds import Hold, Settlement
+from .pulse import Pulse
 from .records import Alive
 from .stock import PATIENCE, Stock, Terms
 
@@ -31,10 +33,8 @@ _log = logging.getLogger("tarry.client")
 
 T = TypeVar("T")
 
-_ALL = 1 << 30
+ALL = 1 << 30
 """More than ever wait."""
-_TELLS = "/tells_begun"
-"""The field of a claim that an older server refuses."""
 
 
 class Bell(Protocol):
@@ -53,6 +53,15 @@ D = TypeVar("D", bound=Delivery)
 E = TypeVar("E", threading.Event, anyio.Event)
 
 
+@frozen
+class Together:
+    """What the loops over several topics have in common, beside their lock."""
+
+    arrived: Bell
+    """For whoever waits for a message of any of them."""
+    pulse: Pulse
+
+
 class Loops(ABC, Generic[D, E]):
     """Messages of one group, held by one client: what threads and tasks do alike."""
 
@@ -65,15 +74,17 @@ class Loops(ABC, Generic[D, E]):
         lock: AbstractContextManager[object],
         bell: Callable[[], Bell],
         stopped: E,
+        together: "Together | None" = None,
     ) -> None:
         self._terms = terms
         self._clock = clock
         self._lock = lock
         """Guards all below."""
-        self._stock = Stock(terms)
-        self._holds = self._stock.holds
+        self.stock = Stock(terms)
+        """For a `Rota` too, under the lock."""
+        self._holds = self.stock.holds
         # Each for whoever waits there, so that nobody is woken for nothing.
-        self._arrived = bell()
+        self._arrived = bell() if together is None else together.arrived
         """For `next`."""
         self._room = bell()
         """For the fetcher."""
@@ -81,13 +92,13 @@ class Loops(ABC, Generic[D, E]):
         """For the settler."""
         self._leases = bell()
         """For the keeper."""
-        self._sign_at = clock()
-        """When the next sign of life is due."""
-        self._registered = False
+        self._pulse = Pulse(clock()) if together is None else together.pulse
+        self._pulse.join(self.stock)
         self._hungry = 0
         """Those in `next` that have nothing to handle."""
         self._draining = False
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
+        """What has ended it, to be raised by `next`."""
         self._stopped: E = stopped
         self._warned = False
 
@@ -106,48 +117,57 @@ class Loops(ABC, Generic[D, E]):
 
     def _answer(self, until: float | None) -> tuple[bool, D | None]:
         """Under the lock: whether `next` has its answer, and the message. It has waited for long enough at `until`."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         if self._stopped.is_set():
             return True, None
-        if (delivery := self._hand_out()) is not None:
+        if (delivery := self.hand_out()) is not None:
             return True, delivery
-        return self._stock.exhausted() or (until is not None and self._clock() >= until), None
+        return self.stock.exhausted() or (until is not None and self._clock() >= until), None
 
     async def _change(self, until: float | None) -> None:
         """Under the lock: waits until there may be another answer."""
-        self._hungry += 1
-        self._owed.ring()
-        if self._stock.suspicious:
-            self._leases.ring()
+        self.hunger()
         try:
             await self._arrived.rung(None if until is None else until - self._clock())
         finally:
-            self._hungry -= 1
+            self.sate()
 
-    def _hand_out(self) -> D | None:
-        taken = self._stock.take(self._clock())
+    def hunger(self) -> None:
+        """Under the lock: somebody has nothing to handle, and waits until `sate`."""
+        self._hungry += 1
+        self._owed.ring()
+        if self.stock.suspicious:
+            self._leases.ring()
+
+    def sate(self) -> None:
+        """Under the lock: it waits no longer."""
+        self._hungry -= 1
+
+    def hand_out(self) -> D | None:
+        """Under the lock: the next message, if one may be handled now."""
+        taken = self.stock.take(self._clock())
         self._room.ring()
         if taken is None:
             return None
-        if self._stock.exhausted():
-            self._arrived.ring(_ALL)
+        if self.stock.exhausted():
+            self._arrived.ring(ALL)
         hold, message = taken
         delivery = self._delivery.of(message, hold, self)
-        self._stock.watch(delivery, hold)
+        self.stock.watch(delivery, hold)
         return delivery
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
         with self._lock:
-            taken = self._stock.ack(hold, id_, self._clock())
+            taken = self.stock.ack(hold, id_, self._clock())
             self._settled(hold)
             return taken
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
         """Notes a message to be given back."""
         with self._lock:
-            taken = self._stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
+            taken = self.stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
             self._settled(hold)
             return taken
 
@@ -158,7 +178,7 @@ class Loops(ABC, Generic[D, E]):
     def _settled(self, hold: Hold) -> None:
         if hold.claim.ordered:
             self._arrived.ring()  # the next of its key may be handed out
-        if self._hungry and self._stock.suspicious:
+        if self._hungry and self.stock.suspicious:
             self._leases.ring()
         self._owed.ring()
         self._room.ring()
@@ -166,24 +186,24 @@ class Loops(ABC, Generic[D, E]):
     def end_loop(self) -> None:
         """The loop goes no further: what it has left unsettled has failed."""
         with self._lock:
-            self._stock.end_loop()
+            self.stock.end_loop()
 
-    def warn_of_left(self) -> None:
+    def warn_of_left(self, stacklevel: int = 3) -> None:
         """Warns once that the loop has left messages unsettled; it names the line that asked its caller for more."""
-        if self._stock.left and not self._warned:
+        if self.stock.left and not self._warned:
             self._warned = True
             warnings.warn(
                 f"a message of {self._terms.topic} left the loop unsettled, which counts as a failed attempt: handle "
                 "it in `with message:`, or call its ack, fail or retry",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
 
     def stop(self) -> None:
         """No more claims, and nothing more is handed out; what is being handled may be finished."""
         with self._lock:
             self._stopped.set()
-            self._arrived.ring(_ALL)
+            self._arrived.ring(ALL)
             self._room.ring()
 
     # The end
@@ -192,27 +212,26 @@ class Loops(ABC, Generic[D, E]):
         """Gives back what is held, once the fetcher has ended; the settler ends when all that is owed was sent."""
         await self._confirm()
         with self._lock:
-            self._stock.give_back(but_in_hands=but_in_hands)
+            self.stock.give_back(but_in_hands=but_in_hands)
             self._draining = True
             self._owed.ring()
             self._leases.ring()
 
     async def _confirm(self) -> None:
         """Confirms what was seen of a broadcast topic, by one more claim, whose own answer is not confirmed."""
-        if not self._stock.unseen:
+        if not self.stock.unseen:
             return
         try:
-            await self._send(self._stock.claim(1, last=True), deadline=PATIENCE)
+            await self._send(self.stock.claim(1, last=True), deadline=PATIENCE)
         except TarryError as error:
             _log.warning("confirming on %s: %s; the last messages come again", self._terms.topic, error)
         with self._lock:
-            self._stock.confirmed()
+            self.stock.confirmed()
 
     def _goodbye(self) -> Call[int] | None:
         """The last call, when all loops have ended, if there is one."""
-        self._stock.absence.closed(self._clock())
-        leaves = self._registered and not self._stock.keeps_place
-        return claims.deregister(self._terms.client) if leaves else None
+        self.stock.absence.closed(self._clock())
+        return claims.deregister(self._terms.client) if self._pulse.leave() else None
 
     async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
         """A loop that breaks ends the consumption, and its error is raised from `next`."""
@@ -220,7 +239,7 @@ class Loops(ABC, Generic[D, E]):
             await loop()
         except Exception as error:
             with self._lock:
-                self._error = error
+                self.error = error
             self.stop()
 
     # The fetcher
@@ -229,39 +248,37 @@ class Loops(ABC, Generic[D, E]):
         while (size := await self._await_room()) > 0:
             asked, since = self._clock(), spans.now()
             try:
-                claim = await self._send(self._stock.claim(size), claiming=True)
+                claim = await self._send(self.stock.claim(size), claiming=True)
             except Unavailable as error:
                 with self._lock:
                     if not self._stopped.is_set():
-                        self._stock.absence.failed("claiming from", error, self._clock())
+                        self.stock.absence.failed("claiming from", error, self._clock())
                 await self._rest(asked)
                 continue
             except BadRequest as error:
-                if not self._stock.tells or _TELLS not in (one.get("pointer") for one in error.errors):
+                if not self.stock.asks_less({one.get("pointer") for one in error.errors}):
                     raise
-                self._stock.tells = False  # the server is an older one
                 continue
             spans.received(claim, since)
             with self._lock:
-                self._stock.claimed(claim, self._clock(), asked)
+                self.stock.claimed(claim, self._clock(), asked)
                 if claim is not None:
                     self._arrived.ring(len(claim.messages))
-                    if self._stock.watched and not self._registered:
-                        self._sign_at = self._clock()  # from now on the server notices when this client dies
+                    self._pulse.hasten(self._clock())
                     self._leases.ring()
             if claim is None:
                 await self._rest(asked)
 
     async def _rest(self, asked: float) -> None:
         # A server that does not hold the poll, as one that is stopping, is not asked in a tight loop.
-        if self._clock() - asked < self._terms.wait / 2:
+        if self._clock() - asked < self.stock.wait / 2:
             await self._pause(0.1)
 
     async def _await_room(self) -> int:
         """Waits until more is wanted, and says how many; 0 when it is over."""
         with self._lock:
             while not self._stopped.is_set():
-                if size := self._stock.wanted():
+                if size := self.stock.wanted():
                     return size
                 await self._room.rung()
             return 0
@@ -277,8 +294,8 @@ class Loops(ABC, Generic[D, E]):
                 with self._lock:
                     for settlement, error in zip(islice(settlements, len(calls)), errors, strict=True):
                         spans.settled(settlement.verb, settlement.hold.claim, len(settlement.ids), since, error)
-                        self._stock.settled(settlement, error, self._clock())
-                        if error is not None or (self._hungry and self._stock.suspicious):
+                        self.stock.settled(settlement, error, self._clock())
+                        if error is not None or (self._hungry and self.stock.suspicious):
                             self._leases.ring()
 
     async def _failures(self, calls: list[Call[Any]]) -> list[TarryError | None]:
@@ -303,8 +320,8 @@ class Loops(ABC, Generic[D, E]):
         with self._lock:
             while True:
                 now = self._clock()
-                idle = self._hungry > 0 and not self._stock.waiting
-                hurry = self._draining or idle or bool(self._stock.alone)
+                idle = self._hungry > 0 and not self.stock.waiting
+                hurry = self._draining or idle or bool(self.stock.alone)
                 due = self._holds.take_settlements(now, hurry=hurry)
                 if due or self._draining:
                     return due
@@ -315,52 +332,51 @@ class Loops(ABC, Generic[D, E]):
 
     async def _keep(self) -> None:
         while (due := await self._await_renewals()) is not None:
-            if self._clock() >= self._sign_at:
-                await self._give_sign()
+            await self._give_sign()
             for hold in due:
                 with self._lock:
-                    begun = [id_ for _, ids in self._stock.begun(hold) for id_ in ids]
-                error = await self._failure(self._stock.extend(hold, begun), self._terms.lease / 3)
+                    begun = [id_ for _, ids in self.stock.begun(hold) for id_ in ids]
+                error = await self._failure(self.stock.extend(hold, begun), self._terms.lease / 3)
                 if begun and isinstance(error, BadRequest):  # an older server beside the one that has given it
-                    error = await self._failure(self._stock.extend(hold), self._terms.lease / 3)
+                    error = await self._failure(self.stock.extend(hold), self._terms.lease / 3)
                 with self._lock:
-                    self._stock.renewed(hold, error, self._clock(), begun)
+                    self.stock.renewed(hold, error, self._clock(), begun)
                     self._room.ring()
-                    self._arrived.ring(_ALL)  # it may have been in doubt
+                    self._arrived.ring(ALL)  # it may have been in doubt
 
     async def _await_renewals(self) -> list[Hold] | None:
         """Waits until leases are to be renewed or a sign of life is due; None when it is over."""
         with self._lock:
             while not self._draining:
                 now = self._clock()
-                self._stock.suspect(self._hungry, now)
+                self.stock.suspect(self._hungry, now)
                 due = self._holds.due_for_renewal(now)
-                if due or now >= self._sign_at:
+                wait = self._pulse.wait(now)
+                if due or wait <= 0:
                     return due
                 at = self._holds.next_renewal_at()
-                await self._leases.rung((self._sign_at if at is None else min(at, self._sign_at)) - now)
+                await self._leases.rung(wait if at is None else min(at - now, wait))
             return None
 
     async def _give_sign(self) -> None:
-        if not self._stock.watched:
-            self._sign_at = self._clock() + self._stock.sign_every / 5
-            return
         asked = self._clock()
         with self._lock:
-            begun = self._stock.begun()
+            if not self._pulse.begin(asked):
+                return
+            begun = self._pulse.begun()
         try:
             alive = await self._sign([(hold.claim.id, ids) for hold, ids in begun])
-            self._registered = True
             with self._lock:
                 for hold, ids in begun:
                     if hold.claim.id not in alive.untold:
                         hold.told.update(ids)
-                self._stock.note_alive(asked, alive.seconds)
-                self._arrived.ring(_ALL)  # they may have waited for this
+                self._pulse.heard(asked, alive.seconds)
+                self._arrived.ring(ALL)  # they may have waited for this
         except TarryError as error:
             # Without one, claims last as long as their leases, or end with the client; calls for them show which.
             _log.debug("a sign of life to %s: %s", self._terms.topic, error)
-        self._sign_at = self._clock() + self._stock.sign_every
+        with self._lock:
+            self._pulse.end(self._clock())
 
     async def _sign(self, begun: Sequence[tuple[str, Sequence[str]]]) -> Alive:
         if begun:

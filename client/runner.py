@@ -4,16 +4,16 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
-from inspect import isasyncgenfunction, isawaitable, iscoroutine, iscoroutinefunction, isgeneratorfunction
-from typing import Any
+from collections.abc import Awaitable, Mapping
+from inspect import isawaitable, iscoroutine
 
 from attrs import define, field
 
 from .consumption import Consumption
 from .delivery import Delivery
+from .several import Several
 from .signals import ends
+from .work import Handler
 
 _log = logging.getLogger("tarry.client")
 
@@ -23,12 +23,13 @@ _GLANCE = 0.2
 
 @define(eq=False, kw_only=True)
 class Runner:
-    """A handler in threads, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
+    """Handlers in threads, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
 
-    consumption: Consumption
-    handler: Callable[[Any], object]
+    consumption: Consumption | Several
+    handlers: Mapping[str, Handler]
+    """By topic."""
     whole: bool
-    """The handler gets the message, and not its body alone."""
+    """A handler gets the message, and not its body alone."""
     workers: int
     stop: threading.Event | None
     drain: float | None
@@ -38,7 +39,6 @@ class Runner:
     _threads: list[threading.Thread] = field(factory=list[threading.Thread], init=False)
 
     def __attrs_post_init__(self) -> None:
-        refuse_idle(self.handler, awaits=False)
         self._wakes = queue.SimpleQueue()
 
     def run(self) -> None:
@@ -86,7 +86,7 @@ class Runner:
         try:
             while (delivery := self.consumption.next()) is not None:
                 with delivery:
-                    result = self.handler(delivery if self.whole else delivery.body)
+                    result = self.handlers[delivery.topic](delivery if self.whole else delivery.body)
                     if isawaitable(result):
                         self._refuse(delivery, result)
         except BaseException as error:
@@ -99,15 +99,3 @@ class Runner:
         if iscoroutine(result):
             result.close()
         self._wakes.put(TypeError("handler: it gave something to be awaited, which threads do not: use AsyncTarry.run"))
-
-
-def refuse_idle(handler: Callable[..., object], *, awaits: bool) -> None:
-    """Raises `TypeError` for a handler whose call does nothing, so that its messages would be acked unhandled."""
-    plain = handler
-    while isinstance(plain, partial):
-        plain = plain.func
-    faces = (plain, getattr(type(plain), "__call__", None))  # noqa: B004  # looked into, not whether it is there
-    if any(isgeneratorfunction(face) or isasyncgenfunction(face) for face in faces):
-        raise TypeError("handler: it is a generator, which does nothing when it is called: take out its yield")
-    if not awaits and any(iscoroutinefunction(face) for face in faces):
-        raise TypeError("handler: an async function is nothing that threads can run: give it to AsyncTarry.run")

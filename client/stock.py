@@ -6,7 +6,7 @@ Around it `consumption` puts threads and `async_consumption` tasks; both bring t
 import logging
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -31,8 +31,8 @@ SIGN = 5.0
 """Seconds from one sign of life to the next, until the server has said how long one counts."""
 SIGNS = 3
 """Signs in the time that one counts: one or two may be lost."""
-_CLAIMS = 100
-"""Of which a sign tells what was begun, at most."""
+_TELLS, _WAIT = "/tells_begun", "/wait"
+"""Fields of a claim: one that an older server refuses, and one that a server refuses whose long polls are shorter."""
 
 
 @frozen(kw_only=True)
@@ -47,6 +47,8 @@ class Terms:
     lease: float
     wait: float
     """Of one long poll; closing waits for it, so that nothing claimed is left to its lease."""
+    longest: float = 0.0
+    """Of one among those of several topics, which closing does not wait for, where the server has such long ones."""
     ahead: int
     """The next claim is made when no more than this many wait to be handled; of one that has grown, half of it."""
     most: int = 0
@@ -92,6 +94,8 @@ class Stock:
         """Of a broadcast topic: the last answer. The next is asked for when all of it was seen, and confirmed so."""
         self._suspects = 0
         """Of those that wait, how many were lost before."""
+        self.wait = max(terms.wait, terms.longest)
+        """Seconds that a long poll lasts."""
         self.tells = True
         """The server is told which messages are begun: an older one would refuse the claims."""
         self.alone: set[str] = set()
@@ -122,13 +126,23 @@ class Stock:
             terms.group,
             client=terms.client,
             size=size,
-            wait=0 if last else round(terms.wait * 1000),
+            wait=0 if last else round(self.wait * 1000),
             lease=round(terms.lease * 1000),
             tags=terms.tags,
             start=terms.start,
             after=self.after,
             tells=self.tells,
         )
+
+    def asks_less(self, refused: Collection[object]) -> bool:
+        """Claims are made without what a server has refused, if it may be left out."""
+        if _TELLS in refused and self.tells:
+            self.tells = False  # the server is an older one
+        elif _WAIT in refused and self.wait > self._terms.wait:
+            self.wait = self._terms.wait
+        else:
+            return False
+        return True
 
     def extend(self, hold: Hold, begun: Sequence[str] = ()) -> Call[Any]:
         """The call that renews a lease."""
@@ -174,9 +188,7 @@ class Stock:
 
     def take(self, now: float) -> tuple[Hold, Message] | None:
         """The next message to be handled; None when none waits. What is past its lease is dropped."""
-        while self._dropped:
-            _, hold, id_ = self._handed.pop(id(self._dropped.popleft()))
-            self._leave(hold, id_)
+        self.sweep()
         if now >= self._alive_until:
             return None
         while (index := self._first_free()) is not None:
@@ -194,6 +206,12 @@ class Stock:
             self.handed += 1
             return hold, message
         return None
+
+    def sweep(self) -> None:
+        """What nobody refers to any more has failed."""
+        while self._dropped:
+            _, hold, id_ = self._handed.pop(id(self._dropped.popleft()))
+            self._leave(hold, id_)
 
     def _first_free(self) -> int | None:
         """The first that is surely ours, with no other of its key in a handler's hands, or to come before it."""
@@ -245,7 +263,7 @@ class Stock:
             return []
         soon = set[str]() if hold is None else hold.telling
         waiting = {message.id for _, message in self.waiting} - soon
-        return [(one, ids) for one, ids in self.holds.untold(waiting) if hold is None or one is hold][:_CLAIMS]
+        return [(one, ids) for one, ids in self.holds.untold(waiting) if hold is None or one is hold]
 
     def ack(self, hold: Hold, id_: str, now: float) -> bool:
         """Notes that a message was handled; False when it is not in our hands."""
@@ -316,6 +334,11 @@ class Stock:
         """The server knows what was seen of a broadcast topic."""
         if self._unseen is not None:
             self.holds.let_go(self._unseen)
+
+    @property
+    def in_hands(self) -> int:
+        """Messages that handlers work on, as far as they have not settled them."""
+        return self.holds.messages - len(self.waiting)
 
     def exhausted(self) -> bool:
         """Whether `limit` messages were handed out."""

@@ -2,24 +2,30 @@
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from threading import Event
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import httpx
+from attrs import evolve
 
 from . import arguments
 from .api import Api
+from .async_transport import AsyncTransport
 from .bodies import Dumps
-from .claim_size import MANY, ahead, claim_size, grown
+from .claim_size import MANY
 from .consumption import Consumption
 from .delivery import Delivery
 from .durations import Duration, Seconds, milliseconds, seconds
 from .errors import OnFailure
 from .identity import Identity
+from .in_threads import InThreads
 from .runner import Runner
-from .stock import terms_for
+from .several import Several
+from .stock import Terms, terms_for
 from .transport import Transport
+from .work import Handler, Topics, of_each, topics_of, work_of
 
 
 class Tarry(Api):
@@ -51,6 +57,9 @@ class Tarry(Api):
     ) -> None:
         transport = Transport(url, timeout=timeout, deadline=deadline, key=key, client=client, sleep=sleep)
         super().__init__(transport, Identity(url), on_failure, json)
+        self._beside = (
+            partial(AsyncTransport, url, timeout=timeout, deadline=deadline, key=key) if client is None else None
+        )
 
     def __repr__(self) -> str:
         return f"Tarry({self._transport.url!r})"
@@ -69,7 +78,7 @@ class Tarry(Api):
 
     def consume(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         group: str,
         *,
         max: int = MANY,  # noqa: A002 - the contract's word
@@ -95,10 +104,13 @@ class Tarry(Api):
         `tags` chooses: other messages are skipped for the group. Of a broadcast topic each `client` gets every message,
         from `start` on (`"earliest"`, or `"latest"`, the default, for one that is new). Leaving `with message:` notes
         it as seen, whether it raises or not: nothing is acked, and nothing comes again, but for what was not seen.
+
+        A list in place of a topic has the messages of all of these, as `message.topic` tells; one of each in turn,
+        where they wait.
         """
         terms = terms_for(
             self._identity,
-            topic=topic,
+            topic="",
             group=group,
             client=client,
             size=max,
@@ -109,7 +121,7 @@ class Tarry(Api):
             tags=arguments.tags(tags),
             start=start,
         )
-        consumption = Consumption(self._transport, terms)
+        consumption = self._consumption(of_each(topics_of(topic), terms), limit)
         idle = None if idle_timeout is None else seconds(idle_timeout, "idle_timeout")
         try:
             consumption.start()
@@ -124,9 +136,9 @@ class Tarry(Api):
 
     def run(
         self,
-        topic: str,
+        topic: str | Topics,
         group: str,
-        handler: Callable[[Any], object],
+        handler: Handler | None = None,
         workers: int = 20,
         *,
         pass_message: bool = False,
@@ -155,30 +167,45 @@ class Tarry(Api):
         and for up to 500 while the workers are so quick that they wait for each. Where a message takes long, a smaller
         `max` leaves more of them to other clients. No claim is made while `max_cached` messages or `max_cached_bytes`
         are held. `tags`, `start` and broadcast topics: as in `consume`.
+
+        A list of pairs in place of one topic is one worker for many: `[("orders", bill), ("mails", send)]`, each with
+        a handler of its own, and no `handler`. The `workers` are shared. One that is free goes to the topic at which
+        the fewest are: so a topic with much waiting has all that no other has use for, and keeps none waiting for
+        longer than until a worker is free. Long polls last longer, so that the server is asked no oftener than for one
+        topic, and the end does not wait for them. All else said is said of each topic, but `max_cached` and
+        `max_cached_bytes`, of which each has an even part.
         """
-        arguments.at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
-        size = max or claim_size(workers, max_cached)
-        terms = terms_for(
+        work = work_of(
             self._identity,
-            topic=topic,
+            topic,
+            handler,
+            workers,
+            awaits=False,
+            max_size=max,
+            max_cached=max_cached,
+            max_cached_bytes=max_cached_bytes,
+            tags=tags,
             group=group,
             client=client,
-            size=size,
             lease=lease,
             wait=wait,
-            ahead=ahead(size, workers),
-            most=max or grown(size, max_cached),
-            max_messages=max_cached,
-            max_bytes=max_cached_bytes,
-            tags=arguments.tags(tags),
             start=start,
         )
         Runner(
-            consumption=Consumption(self._transport, terms),
-            handler=handler,
+            consumption=self._consumption(work.terms),
+            handlers=work.handlers,
             whole=pass_message,
             workers=workers,
             stop=stop,
             drain=None if drain is None else milliseconds(drain, "drain") / 1000,
             signals=signals,
         ).run()
+
+    def _consumption(self, terms: Sequence[Terms], limit: int | None = None) -> Consumption | Several:
+        if len(terms) == 1:
+            return Consumption(self._transport, terms[0])
+        if (beside := self._beside) is not None:
+            return Several(lambda _: beside(), terms, limit)
+        # Of each topic a claim, settlements and a renewal may be under way, and the end waits for what is.
+        most, shorter = 3 * len(terms), [evolve(one, longest=0.0) for one in terms]
+        return Several(lambda stopped: InThreads(self._transport, stopped, most), shorter, limit)

@@ -29,7 +29,7 @@ CONFIG_NAME = "tarry.toml"
 _PREFIX = "TARRY_"
 # Not settings, though they begin with TARRY_: the path of the file itself, the clients' address and key, the tests'
 # servers, and what Kubernetes sets in every pod beside a service that is called "tarry".
-_FOREIGN = re.compile(r"TARRY_(CONFIG|URL|KEY|KEY_FILE|TEST_.*|BENCH_.*|SERVICE_.*|PORT|PORT_.*)")
+_FOREIGN = re.compile(r"TARRY_(CONFIG|URL|KEY|KEY_FILE|TOPIC|TEST_.*|BENCH_.*|SERVICE_.*|PORT|PORT_.*)")
 
 _AT_MOST = {
     "horizon_step": "horizon",

@@ -1,5 +1,6 @@
 """`consume` and `peek`."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from .server import HERE, Server
 
 
 def consume(
-    topic: Topic,
+    topics: Annotated[list[str], Parameter(name="TOPIC", help="The topic, or several, one of each in turn.")],
     /,
     *,
     group: Annotated[str, Parameter(help="The consumer group; a new one with --from.")],
@@ -31,7 +32,8 @@ def consume(
     exec: Annotated[  # noqa: A002 - the contract's word
         list[str] | None,
         Parameter(
-            help="Run this for each message, the body on its stdin; when it fails, so does the message. The last flag.",
+            help="Run this for each message, the body on its stdin, the topic in TARRY_TOPIC; when it fails, so does "
+            "the message. The last flag.",
             consume_multiple=True,
             allow_leading_hyphen=True,
             negative=(),
@@ -57,6 +59,9 @@ def consume(
 
     It ends when nothing more is there; with --follow it waits for more.
     """
+    for index, topic in enumerate(topics):
+        if topic in topics[:index]:
+            raise UsageError(f"{topic} is there twice: name a topic once")
     if max is not None and max < 1:
         raise UsageError("--max is 1 or more")
     if not ack and (follow or exec):
@@ -69,35 +74,44 @@ def consume(
         raise UsageError(f"--exec: there is no command {exec[0]!r} that can be run")
     terms: dict[str, Any] = {"tags": tag, "client": client, "start": start}
     with server.client() as tarry:
-        if start is None:
-            _demand_group(tarry, topic, group)
-        else:
-            _demand_topic(tarry, topic)
+        for topic in topics:
+            if start is None:
+                _demand_group(tarry, topic, group)
+            else:
+                _demand_topic(tarry, topic)
+        several = len(topics) > 1
         if not ack:
-            _show(tarry, topic, group, max or 1000, server, terms)
+            left = max or 1000
+            for topic in topics:
+                left -= _show(tarry, topic, group, left, server, terms, several=several)
             return 0
         idle = None if follow else 1.0
         for delivery in tarry.consume(
-            topic, group, max=min(max or 10, 10), wait="1s", limit=max, idle_timeout=idle, **terms
+            topics, group, max=min(max or 10, 10), wait="1s", limit=max, idle_timeout=idle, **terms
         ):
             with delivery:
                 if exec:
                     _run(exec, delivery)
                 else:
-                    _print_message(delivery, server)
+                    _print_message(delivery, server, several=several)
     return 0
 
 
 def _run(command: Sequence[str], delivery: Delivery) -> None:
     """Gives the message to a command, and fails it when that does."""
-    code = subprocess.run(command, input=raw_body(delivery), check=False).returncode  # noqa: S603
+    environment = {**os.environ, "TARRY_TOPIC": delivery.topic}
+    code = subprocess.run(command, input=raw_body(delivery), env=environment, check=False).returncode  # noqa: S603
     if code != 0:
         note(f"message {delivery.id}: {command[0]} ended with {code}")
         delivery.fail(f"{command[0]} ended with {code}")
 
 
-def _show(tarry: Tarry, topic: str, group: str, limit: int, server: Server, terms: dict[str, Any]) -> None:
+def _show(
+    tarry: Tarry, topic: str, group: str, limit: int, server: Server, terms: dict[str, Any], *, several: bool
+) -> int:
+    """Prints messages and gives them back; how many."""
     claims: list[Claim] = []
+    shown = 0
     try:
         while limit > 0 and (claim := tarry.claim(topic, group, max=min(limit, 1000), after="", **terms)) is not None:
             if claim.next is None:
@@ -106,19 +120,22 @@ def _show(tarry: Tarry, topic: str, group: str, limit: int, server: Server, term
             else:
                 limit = 0  # of a broadcast topic the same would come again, since it is not confirmed
             for message in claim.messages:
-                _print_message(message, server)
+                _print_message(message, server, several=several)
+            shown += len(claim.messages)
     finally:
         for claim in claims:
             with suppress(LeaseLost):
                 tarry.fail(claim, reason="shown", retry_after=0, count=False)
+    return shown
 
 
-def _print_message(message: Message, server: Server) -> None:
+def _print_message(message: Message, server: Server, *, several: bool) -> None:
     if server.json or not sys.stdout.isatty():
         print_json(message_record(message))
     else:
         label = "" if message.key is None else f"  {message.key}"
-        print_line(f"{message.id}  attempt {message.attempt}{label}  {body_text(message)}")
+        topic = f"{message.topic}  " if several else ""
+        print_line(f"{topic}{message.id}  attempt {message.attempt}{label}  {body_text(message)}")
 
 
 def peek(

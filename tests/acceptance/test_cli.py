@@ -390,6 +390,34 @@ def test_a_command_that_fails_fails_its_message(run: Run, tarry: Tarry) -> None:
     assert letter.attempts[0]["reason"].endswith("ended with 1")
 
 
+def test_several_topics_and_a_command_that_knows_which(run: Run, tarry: Tarry, server: ServerProcess) -> None:
+    topics = ("exec-orders", "exec-mails", "exec-bills")
+    for topic in topics:
+        tarry.publish_many(topic, [{"body": 1}, {"body": 2}])
+    program = "import os, sys; print(os.environ['TARRY_TOPIC'], sys.stdin.read(), flush=True)"
+    command = ("--exec", sys.executable, "-c", program)
+    done = run("consume", *topics, "--group", "g", "--from", "earliest", *command)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == sorted(f"{topic} {body}" for topic in topics for body in (1, 2))
+    assert lines(run("consume", *topics, "--group", "g")) == []
+
+
+def test_several_topics_are_printed_up_to_a_number(run: Run, tarry: Tarry) -> None:
+    for topic in ("print-a", "print-b"):
+        tarry.publish_many(topic, [{"body": topic}, {"body": topic}])
+    here = ("consume", "print-a", "print-b", "--group", "g")
+    shown = lines(run(*here, "--from", "earliest", "--no-ack", "--max", "3"))
+    assert [one["topic"] for one in shown] == ["print-a", "print-a", "print-b"]
+    first = lines(run(*here, "--max", "3"))
+    rest = lines(run(*here))
+    assert sorted(one["topic"] for one in (*first, *rest)) == ["print-a", "print-a", "print-b", "print-b"]
+    assert len(first) == 3
+    assert {one["attempt"] for one in (*first, *rest)} == {1}  # what was claimed beyond the number went back uncounted
+    missing = run("consume", "print-a", "print-bb", "--group", "g")
+    assert missing.returncode == 3
+    assert "print-b" in missing.stderr
+
+
 def test_no_ack_gives_back(run: Run, tarry: Tarry) -> None:
     tarry.publish("shown", "x")
     for _ in range(2):

@@ -162,7 +162,7 @@ def test_the_readme(reader: Reader) -> None:
 
 
 def test_the_how_to_for_asyncio_and_trio(reader: Reader) -> None:
-    assert reader.run(ROOT / "docs/how-to/async.md") == ["scheduled", "0", "read Grace"]
+    assert reader.run(ROOT / "docs/how-to/async.md") == ["scheduled", "0", "read Grace", "a parcel for Ada"]
 
 
 def test_how_to_come_from_celery(reader: Reader) -> None:

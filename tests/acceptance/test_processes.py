@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -21,11 +22,12 @@ import httpx
 import pytest
 from attrs import define, field
 
+from support.blocking import Blocking
 from support.certificates import write_certificates
 from support.processes import is_there
 from support.serving import Served, served
 from support.waiting import wait_until
-from tarry.client import Tarry
+from tarry.client import Delivery, Tarry
 from tarry.service.demo.server_process import free_port, python_path
 
 PAGES = ("/ui", "/ui/pictures")
@@ -386,3 +388,34 @@ def test_a_second_supervisor_on_the_port_is_refused(pair: Several, mysql_dsn: st
     assert second.returncode == 1
     assert f"cannot listen on 127.0.0.1:{pair.port}" in second.stderr
     assert "process_started" not in second.stderr
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
+def test_one_worker_for_many_topics_leaves_nothing_at_any_of_them(pair: Several, kind: str) -> None:
+    topics = [f"work-{number}" for number in range(4)]
+    seen: Counter[str] = Counter()
+    attempts: Counter[int] = Counter()
+    lock = threading.Lock()
+
+    def until(many: int, stop: threading.Event) -> Callable[[Delivery], None]:
+        def handle(message: Delivery) -> None:
+            with lock:
+                seen[message.id] += 1
+                attempts[message.attempt] += 1
+                if len(seen) >= many:
+                    stop.set()
+
+        return handle
+
+    with Tarry(pair.url) if kind == "threads" else Blocking(kind, pair.url, []) as worker:
+        for topic in topics:
+            worker.publish_many(topic, ({"body": number} for number in range(500)))
+        since = time.monotonic()
+        for many in (100, 600, 2000):  # the polls are at both processes, and the goodbye comes to one of them
+            stop = threading.Event()
+            handle = until(many, stop)
+            worker.run([(one, handle) for one in topics], "g", pass_message=True, start="earliest", stop=stop)
+        assert len(seen) == 2000
+        assert set(seen.values()) == set(attempts) == {1}
+        assert time.monotonic() - since < 55  # of a lease of 60 s
+        assert all(worker.group(topic, "g")["claimed"] == 0 for topic in topics)

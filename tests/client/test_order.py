@@ -94,7 +94,7 @@ def test_what_lies_behind_a_failed_one_is_dropped(script: ScriptedServer, transp
     assert other.body == 3
     other.ack()
     assert consuming.next(0.01) is None
-    assert consuming._stock.holds.messages == 0
+    assert consuming.stock.holds.messages == 0
     consuming.close()
     assert sorted(claim.told) == [("ack", ["3"]), ("fail", ["1"])]
 
@@ -118,12 +118,12 @@ def test_signs_come_every_five_seconds(script: ScriptedServer, transport: Transp
     consuming = Consumption(transport, _TERMS, clock=lambda: clock[0])
     consuming.start()
     for signs in range(1, 4):
-        while consuming._sign_at <= clock[0]:
+        while consuming._pulse.at <= clock[0]:
             with consuming._lock:
                 consuming._leases.ring()
             threading.Event().wait(0.001)
         assert len(script.signs) == signs
-        assert consuming._sign_at == clock[0] + 5
+        assert consuming._pulse.at == clock[0] + 5
         clock[0] += 5
     consuming.close()
 
@@ -147,9 +147,9 @@ def test_a_client_that_was_given_a_name_gives_signs_once_it_holds_a_claim(
     consuming.start()
     assert empty.wait(10)
     while clock[0] < 3:
-        while consuming._sign_at <= clock[0]:
+        while consuming._pulse.at <= clock[0]:
             threading.Event().wait(0.001)
-        assert consuming._sign_at == clock[0] + 1
+        assert consuming._pulse.at == clock[0] + 1
         clock[0] += 1
         with consuming._lock:
             consuming._leases.ring()

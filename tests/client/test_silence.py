@@ -88,7 +88,7 @@ def test_a_handler_may_know_that_its_lease_is_over_though_no_server_answers() ->
     clock = [0.0]
     with closing(Transport("http://127.0.0.1:1", timeout=1, deadline=0)) as transport:
         consuming = Consumption(transport, _TERMS, clock=lambda: clock[0])
-        consuming._stock.add(claim("one", "1"), 0.0)
+        consuming.stock.add(claim("one", "1"), 0.0)
         message = consuming.next()
         assert message is not None
         clock[0] = 59.9

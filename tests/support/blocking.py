@@ -86,7 +86,7 @@ class Blocking(Tarry):
 
         return iter(self.portal.call(all_of_them))
 
-    def run(self, topic: str, group: str, handler: Callable[[Any], object], *args: Any, **options: Any) -> None:
+    def run(self, topic: Any, group: str, handler: Any = None, *args: Any, **options: Any) -> None:
         stop: threading.Event | None = options.pop("stop", None)
 
         class Polled:
@@ -94,12 +94,18 @@ class Blocking(Tarry):
                 while stop is None or not stop.is_set():
                     await sleep(0.001)
 
-        async def handle(given: Any) -> None:
-            message = BlockingDelivery(self.portal, given) if isinstance(given, AsyncDelivery) else given
-            await to_thread.run_sync(handler, message)
+        def awaited(handler: Any) -> Any:
+            async def handle(given: Any) -> None:
+                message = BlockingDelivery(self.portal, given) if isinstance(given, AsyncDelivery) else given
+                await to_thread.run_sync(handler, message)
+
+            return handle if callable(handler) else handler
+
+        pairs = isinstance(topic, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in topic)
+        topics = [(name, awaited(one)) for name, one in topic] if pairs else topic
 
         async def call() -> None:
-            await self.front.run(topic, group, handle, *args, stop=Polled(), **options)
+            await self.front.run(topics, group, awaited(handler), *args, stop=Polled(), **options)
 
         self.portal.call(call)
 

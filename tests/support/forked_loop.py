@@ -45,7 +45,7 @@ def main() -> None:
         with message:
             if len(seen) == 5:
                 # A client that is watched: to take its name back would end its claims at once.
-                while not consumption_of(loop)._registered:
+                while not consumption_of(loop)._pulse.registered:
                     time.sleep(0.001)
                 child = os.fork()
                 if child == 0:

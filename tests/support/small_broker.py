@@ -21,6 +21,7 @@ class SmallBroker:
     """(verb, request) of every call but empty claims."""
     lost: bool = False
     """Every lease is over."""
+    topic: str = "t"
     called: threading.Condition = field(factory=threading.Condition)
     _claims: dict[str, dict[str, Any]] = field(factory=dict[str, dict[str, Any]])
     _last: int = 0
@@ -48,14 +49,14 @@ class SmallBroker:
         if not messages:
             return Answer(200, {"claim": None, "messages": []})
         self.calls.append(("claim", request.json))
-        claim = f"c{self._last}"
+        claim = f"c{self._last}" if self.topic == "t" else f"{self.topic}.{self._last}"
         self._claims[claim] = dict(messages)
         records = [self._record(id_, body) for id_, body in messages.items()]
         return Answer(200, {"claim": claim, "lease_until": _SOME_TIME, "messages": records})
 
     def _record(self, id_: str, body: Any) -> dict[str, Any]:
         times = {"published_at": _SOME_TIME, "deliver_at": _SOME_TIME}
-        return {"id": id_, "topic": "t", "queue": 0, "offset": int(id_), "attempt": 1, "body": body, **times}
+        return {"id": id_, "topic": self.topic, "queue": 0, "offset": int(id_), "attempt": 1, "body": body, **times}
 
     def _settle_each(self, request: Request) -> Answer:
         """Noted as if each had come by itself."""
@@ -91,3 +92,17 @@ class SmallBroker:
         """Until so many such calls were made; ten seconds at most."""
         with self.called:
             assert self.called.wait_for(lambda: sum(name == verb for name, _ in self.calls) >= count, 10), self.calls
+
+
+class SmallBrokers:
+    """One for each topic that is named."""
+
+    def __init__(self, *topics: str) -> None:
+        self.of = {topic: SmallBroker(topic=topic) for topic in topics}
+
+    def respond(self, request: Request) -> Answer:
+        parts = request.path.split("/")
+        if parts[-1] == "claim":
+            return self.of[parts[3]].respond(request)
+        claim = request.json["settle"][0]["claim"] if parts[-1] == "settle" else parts[-2]
+        return self.of[claim.partition(".")[0]].respond(request)

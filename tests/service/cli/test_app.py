@@ -195,6 +195,8 @@ def test_no_number_is_rounded(command: list[str], flag: str, value: str, capsys:
         ["consume", "t"],
         ["consume", "t", "--group", "g", "--no-ack", "--follow"],
         ["consume", "t", "--group", "g", "--max", "0"],
+        ["consume", "--group", "g"],
+        ["consume", "t", "u", "t", "--group", "g"],
         ["cancel"],
         ["config", "show", "--listen", "0.0.0.0"],
         ["config", "show", "--node", ""],

@@ -1,0 +1,61 @@
+"""`loops` in three tasks of an event loop that a thread of the client's own hosts; other threads handle the messages.
+
+So the long polls of many topics are waited for in one thread. All that tasks and threads share is under one lock, which
+a task holds only between two of its waits.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from anyio import CancelScope, Event, move_on_after
+
+from .async_consumption import Sender, TaskLoops
+from .consumption import ForThreads, Lock
+from .delivery import Delivery
+from .loops import Together
+from .processes import Owner
+from .stock import Terms
+
+Later = Callable[[Callable[[], object]], object]
+"""Has the event loop call something soon, from any thread."""
+
+
+class HostedBell:
+    """Tasks wait for it, under the lock, and any thread rings it."""
+
+    def __init__(self, lock: Lock, later: Later) -> None:
+        self._lock = lock
+        self._later = later
+        self._waiting: list[Event] = []
+
+    def ring(self, _many: int = 1, /) -> None:
+        while self._waiting:  # nobody waits when the event loop is over, which could not be asked any more
+            self._later(self._waiting.pop().set)
+
+    async def rung(self, seconds: float | None = None, /) -> None:
+        event = Event()
+        self._waiting.append(event)
+        self._lock.__exit__()
+        try:
+            with CancelScope() if seconds is None else move_on_after(seconds):
+                await event.wait()
+        finally:
+            self._lock.__enter__()
+            if event in self._waiting:
+                self._waiting.remove(event)
+
+
+class HostedConsumption(ForThreads[Event], TaskLoops[Delivery]):
+    """Messages of one topic among several. Made in the event loop."""
+
+    def __init__(
+        self,
+        transport: Sender,
+        terms: Terms,
+        clock: Callable[[], float],
+        lock: Lock,
+        later: Later,
+        together: Together,
+    ) -> None:
+        super().__init__(transport, terms, clock, lock, partial(HostedBell, lock, later), together)
+        self._owner = Owner()

@@ -1,0 +1,163 @@
+"""One worker for many topics, on each client: few threads, an end at once, nobody starved, nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.blocking import Blocking
+from tarry.client import Delivery, Tarry
+from tarry.service.demo.server_process import ServerProcess, python_path
+
+PROGRAM = """
+import sys, threading
+from tarry.client import AsyncTarry, Tarry
+
+kind, url, group, *topics = sys.argv[1:]
+
+def handle(message):
+    print(f"{message.topic} {threading.active_count()}\\n", end="", flush=True)  # threads write in between
+
+async def wait(message):
+    handle(message)
+
+terms = {"group": group, "workers": 8, "pass_message": True, "start": "earliest"}
+if kind == "threads":
+    with Tarry(url) as tarry:
+        tarry.run([(topic, handle) for topic in topics], **terms)
+else:
+    async def main():
+        async with AsyncTarry(url) as tarry:
+            await tarry.run([(topic, wait) for topic in topics], **terms)
+
+    import anyio
+    anyio.run(main, backend=kind)
+"""
+
+
+@pytest.fixture(params=["threads", "asyncio", "trio"])
+def kind(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def client(kind: str, server: ServerProcess) -> Iterator[Tarry]:
+    with Tarry(server.url) if kind == "threads" else Blocking(kind, server.url, []) as tarry:
+        yield tarry
+
+
+def life_of_a_worker(
+    server: ServerProcess, kind: str, group: str, topics: list[str], folder: Path
+) -> tuple[set[str], int, float]:
+    """Which topics it has handled, its threads, and the seconds from SIGTERM to its end."""
+    command = [sys.executable, "-c", PROGRAM, kind, server.url, group, *topics]
+    environment = os.environ | python_path()
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        said = [worker.stdout.readline().split() for _ in topics]
+        worker.send_signal(signal.SIGTERM)
+        since = time.monotonic()
+        assert worker.wait(30) == 0
+        return {topic for topic, _ in said}, max(int(threads) for _, threads in said), time.monotonic() - since
+
+
+def test_ten_topics_take_few_threads_and_end_within_a_second(
+    server: ServerProcess, tarry: Tarry, kind: str, tmp_path: Path
+) -> None:
+    ten = [f"work-{kind}-{number}" for number in range(10)]
+    for topic in ten:
+        tarry.publish(topic, "work")
+    seconds: list[float] = []
+    while not seconds or (min(seconds) >= 1 and len(seconds) < 3):  # the machine may be busy
+        topics, threads, took = life_of_a_worker(server, kind, f"g{len(seconds)}", ten, tmp_path)
+        assert topics == set(ten)
+        assert threads <= (15 if kind == "threads" else 1)
+        seconds.append(took)
+    assert min(seconds) < 1, seconds
+    # It has said goodbye: nothing has to wait until it is found dead.
+    assert not [one for one in tarry.clients() if one["client"].find(f"-{os.getpid()}-") < 0 and one["alive"]]
+
+
+def test_one_message_does_not_wait_for_five_thousand_of_another_topic(client: Tarry, tarry: Tarry, kind: str) -> None:
+    many, one = f"many-{kind}", f"one-{kind}"
+    tarry.put_topic(one)
+    tarry.publish_many(many, ({"body": number} for number in range(5000)))
+    stop = threading.Event()
+    handled = Counter[str]()
+    lock = threading.Lock()
+    before: list[int] = []
+
+    def count(_body: int) -> None:
+        with lock:
+            handled["many"] += 1
+            urgent = handled["many"] == 100
+        if urgent:
+            tarry.publish(one, "urgent")
+
+    def end(_body: str) -> None:
+        before.append(handled["many"])
+        stop.set()
+
+    client.run([(many, count), (one, end)], "g", workers=4, start="earliest", stop=stop)
+    assert before[0] < 5000
+
+
+def test_a_slow_handler_keeps_no_other_topic_waiting(client: Tarry, tarry: Tarry, kind: str) -> None:
+    slow, quick = f"slow-{kind}", f"quick-{kind}"
+    tarry.publish_many(slow, [{"body": 0}, {"body": 1}])
+    tarry.put_topic(quick)
+    stop = threading.Event()
+    begun = threading.Barrier(2, timeout=20)
+    done = threading.Event()
+    handled: list[int] = []
+
+    def long(_body: int) -> None:
+        if begun.wait() == 0:  # both of the topic's messages are in handlers' hands
+            tarry.publish_many(quick, [{"body": number} for number in range(50)])
+        assert done.wait(20)
+        stop.set()
+
+    def short(body: int) -> None:
+        handled.append(body)
+        if len(handled) == 50:
+            done.set()
+
+    client.run([(slow, long), (quick, short)], "g", workers=3, start="earliest", stop=stop)
+    assert sorted(handled) == list(range(50))
+
+
+def test_a_stop_under_load_leaves_nothing_behind(client: Tarry, tarry: Tarry, kind: str) -> None:
+    topics = [f"load-{kind}-{number}" for number in range(3)]
+    for topic in topics:
+        tarry.publish_many(topic, ({"body": number} for number in range(1500)))
+    seen: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def until(many: int, stop: threading.Event) -> Callable[[Delivery], None]:
+        def handle(message: Delivery) -> None:
+            with lock:
+                seen[message.id] += 1
+                assert message.attempt == 1
+                if len(seen) >= many:
+                    stop.set()
+
+        return handle
+
+    since = time.monotonic()
+    for many in (200, 700, 1200, 4500):
+        stop = threading.Event()
+        handle = until(many, stop)
+        client.run([(one, handle) for one in topics], "g", workers=4, pass_message=True, start="earliest", stop=stop)
+    assert len(seen) == 4500
+    assert set(seen.values()) == {1}
+    assert time.monotonic() - since < 55  # of a lease of 60 s
+    for topic in topics:
+        assert tarry.group(topic, "g")["claimed"] == 0
