@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .page import Place
-from .pages import dead, groups, messages, nodes, overview, reports, schedules, topics
+from .pages import dead, groups, messages, nodes, overview, reports, schedules, timers, topics
 
 HOME = "/ui"
 
@@ -14,6 +14,7 @@ PLACES: tuple[Place, ...] = (
     Place(f"{HOME}/topics", topics.topics),
     Place(f"{HOME}/topics/{{topic}}", topics.topic),
     Place(f"{HOME}/topics/{{topic}}/pictures", topics.topic_pictures),
+    Place(f"{HOME}/topics/{{topic}}/timers", timers.timers),
     Place(f"{HOME}/groups", groups.groups),
     Place(f"{HOME}/groups/{{topic}}/{{group}}", groups.group, {"pause": groups.pause, "resume": groups.resume}),
     Place(f"{HOME}/messages", messages.messages),
