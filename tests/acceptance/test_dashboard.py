@@ -316,6 +316,10 @@ def test_the_timers_of_a_topic(house: House, operator: Window) -> None:
 TIMES = "[...document.querySelectorAll('time')].map(one => [one.textContent, one.title, one.dateTime])"
 
 
+CLOCKS = """[...document.querySelectorAll("svg.bars text[data-form=clock]")]
+    .map(one => [Number(one.dataset.at) / 1000, one.textContent])"""
+
+
 def test_times_in_the_zone_of_the_browser(house: House, browser: Browser) -> None:
     """UTC unless this browser was told otherwise; then what is shown and what is typed is of its own zone."""
     context = browser.new_context(timezone_id="Australia/Darwin", viewport={"width": 1280, "height": 900})
@@ -357,15 +361,14 @@ def test_times_in_the_zone_of_the_browser(house: House, browser: Browser) -> Non
     page = window.go("/ui")
     page.locator("#rates canvas").wait_for()
     expect(page.locator(".u-legend")).to_contain_text("Australia/Darwin")
-    first = page.locator("svg.bars text[data-at]").first
-    expect(first).to_be_visible()
-    at = int(first.get_attribute("data-at") or 0) / 1000
-    assert first.text_content() == datetime.fromtimestamp(at, timezone(timedelta(hours=9, minutes=30))).strftime(
-        "%H:%M"
-    )
-    page.get_by_role("button", name="Times: Australia/Darwin").click()
-    expect(first).to_have_text(datetime.fromtimestamp(at, UTC).strftime("%H:%M"))
-    expect(page.locator(".u-legend")).to_contain_text("UTC")
+    page.locator("svg.bars text[data-at]").first.wait_for()
+    darwin = timezone(timedelta(hours=9, minutes=30))
+    for zone, button in ((darwin, "Times: Australia/Darwin"), (UTC, "Times: UTC")):
+        told: list[tuple[float, str]] = page.evaluate(CLOCKS)
+        assert told, "bars have times"
+        assert [said for at, said in told] == [datetime.fromtimestamp(at, zone).strftime("%H:%M") for at, _ in told]
+        page.get_by_role("button", name=button).click()
+    expect(page.locator(".u-legend")).to_contain_text("Australia/Darwin")
     assert window.wrong == []
     context.close()
 

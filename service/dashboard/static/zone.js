@@ -81,7 +81,7 @@ const zone = (() => {
     show();
     document.dispatchEvent(new Event("tarry:zone"));
   });
-  document.addEventListener("htmx:afterSettle", (event) => show(event.detail.target));
+  document.addEventListener("htmx:afterSwap", (event) => show(event.detail.target)); // before it is seen
   addEventListener("pageshow", (event) => event.persisted && show());
   show();
   return { show, clock: (seconds, length) => forms[length < 8 ? "clock" : "seconds"](new Date(seconds * 1000)), name: () => name(local) };
