@@ -167,9 +167,11 @@ async def explainer(request: pytest.FixtureRequest, kind: Kind, bare_dsn: str) -
         async def ask(query: str, values: Sequence[Any]) -> list[Plan]:
             text, parameters = sqlite_statements.bind(query, values)
             plans: list[Plan] = []
-            told = list(connection.execute("EXPLAIN QUERY PLAN " + text, parameters))
-            sorts = any("USE TEMP B-TREE" in str(detail) for *_, detail in told)
-            for *_, detail in told:
+            told = [
+                bytes(detail).decode() for *_, detail in connection.execute("EXPLAIN QUERY PLAN " + text, parameters)
+            ]
+            sorts = any("USE TEMP B-TREE" in detail for detail in told)
+            for detail in told:
                 words = detail.split()
                 if words[0] in ("SEARCH", "SCAN") and not words[1].startswith("(") and words[1] not in _DERIVED:
                     index = detail.partition("INDEX ")[2].partition(" ")[0]
@@ -538,6 +540,9 @@ async def test_hot_queries(explainer: Explainer) -> None:
                 index = indexes.get(plan.table)
                 ours = plan.index and (plan.index.startswith("sqlite_autoindex") or plan.index == "PRIMARY")
                 fits = ours if index == "PRIMARY" else plan.index == index
+                # Both keys of a message lead to the one row; SQLite takes the other.
+                if (query, plan.table, plan.index) == ("retry.lock", "m", "udx_message_id"):
+                    continue
                 # INSERT ... SELECT names the table that is written to, too.
                 if plan.table == "message" and query in ("message.promote", "message.restore"):
                     continue
