@@ -423,7 +423,7 @@ async def test_redrive_and_purge_by_what_they_are(browser: httpx.AsyncClient, se
         f"{here}/purge", data={"scope": "of", "reason": "no ink", "to": ""}, headers={"HX-Request": "true"}
     )
     assert "2 dead letters would be deleted" in asked.text
-    hidden = {a["name"]: a["value"] or "" for tag, a in read(asked).elements if tag == "input"}
+    hidden = {a["name"] or "": a["value"] or "" for tag, a in read(asked).elements if tag == "input"}
     assert hidden["to"] == "2026-11-21T10:00:05.001Z", "what dies before the second word was not counted"
     await server.publish(of, b"9")
     server.ms += 1000
