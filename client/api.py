@@ -211,6 +211,10 @@ class Api:
         """The timer of a key, and how its message is. Raises `NotFound`, also a day or so after it was done with."""
         return self._transport.send(timers.timer(topic, key))
 
+    def timers(self, topic: str) -> Iterator[Timer]:
+        """The timers of a topic by their keys, page by page; also those remembered yet whose message waits no more."""
+        return self._transport.pages(timers.timers(topic))
+
     def cancel_timer(self, topic: str, key: str, *, match: int | None = None) -> Literal["cancelled", "suppressed"]:
         """Returns when the message of the key will never be delivered. Raises `TooLate`, `Changed`, `NotFound`."""
         return self._transport.send(timers.cancel_timer(topic, key, match=match))
@@ -467,7 +471,11 @@ class Api:
         start: datetime | str | None = None,
         end: datetime | str | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """The messages of a key, or in a state, due from `start` to before `end`, page by page."""
+        """The messages of a topic, of a key, or in a state, due from `start` to before `end`, page by page.
+
+        Without key and state: all that wait, the next due first, and all in the stream, the newest first, some of each
+        at a time.
+        """
         return self._transport.pages(operations.find(topic, key=key, state=state, start=start, end=end))
 
     def upcoming(

@@ -4,7 +4,7 @@ from typing import Literal
 
 from .arguments import given
 from .bodies import Dumps, written
-from .calls import Call, Reply, part
+from .calls import Call, Page, Reply, paged, part
 from .durations import Duration, duration_out
 from .records import Draft, Timer
 
@@ -33,6 +33,11 @@ def set_timer(
 def timer(topic: str, key: str) -> Call[Timer]:
     """The timer, whether its message waits or not."""
     return Call("GET", _path(topic, key), _read)
+
+
+def timers(topic: str) -> Call[Page[Timer]]:
+    """All of a topic that are remembered, page by page."""
+    return paged(f"/v1/topics/{part(topic)}/timers", {}, lambda told: (Timer.read(one) for one in told["timers"]))
 
 
 def cancel_timer(topic: str, key: str, *, match: int | None) -> Call[Literal["cancelled", "suppressed"]]:

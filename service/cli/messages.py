@@ -53,7 +53,7 @@ def find(
     topic: Topic,
     /,
     *,
-    key: Annotated[str | None, Parameter(help="Those of this key; else --state is needed.")] = None,
+    key: Annotated[str | None, Parameter(help="Those of this key.")] = None,
     state: Annotated[State | None, Parameter(help="Those in this state; from claimed on, in some group.")] = None,
     since: Annotated[
         str | None, Parameter(name="--from", help="Those due then or later: 2030-01-01T09:00:00Z.")
@@ -64,15 +64,14 @@ def find(
     ] = None,
     server: Server = HERE,
 ) -> int:
-    """Find messages by key, or by state, and by time.
+    """Find messages of a topic, by key, state and time.
 
-    Of published, claimed, parked and dead ones the times are those since when they are so. Exit code 0, also when
-    there are none.
+    Without --key and --state: all that wait, the next due first, and all in the stream, the newest first, some of each
+    in turn. Of published, claimed, parked and dead ones the times are those since when they are so. Exit code 0, also
+    when there are none.
     """
     if max is not None and max < 1:
         raise UsageError("--max is 1 or more")
-    if key is None and state is None:
-        raise UsageError("find needs --key or --state, or both")
     with server.client() as tarry:
         found = islice(_find(tarry, topic, key, state, since, until), max)
         columns = ("id", "state", "deliver at", "key", "last", "at", "body")

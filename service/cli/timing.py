@@ -1,7 +1,8 @@
-"""`timer set|show|cancel`: the one message that waits for a key."""
+"""`timer set|show|list|cancel`: the one message that waits for a key."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from itertools import islice
+from typing import Annotated, Any, Literal
 
 import attrs
 from cyclopts import App, Parameter
@@ -9,11 +10,12 @@ from cyclopts import App, Parameter
 from ...client import Timer
 from ...store.whole_number import whole_number
 from .options import AsText, At, Body, ContentType, Delay, ExpiresAt, Guard, Header, OrderingKey, Tag, Topic, duration
+from .printing import UsageError
 from .producing import body_of, headers_of
 from .rendering import time_text
 from .server import HERE, Server
 
-timer = App(name="timer", help="Set, show and cancel timers: for each key one message waits.")
+timer = App(name="timer", help="Set, list and cancel timers: for each key one message waits.")
 
 Key = Annotated[str, Parameter(help="A key of your own, such as order-7.")]
 Match = Annotated[int | None, Parameter(converter=whole_number, help="Only at this revision.")]
@@ -80,6 +82,27 @@ def show(topic: Topic, key: Key, /, *, server: Server = HERE) -> int:
         return _show(server, tarry.timer(topic, key))
 
 
+@timer.command(name="list")
+def list_(
+    topic: Topic,
+    /,
+    *,
+    max: Annotated[  # noqa: A002 - the contract's word
+        int | None, Parameter(help="At most so many; all unless said.", converter=whole_number)
+    ] = None,
+    server: Server = HERE,
+) -> int:
+    """List the timers of a topic by key, and how their messages are.
+
+    Also those that are remembered yet, whose message waits no more.
+    """
+    if max is not None and max < 1:
+        raise UsageError("--max is 1 or more")
+    with server.client() as tarry:
+        found = islice(tarry.timers(topic), max)
+        return server.show(map(_record, found), _COLUMNS, map(_row, found))
+
+
 @timer.command
 def cancel(topic: Topic, key: Key, /, *, match: Match = None, server: Server = HERE) -> int:
     """Cancel the message of a key that waits.
@@ -95,7 +118,13 @@ _COLUMNS: Sequence[str] = ("key", "id", ">revision", "state", "deliver at", "rep
 
 
 def _show(server: Server, one: Timer) -> int:
-    at = time_text(one.deliver_at)
-    row = (one.key, one.id, one.revision, one.state, at, one.replaced, one.queue, one.offset)
     remark = "one waits already, and is kept: nothing was set" if one.kept else ""
-    return server.show([attrs.asdict(one) | {"deliver_at": at}], _COLUMNS, [row], remark)
+    return server.show([_record(one)], _COLUMNS, [_row(one)], remark)
+
+
+def _record(one: Timer) -> dict[str, Any]:
+    return attrs.asdict(one) | {"deliver_at": time_text(one.deliver_at)}
+
+
+def _row(one: Timer) -> tuple[Any, ...]:
+    return one.key, one.id, one.revision, one.state, time_text(one.deliver_at), one.replaced, one.queue, one.offset

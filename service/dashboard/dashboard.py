@@ -41,11 +41,11 @@ _LONGEST_BACK = 500
 """Characters in the form, which has the key beside."""
 
 _WRONG = {
-    400: "This cannot be asked",
-    403: "Your key does not reach this",
+    400: "Bad request",
+    403: "Your key does not allow this",
     404: "Not found",
-    500: "Something is wrong with the server",
-    503: "Not now",
+    500: "The server made a mistake",
+    503: "Not available now",
 }
 """What a page is called that is not there, by the status."""
 
@@ -126,14 +126,16 @@ class Dashboard:
                 return await self._problem(request, Refused(told.status, {"detail": told.body.detail})), route
             # Whatever it is, a person looks at it: a page of ours, and the rest in the log.
             log.exception("page_failed", route=route)
-            fault = Refused(500, {"detail": "something is wrong with the server; its log tells more"})
+            fault = Refused(500, {"detail": "the server could not make this page; its log says why"})
             return await self._problem(request, fault), route
 
     async def _page(self, request: Request, api: Api, found: Found) -> Response:
         visitor = await visitor_of(api)
         if found.act:
             if request.method != "POST":
-                raise Refused(405, {"detail": "this is done by a button of the page"})
+                raise Refused(
+                    405, {"detail": "this address is for a button of the page: open the page and press the button"}
+                )
             form = await read_form(request)
             visit = Visit(request, api, visitor, found.parts, form)
             done = await found.place.acts[found.act](visit)
@@ -141,7 +143,7 @@ class Dashboard:
                 return Response(b"", 200, headers=_GUARD | {"HX-Redirect": done.address})
             return _html(rendering.whole(done.template, done.facts)) if isinstance(done, Part) else _said(request, done)
         if found.place.show is None or not _reads(request):
-            raise Refused(405, {"detail": "a page is read by GET"})
+            raise Refused(405, {"detail": "a page is opened with GET"})
         page = await found.place.show(Visit(request, api, visitor, found.parts, {}))
         if isinstance(page, Elsewhere):
             return _redirect(page.address)
@@ -181,7 +183,7 @@ class Dashboard:
         api = Api(self._app, request)
         if request.path != _SIGN_IN:
             if request.method != "POST":
-                raise Refused(405, {"detail": "signing out is done by a button of the page"})
+                raise Refused(405, {"detail": "to sign out, press the button Sign out"})
             answer = await api.ask("DELETE", "/v1/session")
             return _with_cookies(_redirect(_SIGN_IN), answer.headers)
         if _reads(request):
@@ -191,13 +193,13 @@ class Dashboard:
         back = next(iter(form.get("next", ())), HOME)
         key = next(iter(form.get("key", ())), "").strip()
         if not key:
-            return self._sign_in_page(back, "Type the text of a key.")
+            return self._sign_in_page(back, "Enter a key.")
         try:
             answer = await api.ask("POST", "/v1/session", {"key": key})
         except Refused as error:
             if error.status not in (400, 401):
                 raise
-            return self._sign_in_page(back, "There is no such key, or it was revoked.")
+            return self._sign_in_page(back, "This key is unknown, or it was revoked.")
         return _with_cookies(_redirect(back if _BACK.fullmatch(back) else HOME), answer.headers)
 
     def _sign_in_page(self, back: str, wrong: str) -> Response:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from .page import Place
-from .pages import dead, groups, messages, nodes, overview, reports, schedules, settings, topics
+from .pages import dead, groups, messages, nodes, overview, reports, schedules, settings, timers, topics
 
 HOME = "/ui"
 
@@ -14,6 +14,7 @@ PLACES: tuple[Place, ...] = (
     Place(f"{HOME}/topics", topics.topics),
     Place(f"{HOME}/topics/{{topic}}", topics.topic, {"put": settings.put_topic}),
     Place(f"{HOME}/topics/{{topic}}/pictures", topics.topic_pictures),
+    Place(f"{HOME}/topics/{{topic}}/timers", timers.timers),
     Place(f"{HOME}/groups", groups.groups),
     Place(
         f"{HOME}/groups/{{topic}}/{{group}}",

@@ -83,4 +83,4 @@ async def read_form(request: Request, limit: int = LONGEST_FORM) -> dict[str, li
     try:
         return parse_qs(content.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS)
     except ValueError:
-        raise Refused(400, {"detail": f"a form has {_FIELDS} fields at most"}) from None
+        raise Refused(400, {"detail": f"a form may have {_FIELDS} fields at most"}) from None

@@ -120,7 +120,7 @@ class FoundAnswer(Content, kw_only=True):
 
 
 class FoundPage(Answer, kw_only=True):
-    """Messages by id; `cursor` is for the next page, null on the last."""
+    """Messages that were found; `cursor` is for the next page, null on the last."""
 
     messages: list[FoundAnswer]
     cursor: str | None
@@ -285,6 +285,13 @@ class TimerAnswer(Answer, kw_only=True, omit_defaults=True):
     """As of a receipt."""
     replayed: bool = False
     """The idempotency key had been used before, and this is the first answer again."""
+
+
+class TimerPage(Answer, kw_only=True):
+    """Timers by key; `cursor` is for the next page, null on the last."""
+
+    timers: list[TimerAnswer]
+    cursor: str | None
 
 
 class ScheduleAnswer(Answer, kw_only=True):

@@ -1,10 +1,11 @@
-"""Finding messages by key, state and time, and how many fall due when."""
+"""Finding messages of a topic, by key, state and time, and how many fall due when."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ...store.looking import found_pages
 from ...store.looking.finding import Place, Wanted
+from ...store.looking.listing import Along
 from ...store.records import Found, Topic
 from ...store.states import FINDABLE, Findable
 from ...store.timers.forecast import MINUTE
@@ -17,12 +18,18 @@ from .names import wrong_label, wrong_name
 from .problems import bad_cursor, bad_parameter
 
 _PLACE = re.compile("([0-9]{1,9})-([0-9]{1,19})")
+_ALONG = re.compile("w([0-9]{1,19})?q([0-9]{1,9})((?:-[0-9]{1,19}){1,1000})?")
+"""Of a page of all messages: behind which one that waits, at which queue, and below which offsets."""
 _HOUR = 3_600_000
 _WIDEST = 366 * 24 * _HOUR
 
 
 async def find_messages(call: Call) -> Response:
-    """Find messages by key, or by state, and by time."""
+    """Find messages of a topic, by key, or by state, and by time.
+
+    Without a key or a state these are all that wait, the next due first, and all in the stream, the newest first: some
+    of each on a page.
+    """
     query = call.query
     if "topic" not in query:
         raise bad_parameter("topic", "it is required")
@@ -38,13 +45,20 @@ async def find_messages(call: Call) -> Response:
         topic = await call.node.directory.topic(query["topic"], create=False)
         return await _of_key(call, topic, query["key"], (state, since, until), after, limit)
     if state is None:
-        raise bad_parameter("state", f"say key, or state: one of {', '.join(FINDABLE)}")
+        along = _along(query.get("cursor"))
+        topic = await call.node.directory.topic(query["topic"], create=False)
+        all_ = await call.node.store.read(found_pages.find_all, topic, since, until, along, limit)
+        return _told(call, all_.messages, None if all_.after is None else _along_text(all_.after))
     place = _place(query.get("cursor"))
     topic = await call.node.directory.topic(query["topic"], create=False)
     page = await call.node.store.read(found_pages.find, topic, Wanted(state, since, until), place, limit)
     text = None if page.after is None else f"{page.after.queue}-{page.after.after}"
-    told = [rendering.found(one, why_held(call, one)) for one in page.messages]
-    return answer(answers.FoundPage(messages=told, cursor=text))
+    return _told(call, page.messages, text)
+
+
+def _told(call: Call, messages: Iterable[Found], cursor: str | None) -> Response:
+    told = [rendering.found(one, why_held(call, one)) for one in messages]
+    return answer(answers.FoundPage(messages=told, cursor=cursor))
 
 
 def _state(query: Mapping[str, str]) -> Findable | None:
@@ -65,6 +79,22 @@ def _place(text: str | None) -> Place:
     return Place(int(match[1]), int(match[2]))
 
 
+def _along(text: str | None) -> Along:
+    if text is None:
+        return Along()
+    match = _ALONG.fullmatch(text)
+    below = () if match is None or not match[3] else tuple(map(int, match[3][1:].split("-")))
+    if match is None or max(below, default=0) >= 1 << 63 or int(match[1] or 0) >= 1 << 63:
+        raise bad_cursor()
+    return Along(int(match[1]) if match[1] else None, int(match[2]), below or None)
+
+
+def _along_text(place: Along) -> str:
+    waiting = "" if place.waiting is None else place.waiting
+    below = "" if place.below is None else "".join(f"-{offset}" for offset in place.below)
+    return f"w{waiting}q{place.queue}{below}"
+
+
 async def _of_key(
     call: Call, topic: Topic, key: str, wanted: tuple[str | None, int | None, int | None], after: int, limit: int
 ) -> Response:
@@ -76,8 +106,7 @@ async def _of_key(
         return (since is None or one.deliver_at >= since) and (until is None or one.deliver_at < until)
 
     page = await call.node.store.read(found_pages.find_labelled, topic, key, after, limit)
-    fitting = [rendering.found(one, why_held(call, one)) for one in page.messages if fits(one)]
-    return answer(answers.FoundPage(messages=fitting, cursor=None if page.after is None else str(page.after.after)))
+    return _told(call, filter(fits, page.messages), None if page.after is None else str(page.after.after))
 
 
 async def upcoming(call: Call) -> Response:

@@ -168,8 +168,12 @@ _FORCE = Parameter(
 )
 _FOUND = (
     Parameter("topic", "a topic", required=True, form=schemas.NAME),
-    Parameter("key", "a key; else state is needed", form=_KEY),
-    Parameter("state", "what it is; from claimed on in a group", words=FINDABLE),
+    Parameter("key", "of this key", form=_KEY),
+    Parameter(
+        "state",
+        "what it is; from claimed on in a group; without it and a key all that wait and the stream",
+        words=FINDABLE,
+    ),
     _time("from", ": due then or later; of published, claimed, parked and dead ones, so since then"),
     _time("to", ", itself not included"),
     *_PAGE,
@@ -257,6 +261,9 @@ OPERATIONS: tuple[Operation, ...] = (
             *("older-server", *_WRITES),
         ),
         statuses=(200, 201),
+    ),
+    Operation(
+        *("GET", f"{_TOPIC}/timers", timers.list_timers, answers.TimerPage, READ), query=_PAGE, problems=_NO_TOPIC
     ),
     Operation(*("GET", _TIMER, timers.get_timer, answers.TimerAnswer, READ), problems=(*_NO_TOPIC, "unknown-timer")),
     Operation(

@@ -1,16 +1,19 @@
-"""/v1/topics/{topic}/timers/{key}: one message that waits, for each key of a topic."""
+"""/v1/topics/{topic}/timers: one message that waits, for each key of a topic."""
 
 from msgspec import UNSET
 
+from ...store.looking import timer_pages
 from ...store.records import Topic
 from ...store.timers import keyed
-from ...store.timers.keyed import Wish
+from ...store.timers.keyed import Standing, Wish
 from ..durations import format_time
 from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer
 from .drafts import SLACK, answered_before, check_single, fingerprint, guards_of
-from .problems import Problem, bad_field, idempotency_conflict
+from .messages import PAGE
+from .names import wrong_label
+from .problems import Problem, bad_cursor, bad_field, idempotency_conflict
 from .publishing import idempotency_key
 from .reading import decode, read_body
 from .requests import PutTimer
@@ -70,7 +73,24 @@ async def get_timer(call: Call) -> Response:
     found = await call.node.store.read(keyed.find_timer, topic, key)
     if found is None:
         raise _unknown(call)
-    said = answers.TimerAnswer(
+    return tagged(answer(_told(key, found)), found.revision)
+
+
+async def list_timers(call: Call) -> Response:
+    """The timers of a topic, by key.
+
+    A page of them; also those that are remembered yet, whose message waits no more.
+    """
+    limit = call.number(call.query.get("max"), "max", default=PAGE, low=1, high=1000)
+    after = call.query.get("cursor") or ""
+    if after and wrong_label(after, call.settings.max_key):
+        raise bad_cursor()
+    page = await call.node.store.read(timer_pages.find, await call.topic(), after, limit)
+    return answer(answers.TimerPage(timers=[_told(*one) for one in page.timers], cursor=page.after))
+
+
+def _told(key: str, found: Standing) -> answers.TimerAnswer:
+    return answers.TimerAnswer(
         id=str(found.id),
         key=key,
         revision=found.revision,
@@ -79,7 +99,6 @@ async def get_timer(call: Call) -> Response:
         queue=UNSET if found.queue is None else found.queue,
         offset=UNSET if found.offset is None else found.offset,
     )
-    return tagged(answer(said), found.revision)
 
 
 async def cancel_timer(call: Call) -> Response:

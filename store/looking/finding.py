@@ -5,6 +5,8 @@ given, a bounded number of rows in one call. So a page may be short, or empty, a
 so.
 """
 
+from typing import Generic, TypeVar
+
 from attrs import frozen
 
 from ..ids import SHARDS, SHARDS_OF_DELAY
@@ -21,6 +23,9 @@ _READS = 10
 _QUEUES, _TIMED_QUEUES = 100, 4
 """Queues that are looked into in one call. To find a time in a queue takes a statement for each halving."""
 _EVER = (1 << 63) - 1
+
+P = TypeVar("P")
+"""Where a page begins."""
 
 
 @frozen
@@ -45,12 +50,12 @@ class Place:
 
 
 @frozen
-class Page:
+class Page(Generic[P]):
     """Messages that were met, each with where a page behind it begins; `after` is where the next page begins, None
     after the last."""
 
-    places: tuple[tuple[int, Place], ...]
-    after: Place | None
+    places: tuple[tuple[int, P], ...]
+    after: P | None
 
     @property
     def ids(self) -> list[int]:
@@ -58,7 +63,7 @@ class Page:
         return [id_ for id_, _ in self.places]
 
 
-async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
     """A page of at most `limit` messages that are scheduled, published, cancelled or suppressed."""
     if wanted.state == "published":
         return await _published(tx, topic, wanted, place, limit)
@@ -90,7 +95,7 @@ def within(wanted: Wanted, time: int) -> bool:
     return (wanted.since is None or time >= wanted.since) and (wanted.until is None or time < wanted.until)
 
 
-async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
     at, met = place.after, list[tuple[int, Place]]()
     timed = wanted.since is not None or wanted.until is not None
     ends = dict(await tx.fetch("queue.ends", tuple[int, int], [queue.id for queue in topic.queues]))

@@ -1,12 +1,13 @@
 """A page of messages that were looked for: each whole and with its life, in a bounded number of statements.
 
-A search (`finding`, `standings`, a key) says which messages, and where the page behind each would begin. Here the page
-is cut before anything is read of them: at `BYTES` of bodies, and where their lives would take more than `_LOOKS` looks
-into the log. What is cut off is met by the next page.
+A search (`finding`, `standings`, `listing`, a key) says which messages, and where the page behind each would begin.
+Here the page is cut before anything is read of them: at `BYTES` of bodies, and where their lives would take more than
+`_LOOKS` looks into the log. What is cut off is met by the next page.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Generic
 
 from attrs import frozen
 
@@ -15,8 +16,9 @@ from ..ports import Transaction
 from ..records import Found, Topic
 from ..states import STANDINGS
 from ..stream.stretches import CLAIM_BYTES as BYTES
-from . import finding, standings
-from .finding import Page, Place, Wanted
+from . import finding, listing, standings
+from .finding import P, Page, Place, Wanted
+from .listing import Along
 from .tracing import find_messages
 
 _WEIGHED = (40, 160, 1000)
@@ -26,14 +28,14 @@ _LOOKS = 4000
 
 
 @frozen
-class FoundPage:
+class FoundPage(Generic[P]):
     """Some messages; `after` is where the next page begins, None after the last. It may be short, or empty."""
 
     messages: tuple[Found, ...]
-    after: Place | None
+    after: P | None
 
 
-async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage:
+async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage[Place]:
     """A page of at most `limit` messages of a topic by state and time."""
     groups = await standings.groups_of(tx, topic)
     search = standings.find if wanted.state in STANDINGS else finding.find
@@ -47,7 +49,17 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
     return FoundPage(tuple(fitting), page.after)
 
 
-async def find_labelled(tx: Transaction, topic: Topic, key: str, after: int, limit: int) -> FoundPage:
+async def find_all(
+    tx: Transaction, topic: Topic, since: int | None, until: int | None, place: Along, limit: int
+) -> FoundPage[Along]:
+    """A page of at most `limit` messages of a topic, whatever they are; see `listing`."""
+    groups = await standings.groups_of(tx, topic)
+    page = await _cut(tx, await listing.find(tx, topic, since, until, place, limit), groups)
+    found = await find_messages(tx, page.ids)
+    return FoundPage(tuple(found[id_] for id_ in page.ids if id_ in found), page.after)
+
+
+async def find_labelled(tx: Transaction, topic: Topic, key: str, after: int, limit: int) -> FoundPage[Place]:
     """A page of the messages of a key, by id from behind `after`."""
     ids = await tx.fetch("label.find", int, topic.id, key.encode(), after, limit)
     places = tuple((id_, Place(after=id_)) for id_ in ids)
@@ -57,7 +69,7 @@ async def find_labelled(tx: Transaction, topic: Topic, key: str, after: int, lim
     return FoundPage(tuple(found[id_] for id_ in page.ids if id_ in found), page.after)
 
 
-async def _cut(tx: Transaction, page: Page, groups: Sequence[int], *, dead: bool = False) -> Page:
+async def _cut(tx: Transaction, page: Page[P], groups: Sequence[int], *, dead: bool = False) -> Page[P]:
     """As much of the page as may be read; one message at least."""
     ids = page.ids[: max(1, _LOOKS // max(1, len(groups)))]
     taken, total, begin = 0, 0, 0
@@ -75,7 +87,7 @@ async def _cut(tx: Transaction, page: Page, groups: Sequence[int], *, dead: bool
     return _first(page, taken)
 
 
-def _first(page: Page, many: int) -> Page:
+def _first(page: Page[P], many: int) -> Page[P]:
     if many == len(page.places):
         return page
     places = page.places[:many]

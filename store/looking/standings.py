@@ -25,7 +25,7 @@ _PLACES = 1 << 10
 """More than a claim holds: a place in a claim is its number times this, and the position in it."""
 
 
-async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
     """A page of at most `limit` messages of one of the states in a group."""
     if wanted.state == "dead":
         return await _dead(tx, topic, wanted, place, limit)
@@ -51,11 +51,11 @@ class _Met:
         self._places.setdefault(id_, behind)
         return len(self._places) == self._limit
 
-    def page(self, after: Place | None) -> Page:
+    def page(self, after: Place | None) -> Page[Place]:
         return Page(tuple(self._places.items()), after)
 
 
-async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
     groups = await groups_of(tx, topic)
     met = _Met(limit)
     after, reads = place.after, 0
@@ -76,7 +76,7 @@ async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, lim
     return met.page(None)
 
 
-async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
     """What rests or waits, along the topic's own queues: (offset, message, since) from an offset on."""
     met = _Met(limit)
     at, reads = place.after, 0
@@ -109,7 +109,7 @@ def _whole(rows: list[_Along]) -> tuple[list[_Along], int]:
     return (whole, last) if whole else (rows, last + 1)
 
 
-async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
     cursors = await _cursors(tx, topic)
     met = _Met(limit)
     at, reads = place.after, 0

@@ -116,6 +116,11 @@ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND streamed_at >= ? ORDER
 SELECT `offset`, id, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */
 WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? ORDER BY `offset` LIMIT ?;
 
+-- name: newest
+-- The last of a queue below an offset, the newest first, tombstones too; and when they came.
+SELECT `offset`, id, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` < ? ORDER BY `offset` DESC LIMIT ?;
+
 -- name: restore
 -- Messages of dead letters that retention has taken from the stream, back into their places.
 INSERT IGNORE INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, headers, content_type, body,
@@ -133,6 +138,10 @@ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
 -- name: briefly
 -- Where messages lie in the stream, and when they came there, without their bodies.
 SELECT id, queue_id, `offset`, streamed_at, `key`, headers, accepted_at, deliver_at FROM message WHERE id IN (?*);
+
+-- name: standing
+-- Where messages lie in the stream, and when they were due.
+SELECT id, queue_id, `offset`, deliver_at FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*);
 
 -- name: kept
 -- Where messages lie, and what of their content type says that they were erased.

@@ -40,6 +40,11 @@ UPDATE timer SET id = ?, revision = ?, first_at = ? WHERE topic_id = ? AND `key`
 SELECT topic_id, `key`, id FROM timer /*! FORCE INDEX (PRIMARY) */ WHERE topic_id = ? AND `key` > ? OR topic_id > ?
 ORDER BY topic_id, `key` LIMIT ?;
 
+-- name: of_topic
+-- A page of the timers of a topic by key, from behind one on.
+SELECT topic_id, `key`, id, revision, first_at FROM timer /*! FORCE INDEX (PRIMARY) */
+WHERE topic_id = ? AND `key` > ? ORDER BY `key` LIMIT ?;
+
 -- name: some
 -- Timers of a topic, a bounded batch.
 SELECT `key`, id FROM timer /*! FORCE INDEX (PRIMARY) */ WHERE topic_id = ? ORDER BY `key` LIMIT ?;

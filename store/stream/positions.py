@@ -1,7 +1,7 @@
 """Positions: from what an operator says (earliest, latest, an offset, a time) to an offset of a queue.
 
 A time is looked for by halving, over the times at which messages came into the stream: a few rows, however long the
-queue. Writers beside each other may have committed a little out of order, so what lies within `_DISORDER` before the
+queue. Writers beside each other may have committed a little out of order, so what lies within `DISORDER` before the
 place that halving finds is looked through, and no message of that time or later is passed over.
 """
 
@@ -13,7 +13,7 @@ from attrs import frozen
 from ..errors import TopicGone
 from ..ports import Transaction
 
-_DISORDER = 5_000
+DISORDER = 5_000
 """Milliseconds by which a later offset may bear an earlier time."""
 
 
@@ -56,7 +56,7 @@ async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
     if position.at == "offset":
         return min(max(position.value, begin), end)
     sure = await _halve(tx, queue_id, begin, end, position.value)
-    low = await _halve(tx, queue_id, begin, sure, position.value - _DISORDER)
+    low = await _halve(tx, queue_id, begin, sure, position.value - DISORDER)
     return next(iter(await tx.fetch("message.since", int, queue_id, low, sure, position.value)), sure)
 
 

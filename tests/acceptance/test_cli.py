@@ -266,6 +266,7 @@ def test_what_an_operator_looks_up(
     assert (shown["body"], [one["what"] for one in shown["life"]]) == (0, ["scheduled"])
     assert [one["id"] for one in told("find", "looked", "--key", "order-7")] == ids
     assert [one["id"] for one in told("find", "looked", "--state", "scheduled", "--max", "2")] == ids[:2]
+    assert {one["id"] for one in told("find", "looked")} >= set(ids)
     (moved,) = told("reschedule", ids[0], "--delay", "20d")
     assert told("show", ids[0])[0]["deliver_at"] == moved["deliver_at"]
     found = told("find", "looked", "--state", "scheduled", "--from", moved["deliver_at"])
@@ -289,6 +290,10 @@ def test_timers_by_key(run: Run) -> None:
     assert lines(run("timer", "show", "timed", "order-7", "--json")) == [second | {"replaced": None}]
     assert lines(run("timer", "cancel", "timed", "order-7", "--json")) == [{"key": "order-7", "result": "cancelled"}]
     assert run("timer", "show", "timed", "order-8").returncode == 3
+    lines(run("timer", "set", "timed", "order-3", "1", "--delay", "1h", "--json"))
+    listed = lines(run("timer", "list", "timed", "--json"))
+    assert [(one["key"], one["state"]) for one in listed] == [("order-3", "scheduled"), ("order-7", "cancelled")]
+    assert "order-3" in run("timer", "list", "timed", "--max", "1").stdout
     lines(run("timer", "set", "timed", "order-7", "1", "--delay", "1h", "--json"))
     lines(run("publish", "timed", "1", "--key", "order-7", "--delay", "1h", "--json"))
     cancelled = lines(run("cancel", "--topic", "timed", "--key", "order-7", "--json"))

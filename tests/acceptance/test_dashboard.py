@@ -7,6 +7,7 @@ One server and one browser for all, for both take their time; each test has a wi
 import re
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,7 @@ def test_pause_is_live_for_others(house: House, operator: Window, browser: Brows
     expect(seen.locator("#live")).to_contain_text("paused", timeout=LIVE)
     assert house.tarry.group("orders", "mailing")["paused"] is True
     page.get_by_role("button", name="Resume").click()
-    expect(seen.locator("#live .tile").first).to_contain_text("open", timeout=LIVE)
+    expect(seen.locator("#live .tile").first).to_contain_text("active", timeout=LIVE)
     other.close()
     line = next(line for line in house.server.log.splitlines() if '"pause"' in line and "operated" in line)
     assert '"key": "operator"' in line
@@ -288,18 +289,155 @@ def test_redrive_a_selection_and_purge_what_fits(house: House, operator: Window)
     boxes.nth(0).check()
     boxes.nth(1).check()
     page.get_by_role("button", name="Redrive…").click()
-    said(page, "2 dead letters go back")
+    said(page, "2 dead letters would go back")
     page.get_by_role("button", name="Redrive 2").click()
     said(page, "2 dead letters redriven")
     wait_until(lambda: house.tarry.group("parcels", "labels")["dead_letters"] == total - 2)
     page = operator.go("/ui/dead/parcels/labels?reason=no%20ink")
-    page.get_by_label("all that fit the search").check()
+    page.get_by_label("all that match the search").check()
     page.get_by_role("button", name="Purge…").click()
-    said(page, "would be gone for good")
+    said(page, "would be deleted for good")
     page.get_by_role("button", name=re.compile("Purge [0-9]+")).click()
     said(page, "purged")
     assert list(house.tarry.dead_letters("parcels", "labels", reason="no ink")) == []
     assert house.tarry.group("parcels", "labels")["dead_letters"] > 0, "the others stay"
+
+
+def test_redrive_and_purge_by_what_they_are(house: House, operator: Window) -> None:
+    """Of a topic of its own: letters of one reason, and of one key, counted first."""
+    tarry = house.tarry
+    tarry.put_group("invoices", "print", ladder=[])
+    reasons = ["no paper", "timeout after 3 s", "timeout after 4 s", "no paper"]
+    tarry.publish_many("invoices", [{"body": n, "key": f"invoice-{n}", "tag": "paper"} for n in range(len(reasons))])
+    claim = tarry.claim("invoices", "print", max=10)
+    assert claim is not None
+    for message, reason in zip(claim.messages, reasons, strict=True):
+        tarry.fail(claim, [message.id], reason=reason)
+    page = operator.go("/ui/dead/invoices/print")
+    many = page.get_by_role("region", name="Redrive or purge many")
+    many.get_by_label("Reason").fill("timeout*")
+    many.get_by_role("button", name="Purge all that match…").click()
+    said(page, "2 dead letters would be deleted for good")
+    assert tarry.group("invoices", "print")["dead_letters"] == 4
+    page.get_by_role("button", name="Purge 2").click()
+    said(page, "2 dead letters purged")
+    expect(page.get_by_role("heading", level=1)).to_have_text("2 dead letters", timeout=LIVE)
+    many.get_by_label("Reason").fill("")
+    many.get_by_label("Key").fill("invoice-3")
+    many.get_by_label("Tag").fill("paper")
+    page.keyboard.press("Enter")
+    said(page, "1 dead letter would go back")
+    expect(page.get_by_role("button", name="Redrive 1")).to_be_focused()
+    page.keyboard.press("Enter")
+    said(page, "1 dead letter redriven")
+    wait_until(lambda: tarry.group("invoices", "print")["dead_letters"] == 1)
+    assert [letter.message.key for letter in tarry.dead_letters("invoices", "print")] == ["invoice-0"]
+
+
+def test_the_messages_of_a_topic(house: House, operator: Window) -> None:
+    """Without a key or a state: what waits, the next due first, and what is in the stream, the newest first."""
+    tarry = house.tarry
+    waits = [tarry.publish("listed", n, delay=f"{9 - n}h").id for n in range(3)]
+    streamed = [tarry.publish("listed", n).id for n in range(60)]
+    page = operator.go("/ui/messages")
+    page.get_by_label("Topic").fill("listed")
+    page.get_by_role("button", name="Find").click()
+    page.wait_for_url(re.compile(r"/ui/messages\?topic=listed$"))
+    ids = page.locator("td.id a")
+    expect(ids).to_have_count(50)
+    assert ids.all_inner_texts() == [*reversed(waits), *reversed(streamed[13:])]
+    page.get_by_role("link", name="Next page").click()
+    expect(ids).to_have_count(13)
+    assert ids.all_inner_texts() == list(reversed(streamed[:13]))
+    assert page.get_by_role("link", name="Next page").count() == 0
+
+
+def test_the_timers_of_a_topic(house: House, operator: Window) -> None:
+    for number in range(60):
+        house.tarry.set_timer("carts", f"cart-{number:02}", number, delay="2h")
+    page = operator.go("/ui/topics/carts")
+    page.get_by_role("link", name="Timers", exact=True).click()
+    page.wait_for_url(re.compile("/ui/topics/carts/timers$"))
+    expect(page.locator("tbody tr")).to_have_count(50)
+    expect(page.locator("tbody tr").first).to_contain_text("scheduled")
+    page.get_by_role("link", name="Next page").click()
+    expect(page.locator("tbody tr")).to_have_count(10)
+    page.get_by_role("link", name="cart-55").click()
+    expect(page.locator("dl.facts")).to_contain_text(house.tarry.timer("carts", "cart-55").id)
+
+
+TIMES = "[...document.querySelectorAll('time')].map(one => [one.textContent, one.title, one.dateTime])"
+
+
+CLOCKS = """[...document.querySelectorAll("svg.bars text[data-form=clock]")]
+    .map(one => [Number(one.dataset.at) / 1000, one.textContent])"""
+
+
+def test_times_in_the_zone_of_the_browser(house: House, browser: Browser) -> None:
+    """UTC unless this browser was told otherwise; then what is shown and what is typed is of its own zone."""
+    context = browser.new_context(timezone_id="Australia/Darwin", viewport={"width": 1280, "height": 900})
+    window = Window(context.new_page(), house.url)
+    window.listen()
+    window.sign_in(house.keys["operator"])
+    due = datetime(2031, 5, 1, 20, 15, tzinfo=UTC)
+    id_ = house.tarry.publish("zoned", 1, deliver_at=due, key="k").id
+    address = "/ui/messages?topic=zoned&state=scheduled&from=2031-05-01T20:00:00Z&to=2031-05-01T21:00:00Z"
+    page = window.go(address)
+    utc = ["2031-05-01 20:15:00.000", "2031-05-02 05:45:00.000 Australia/Darwin", "2031-05-01T20:15:00.000Z"]
+    local = ["2031-05-02 05:45:00.000", "2031-05-01 20:15:00.000 UTC", "2031-05-01T20:15:00.000Z"]
+    assert utc in page.evaluate(TIMES)
+    expect(page.get_by_label("From, UTC")).to_have_value("2031-05-01T20:00")
+    page.get_by_role("button", name="Times: UTC").click()
+    assert local in page.evaluate(TIMES)
+    expect(page.get_by_label("From, local time")).to_have_value("2031-05-02T05:30")
+    page = window.go(address)
+    assert local in page.evaluate(TIMES), "the browser remembers it"
+    expect(page.get_by_label("To, local time")).to_have_value("2031-05-02T06:30")
+    page.get_by_label("From, local time").fill("2031-05-02T05:45:00")
+    page.get_by_role("button", name="Find").click()
+    page.wait_for_url(re.compile("from=2031-05-01T20%3A15%3A00&to=2031-05-01T21%3A00%3A00$"))
+    expect(page.get_by_role("link", name=id_)).to_be_visible()
+    expect(page.get_by_label("From, local time")).to_have_value("2031-05-02T05:45")
+    page.get_by_label("From, local time").fill("2031-05-02T05:45:01")
+    page.get_by_role("button", name="Find").click()
+    expect(page.get_by_text("No message matches")).to_be_visible()
+    page = window.go(f"/ui/messages/{id_}")
+    page.get_by_label("Move to").fill("2031-05-01 22:15")
+    page.get_by_role("button", name="Move").click()
+    said(page, "2031-05-01T22:15:00.000Z")
+    expect(page.locator(".life time").last).to_have_text("2031-05-02 07:45:00.000", timeout=LIVE)
+    page = window.go("/ui/schedules/hourly")
+    page.get_by_label("Backfill from, local time").fill("2025-01-01T05:30:00")
+    page.get_by_label("to, local time", exact=True).fill("2025-01-01T05:30:01")
+    page.get_by_role("button", name="Count…").click()
+    said(page, "fire time")
+    page = window.go("/ui")
+    page.locator("#rates canvas").wait_for()
+    expect(page.locator(".u-legend")).to_contain_text("Australia/Darwin")
+    page.locator("svg.bars text[data-at]").first.wait_for()
+    darwin = timezone(timedelta(hours=9, minutes=30))
+    for zone, button in ((darwin, "Times: Australia/Darwin"), (UTC, "Times: UTC")):
+        told: list[tuple[float, str]] = page.evaluate(CLOCKS)
+        assert told, "bars have times"
+        assert [said for at, said in told] == [datetime.fromtimestamp(at, zone).strftime("%H:%M") for at, _ in told]
+        page.get_by_role("button", name=button).click()
+    expect(page.locator(".u-legend")).to_contain_text("Australia/Darwin")
+    assert window.wrong == []
+    context.close()
+
+
+def test_times_without_a_script_are_utc(house: House, browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False, timezone_id="Australia/Darwin")
+    page = context.new_page()
+    page.goto(f"{house.url}/ui/sign-in")
+    page.get_by_label("Key").fill(house.keys["reader"])
+    page.get_by_role("button", name="Sign in").click()
+    page.goto(f"{house.url}/ui/messages/{house.ids['failed']}")
+    expect(page.get_by_text("Times are UTC")).to_be_visible()
+    expect(page.locator("#zone")).to_be_hidden()
+    at = house.tarry.message(house.ids["failed"])["life"][0]["at"]
+    expect(page.locator("time").first).to_have_text(at.replace("T", " ").removesuffix("Z"))
+    context.close()
 
 
 def test_a_schedule(house: House, operator: Window) -> None:
@@ -405,7 +543,7 @@ def test_a_question_takes_the_focus_and_gives_it_back(house: House, operator: Wi
     page.keyboard.press("Enter")
     expect(sure).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("button", name="Leave it")).to_be_focused()
+    expect(page.get_by_role("button", name="Do nothing")).to_be_focused()
     page.keyboard.press("Enter")
     expect(pause).to_be_focused()
     page.keyboard.press("Enter")
@@ -449,7 +587,7 @@ def addresses(house: House) -> list[str]:
     return [
         *("/ui", "/ui/topics", "/ui/topics/orders", "/ui/groups", "/ui/groups/orders/billing", "/ui/messages"),
         *(f"/ui/messages/{ids[name]}" for name in ("hostile", "failed")),
-        "/ui/messages?topic=orders&state=scheduled",
+        *("/ui/messages?topic=orders&state=scheduled", "/ui/messages?topic=orders", "/ui/topics/orders/timers"),
         *("/ui/schedules", "/ui/schedules/hourly", "/ui/dead", "/ui/dead/parcels/labels", "/ui/nodes", "/ui/reports"),
         *("/ui/sign-in", "/ui/topics/nowhere"),
     ]

@@ -38,6 +38,15 @@ def test_only_when_none_waits(script: ScriptedServer, tarry: Tarry) -> None:
     assert script.requests[0].headers["If-None-Match"] == "*"
 
 
+def test_pages(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(200, {"timers": [SET], "cursor": "order/7"}), Answer(200, {"timers": [], "cursor": None}))
+    assert list(tarry.timers("a b")) == [Timer("5", "order/7", 9, AT, "scheduled")]
+    assert [request.path for request in script.requests] == [
+        "/v1/topics/a%20b/timers",
+        "/v1/topics/a%20b/timers?cursor=order%2F7",
+    ]
+
+
 def test_look_and_cancel(script: ScriptedServer, tarry: Tarry) -> None:
     script.say(Answer(200, SET | {"state": "published", "queue": 0, "offset": 3}), Answer(200, {"result": "cancelled"}))
     script.say(problem(409, detail="it had been handed out", result="too_late"))

@@ -41,8 +41,8 @@ class Blocking(Tarry):
         self._stack.__exit__(kind, error, trace)
 
     def __getattribute__(self, name: str) -> Any:
-        own = ("consume", "run", "dead", "dead_letters", "find", "clients", "schedules", "fires", "portal", "front")
-        if name.startswith("_") or name in own:
+        paged = ("dead", "dead_letters", "find", "timers", "clients", "schedules", "fires")
+        if name.startswith("_") or name in (*paged, "consume", "run", "portal", "front"):
             return super().__getattribute__(name)
         call = getattr(self.front, name)
         return lambda *args, **options: self.portal.call(partial(call, *args, **options))
@@ -70,6 +70,9 @@ class Blocking(Tarry):
 
     def find(self, *args: Any, **options: Any) -> Any:
         return self._pages(self.front.find, *args, **options)
+
+    def timers(self, topic: str) -> Any:
+        return self._pages(self.front.timers, topic)
 
     def clients(self) -> Any:
         return self._pages(self.front.clients)

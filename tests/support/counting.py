@@ -19,6 +19,8 @@ class Count:
     """Statements asked since it began; each of those that travel together is one."""
 
     statements: list[str] = attrs.field(factory=list[str])
+    rows: int = 0
+    """What they gave."""
 
 
 class _Counted:
@@ -30,11 +32,14 @@ class _Counted:
 
     async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         self._count.statements.append(query)
-        return await self._tx.fetch(query, row, *values)
+        rows = await self._tx.fetch(query, row, *values)
+        self._count.rows += len(rows)
+        return rows
 
     async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
         self._count.statements += [asked.query for asked in queries]
         await self._tx.fetch_all(queries)
+        self._count.rows += sum(len(asked.rows) for asked in queries)
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} of a transaction that only reads")

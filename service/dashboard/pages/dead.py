@@ -1,4 +1,5 @@
-"""Dead letters: which groups have some, why; redrive and purge, of a selection or of all that fit."""
+"""Dead letters: which groups have some, why; redrive and purge, of a selection, of all that match a search, or by what
+they are."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ _READ = 1000
 _MOST = 10_000
 """Ids in one call of the API."""
 _FILTERS = ("key", "reason", "from", "to")
+_OF = ("reason", "key", "tag", "from", "to")
+"""By what letters are taken without a look at each."""
 _REASON = 200
 """Characters of a reason."""
 
@@ -32,14 +35,14 @@ async def dead(visit: Visit) -> Page:
             Column("topic", "Topic", "name", to="topic_href"),
             Column("group", "Group", "name", to="dead_href"),
             Column("dead_letters", "Dead letters", "number", to="dead_href"),
-            Column("dead", "Died in all", "number"),
+            Column("dead", "Died in total", "number"),
             Column("retrying", "Retrying", "number"),
         ),
         rows=[row for row in whole.rows if row["dead_letters"]],
         path=whole.path,
         query=whole.query,
         cli=whole.cli,
-        empty="There are no dead letters here. A message is dead after the last rung of its ladder; to look closer:",
+        empty="There are no dead letters. A message becomes one when its last attempt has failed. To list them:",
         teach="tarry dead list orders --group billing",
         more=whole.more if whole.rows and whole.rows[-1]["dead_letters"] else None,
         stacked=True,
@@ -80,7 +83,7 @@ async def letters(visit: Visit) -> Page:
         path=path,
         query=query,
         cli=("tarry", "dead", "list", topic, "--group", group, *flags(asked, _FILTERS)),
-        empty="No dead letter fits." if asked else "This group has no dead letters. What it fails is seen here:",
+        empty="No dead letter matches." if asked else "This group has no dead letters. To list them in a terminal:",
         teach=f"tarry dead list {topic} --group {group}",
         more=told["cursor"],
         select="id",
@@ -90,6 +93,7 @@ async def letters(visit: Visit) -> Page:
         "table": table,
         "asked": asked,
         "reasons": Counter(reason_of(one) for one in found).most_common(8),
+        "exactly": sorted({pattern_of(one) for one in found} - {""}),
         "total": state["dead_letters"],
         "topic": topic,
         "group": group,
@@ -102,6 +106,12 @@ def reason_of(letter: Mapping[str, Any]) -> str:
     """Why the last attempt failed."""
     attempts = letter["attempts"]
     return str((attempts[-1]["reason"] or "no reason given") if attempts else "no attempt")[:_REASON]
+
+
+def pattern_of(letter: Mapping[str, Any]) -> str:
+    """The last attempt's reason, or how it begins, as the API takes it; empty where there is none."""
+    reason = str((letter["attempts"][-1]["reason"] or "") if letter["attempts"] else "")
+    return reason if len(reason) <= _REASON and not reason.endswith("*") else reason[:_REASON] + "*"
 
 
 async def redrive(visit: Visit) -> Said:
@@ -118,27 +128,35 @@ async def _worked(visit: Visit, verb: str, done: str, label: str) -> Said:
     """First what would be done, and on the second word it is."""
     path = _path(visit)
     asked, cut = await _asked(visit)
+    if not asked and visit.sent("scope") == "of":
+        return Said("Enter a reason, a key, a tag or a time.", good=False)
     if asked.get("ids") == []:
-        return Said("No dead letter is ticked, or fits.", good=False)
+        ticked = visit.sent("scope") != "all"
+        return Said("Tick a dead letter first." if ticked else "No dead letter matches the search.", good=False)
     sure = bool(visit.sent("sure"))
     told = (await visit.api.ask("POST", f"{path}/{verb}", {**asked, "dry_run": not sure})).json()
     many = told[done]
     count = bodied(many, "dead letter", "dead letters")
-    left = f"; {bodied(told['expired'], 'is', 'are')} past their time and stay" if told.get("expired") else ""
+    left = f" {bodied(told['expired'], 'has', 'have')} expired and will stay." if told.get("expired") else ""
     if told.get("astray"):
-        left += f"; {bodied(told['astray'], 'has', 'have')} no place to go back to and stay"
-    more = " There are more: say it again for the rest." if told["more"] or cut else ""
+        left += f" {bodied(told['astray'], 'has', 'have')} no queue to go back to and will stay."
+    more = " There are more: repeat this for the rest." if told["more"] or cut else ""
     if sure:
-        return Said(f"{count} {done}{left}.{more}")
+        return Said(f"{count} {done}.{left}{more}")
     if not many:
-        return Said(f"Nothing would be {done}{left}.", good=False)
-    fate = "go back to their group and begin with the first attempt" if verb == "redrive" else "would be gone for good"
+        return Said(f"Nothing would be {done}: no dead letter matches.{left}", good=False)
+    fate = "go back to the group and start again with attempt 1" if verb == "redrive" else "be deleted for good"
     fields = [(name, value) for name, values in visit.form.items() for value in values if name != "sure"]
-    return Said(f"{count} {fate}{left}.{more}", confirm=Confirm(f"{label} {many:,}", fields))
+    if "ids" not in asked:  # those that die meanwhile were not counted
+        fields = [(name, value) for name, value in fields if name != "to"] + [("to", told["to"])]
+    return Said(f"{count} would {fate}.{left}{more}", confirm=Confirm(f"{label} {many:,}", fields))
 
 
 async def _asked(visit: Visit) -> tuple[dict[str, Any], bool]:
-    """What the call is about: those that are ticked, or all that fit the search; and whether these are not all."""
+    """What the call is about: those that are ticked, those of a reason, key, tag or time, or all that match the search;
+    and whether these are not all."""
+    if visit.sent("scope") == "of":
+        return dict(visit.fields(*_OF)), False
     if visit.sent("scope") != "all":
         return {"ids": list(visit.form.get("id", ()))}, False
     times = visit.fields("from", "to")

@@ -48,14 +48,14 @@ def table_of(
             Column("group", "Group", "name", to="href"),
             Column("state", "State", "state"),
             Column("backlog", "Backlog", "number"),
-            Column("claimed", "In hand", "number"),
+            Column("claimed", "Claimed", "number"),
             Column("retrying", "Retrying", "number"),
             Column("dead_letters", "Dead letters", "number", to="dead_href"),
         ),
         rows=[
             {
                 **one,
-                "state": "paused" if one["paused"] else "open",
+                "state": "paused" if one["paused"] else "active",
                 "href": f"/ui/groups/{part(one['topic'])}/{part(one['group'])}",
                 "topic_href": f"/ui/topics/{part(one['topic'])}",
                 "dead_href": f"/ui/dead/{part(one['topic'])}/{part(one['group'])}" if one["dead_letters"] else "",
@@ -65,7 +65,7 @@ def table_of(
         path=path,
         query=query or {},
         cli=cli,
-        empty="There is no group yet. A group comes into being with its first claim:",
+        empty="There is no group yet. A group is created when a consumer first claims from it:",
         teach=f"tarry consume {some} --group billing --from earliest",
         more=more,
         stacked=True,
@@ -89,7 +89,7 @@ async def group(visit: Visit) -> Page:
         ),
         rows=[
             *({"owner": "", **one} for one in told["queues"]),
-            *({"owner": "", **one, "queue": f"retries of {one['queue']}"} for one in told["retry_queues"]),
+            *({"owner": "", **one, "queue": f"{one['queue']}, retries"} for one in told["retry_queues"]),
         ],
         path=path,
         cli=("tarry", "groups", topic),
@@ -101,7 +101,7 @@ async def group(visit: Visit) -> Page:
         rows=[{"client": one} for one in told["clients"]],
         path="/v1/clients",
         cli=("tarry", "clients"),
-        empty="Nobody claims for this group now. A consumer on a terminal:",
+        empty="No client is consuming for this group now. To start one in a terminal:",
         teach=f"tarry consume {topic} --group {name}",
     )
     facts = {
@@ -121,7 +121,7 @@ async def pause(visit: Visit) -> Said:
     name = visit.parts["group"]
     if not visit.sent("sure"):
         return Said(
-            f"Pause {name}? Its clients are given nothing until it is resumed; timers and retries go on.",
+            f"Pause {name}? Its clients receive nothing until it is resumed. Timers and retries keep running.",
             confirm=Confirm(f"Pause {name}"),
         )
     await visit.api.ask("POST", f"{_path(visit)}/pause")
@@ -131,7 +131,7 @@ async def pause(visit: Visit) -> Said:
 async def resume(visit: Visit) -> Said:
     """It goes on."""
     await visit.api.ask("POST", f"{_path(visit)}/resume")
-    return Said(f"{visit.parts['group']} goes on.")
+    return Said(f"{visit.parts['group']} is resumed.")
 
 
 def _path(visit: Visit) -> str:

@@ -1,4 +1,4 @@
-"""Messages: found by key, id, time and state; and one of them with its life: cancel, move, publish again."""
+"""Messages: of a topic, by key, id, time and state; and one of them with its life: cancel, move, publish again."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +10,7 @@ from ..page import Confirm, Elsewhere, Page, Said
 from ..pictures.lifeline import lifeline
 from ..tables import Column, Table
 from ..visit import Visit
+from ..words import utc
 
 STATES = ("scheduled", "published", "claimed", "retrying", "parked", "dead", "cancelled", "suppressed")
 _PAGE = 50
@@ -25,13 +26,13 @@ async def messages(visit: Visit) -> Page | Elsewhere:
         return Elsewhere(f"/ui/messages/{part(id_)}")
     asked = visit.query("topic", "key", "state", "from", "to", "cursor")
     facts: dict[str, Any] = {"asked": asked, "states": STATES, "table": None, "topics": await topic_names(visit)}
-    if "topic" not in asked or not ("key" in asked or "state" in asked):
-        facts["lacks"] = "topic" in asked
+    if "topic" not in asked:
         return Page("messages", "Messages", facts)
     query = {**asked, "max": _PAGE}
     told: Any = await visit.api.get("/v1/messages", query)
     table = found_table(told, query)
-    return Page("messages", "Messages", facts | {"table": table, "lacks": False}, [table])
+    facts |= {"table": table, "all": "key" not in asked and "state" not in asked, "short": len(table.rows) < _PAGE}
+    return Page("messages", "Messages", facts, [table])
 
 
 async def topic_names(visit: Visit) -> list[str]:
@@ -61,7 +62,7 @@ def found_table(told: Mapping[str, Any], query: Mapping[str, object]) -> Table:
         path="/v1/messages",
         query=query,
         cli=("tarry", "find", topic, *flags(query, ("key", "state", "from", "to"))),
-        empty="No message fits. One that waits is made like this:",
+        empty="No message matches. To publish one that waits:",
         teach=f"tarry publish {topic} '{{\"order\": 7}}' --delay 10m --key order-7",
         more=told["cursor"],
         stacked=True,
@@ -128,7 +129,7 @@ async def move(visit: Visit) -> Said:
     """It gets another time."""
     when = visit.sent("when")
     if not when:
-        return Said("Say when: a duration such as 10m, or a time such as 2030-01-31T09:00:00Z.", good=False)
+        return Said("Enter a duration such as 10m, or a time such as 2030-01-31T09:00:00Z.", good=False)
     told = (await visit.api.ask("PATCH", f"/v1/messages/{part(visit.parts['id'])}", _when(when))).json()
     return Said(f"Moved: it is due at {told['deliver_at']}.")
 
@@ -152,5 +153,7 @@ async def again(visit: Visit) -> Said:
 
 
 def _when(text: str) -> dict[str, str]:
-    """A time has a date, a duration has none."""
-    return {"deliver_at": text} if text[:4].isdigit() and "-" in text else {"delay": text}
+    """A time has a date, a duration has none. A time without a zone is UTC."""
+    if not (text[:4].isdigit() and "-" in text):
+        return {"delay": text}
+    return {"deliver_at": utc(text.replace(" ", "T", 1))}

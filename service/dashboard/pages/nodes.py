@@ -22,12 +22,12 @@ async def nodes(visit: Visit) -> Page:
             Column("node", "Server", "name"),
             Column("state", "State", "state"),
             Column("timers", "Timers", "number"),
-            Column("hand_behind", "Hand behind", "duration"),
+            Column("hand_behind", "Late by", "duration"),
             Column("shards", "Shards", "parts", wide=True),
             Column("version", "Version", wide=True),
             Column("level", "Schema", wide=True),
-            Column("skew", "Skew", "duration", wide=True),
-            Column("renewed_at", "Last sign", "when", wide=True),
+            Column("skew", "Clock skew", "duration", wide=True),
+            Column("renewed_at", "Last seen", "when", wide=True),
             Column("url", "Address", "address"),
             *((Column("durability", "Warnings", "list"),) if any(one["durability"] for one in told["nodes"]) else ()),
         ),
@@ -36,7 +36,7 @@ async def nodes(visit: Visit) -> Page:
                 **one,
                 "shards": ranges(one["shards"]),
                 "state": "gone" if not one["alive"] else "leaving" if one["leaving"] else
-                ("open, on duty" if one["duties"] else "open"),
+                ("up, on duty" if one["duties"] else "up"),
             }
             for one in told["nodes"]
         ],
@@ -52,14 +52,14 @@ async def nodes(visit: Visit) -> Page:
         columns=(
             Column("client", "Client"),
             Column("state", "State", "state"),
-            Column("renewed_at", "Last sign", "time", wide=True),
+            Column("renewed_at", "Last seen", "time", wide=True),
             Column("holds", "Holds"),
         ),
         rows=[{**one, "state": _ALIVE[one["alive"]], "holds": _holds(one["holds"])} for one in found["clients"]],
         path="/v1/clients",
         query=query,
         cli=("tarry", "clients"),
-        empty="No client is at work. A consumer on a terminal:",
+        empty="No client is connected. To start a consumer in a terminal:",
         teach="tarry consume orders --group billing --from earliest",
         more=found["cursor"],
         stacked=True,
@@ -82,7 +82,7 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(said)
 
 
-_ALIVE = {True: "alive", False: "dead", None: "never renews"}
+_ALIVE = {True: "alive", False: "dead", None: "not renewing"}
 
 
 def _holds(holds: list[dict[str, Any]]) -> str:

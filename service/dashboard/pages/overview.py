@@ -67,11 +67,13 @@ async def falling_due(visit: Visit, path: str) -> list[tuple[str, str, str | Non
         upcoming: Any = await visit.api.try_get(path, {"width": width, "buckets": buckets})
         if upcoming is not None:
             told = day if width == _DAY else clock
-            labels = [told(milliseconds(one["at"])) for one in upcoming["buckets"]]
+            times = [milliseconds(one["at"]) for one in upcoming["buckets"]]
+            labels = [told(one) for one in times]
             counts = [one["messages"] for one in upcoming["buckets"]]
             counts += [0] * (buckets - len(counts))
             labels += [""] * (buckets - len(labels))
-            found.append((name, bars(counts, labels, f"Due in the next {name}"), upcoming["counted_until"]))
+            drawn = bars(counts, labels, f"Due in the next {name}", times=times, form=told.__name__)
+            found.append((name, drawn, upcoming["counted_until"]))
     return found
 
 
@@ -94,7 +96,7 @@ async def held(visit: Visit) -> list[Mapping[str, Any]]:
     told: Any = await visit.api.try_get("/v1/guards")
     guards: list[Mapping[str, Any]] = [] if told is None else told["guards"]
     return [
-        {"check": f"guard {one['guard']}", "ok": False, "detail": f"{one['holds']} ({one['waiting']} wait)"}
+        {"check": f"guard {one['guard']}", "ok": False, "detail": f"{one['holds']} ({one['waiting']} waiting)"}
         for one in guards
         if one["holds"]
     ]
@@ -116,7 +118,7 @@ def busiest(topics: Sequence[Mapping[str, Any]]) -> Table:
         path="/v1/topics",
         query={"sort": "rate", "max": 10},
         cli=("tarry", "topics", "--sort", "rate"),
-        empty="There is no topic yet. A topic comes into being with its first message:",
+        empty="There is no topic yet. A topic is created with its first message:",
         teach="tarry publish orders '{\"order\": 7}' --delay 10s",
     )
 

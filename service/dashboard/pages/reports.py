@@ -18,7 +18,7 @@ async def reports(visit: Visit) -> Page:
         columns=(Column("report", "Report", "name", to="href"), Column("made_at", "Made", "time")),
         rows=[{**one, "href": f"/ui/reports?report={part(one['report'])}"} for one in found],
         path="/v1/reports",
-        empty="There is no report in the folder yet. One of the last day:",
+        empty="There is no report in the folder yet. To make one of the last day:",
         teach="tarry pipeline report --output reports/today",
     )
     names = [one["report"] for one in found]

@@ -1,10 +1,10 @@
-"""Schedules and timers: when they fire next, what became of the last times; pause, resume, run, backfill."""
+"""Schedules: when they fire next, what became of the last times; pause, resume, run, backfill. A look for a timer."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from ..api import Refused, part
-from ..page import Confirm, Page, Said
+from ..page import Confirm, Elsewhere, Page, Said
 from ..tables import Column, Table
 from ..visit import Visit
 from ..words import bodied, duration
@@ -14,8 +14,10 @@ _PAGE = 50
 _TIMES = 10
 
 
-async def schedules(visit: Visit) -> Page:
-    """A page of schedules, and a look for a timer by its key."""
+async def schedules(visit: Visit) -> Page | Elsewhere:
+    """A page of schedules, and a look for a timer by its key; without a key those of the topic."""
+    if (topic := visit.asked("topic")) and not visit.asked("key"):
+        return Elsewhere(f"/ui/topics/{part(topic)}/timers")
     query = {"max": _PAGE, "cursor": visit.asked("cursor")}
     told: Any = await visit.api.get("/v1/schedules", query)
     table = Table(
@@ -31,7 +33,7 @@ async def schedules(visit: Visit) -> Page:
         rows=[
             {
                 "name": one["name"],
-                "state": "paused" if one["paused"] else "open",
+                "state": "paused" if one["paused"] else "active",
                 "topic": one["spec"]["topic"],
                 "when": when(one["spec"]),
                 "next_at": next(iter(one["next"]), ""),
@@ -43,7 +45,7 @@ async def schedules(visit: Visit) -> Page:
         path="/v1/schedules",
         query=query,
         cli=("tarry", "schedule", "list"),
-        empty="There is no schedule yet. One that sends a message each day at nine:",
+        empty="There is no schedule yet. To send a message each day at nine:",
         teach='tarry schedule put daily \'{"report": true}\' --topic orders --cron "0 9 * * *"',
         more=told["cursor"],
         stacked=True,
@@ -89,15 +91,15 @@ async def schedule(visit: Visit) -> Page:
         caption="Past fire times",
         columns=(
             Column("fire_at", "Fire time", "time"),
-            Column("what", "What became of it", "state"),
+            Column("what", "Result", "state"),
             Column("at", "At", "time"),
             Column("id", "Message", "id", to="href"),
-            *((Column("missed_until", "Others missed until", "time"),) if missed else ()),
+            *((Column("missed_until", "Missed until", "time"),) if missed else ()),
         ),
         rows=[_fire(one) for one in past["fires"]],
         path=f"{path}/fires",
         query=query,
-        empty="It has not fired yet. To have its message at once:",
+        empty="It has not fired yet. To send its message now:",
         teach=f"tarry schedule run {visit.parts['name']}",
         more=past["cursor"],
         stacked=True,
@@ -136,7 +138,7 @@ async def pause(visit: Visit) -> Said:
 async def resume(visit: Visit) -> Said:
     """It goes on with its next time."""
     await visit.api.ask("POST", f"{_path(visit)}/resume")
-    return Said(f"{visit.parts['name']} goes on with its next time.")
+    return Said(f"{visit.parts['name']} is resumed. It fires at its next time.")
 
 
 async def run(visit: Visit) -> Said:
@@ -152,20 +154,20 @@ async def backfill(visit: Visit) -> Said:
     times = visit.fields("from", "to")
     since, until = times.get("from", ""), times.get("to", "")
     if not (since and until):
-        return Said("Say from when to when.", good=False)
+        return Said("Enter both times.", good=False)
     sure = bool(visit.sent("sure"))
     body = {"from": since, "to": until, "dry_run": not sure}
     told = (await visit.api.ask("POST", f"{_path(visit)}/backfill", body)).json()
-    found = bodied(told["times"], "fire time lies", "fire times lie")
+    found = bodied(told["times"], "fire time is", "fire times are")
     if sure:
-        return Said(f"{found} in the range; {bodied(told['sent'], 'message was', 'messages were')} sent.")
+        return Said(f"{found} in this range. {bodied(told['sent'], 'message was', 'messages were')} sent.")
     if not told["times"]:
-        return Said("No fire time lies in the range.", good=False)
+        return Said("There is no fire time in this range.", good=False)
     if not told["sent"]:
-        return Said(f"{found} in the range, and none is missing.")
+        return Said(f"{found} in this range. All their messages have been sent.")
     return Said(
-        f"{found} in the range; {bodied(told['sent'], 'message', 'messages')} would be sent.",
-        confirm=Confirm("Send what is missing", (("from", since), ("to", until))),
+        f"{found} in this range. {bodied(told['sent'], 'message', 'messages')} would be sent.",
+        confirm=Confirm("Send the missing messages", (("from", since), ("to", until))),
     )
 
 

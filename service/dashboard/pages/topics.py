@@ -47,7 +47,7 @@ async def topics(visit: Visit) -> Page | Elsewhere:
         path="/v1/topics",
         query=query,
         cli=("tarry", "topics", "--sort", sort),
-        empty="There is no topic yet. A topic comes into being with its first message:",
+        empty="There is no topic yet. A topic is created with its first message:",
         teach="tarry publish orders '{\"order\": 7}' --delay 10s",
         more=told["cursor"],
     )

@@ -2,16 +2,28 @@
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ..words import bodied, short
-from .svg import drawing, element, text, titled
+from .svg import drawing, element, text
 
 _WIDTH, _HEIGHT, _TOP, _FOOT = 480, 108, 18, 20
 
 
-def bars(counts: Sequence[int], labels: Sequence[str], about: str, *, shown: int = 6) -> Markup:
-    """`labels` are of the stretches, of which `shown` are written below; the highest bar has its number."""
+def bars(
+    counts: Sequence[int],
+    labels: Sequence[str],
+    about: str,
+    *,
+    shown: int = 6,
+    times: Sequence[int] = (),
+    form: str = "clock",
+) -> Markup:
+    """`labels` are of the stretches, of which `shown` are written below; the highest bar has its number.
+
+    `times` are when the stretches begin, Unix milliseconds, if labels are times of this form: the page may show them in
+    another zone.
+    """
     most = max(counts, default=0)
     step = _WIDTH / max(len(counts), 1)
     room = _HEIGHT - _TOP - _FOOT
@@ -27,13 +39,19 @@ def bars(counts: Sequence[int], labels: Sequence[str], about: str, *, shown: int
                 height=height,
                 class_="bar",
             )
-            parts.append(titled(bar, f"{labels[index]}: {bodied(many, 'message', 'messages')}"))
+            rest = f": {bodied(many, 'message', 'messages')}"
+            time = _time(times, index, form) | ({"data_rest": rest} if times else {})
+            parts.append(element("g", element("title", f"{escape(labels[index] + rest)}", **time) + bar))
     every = max(1, len(counts) // shown)
     for index in range(0, len(counts), every):
-        parts.append(text(labels[index], index * step, _HEIGHT - 3.0, class_="small"))
+        parts.append(text(labels[index], index * step, _HEIGHT - 3.0, class_="small", **_time(times, index, form)))
     if most:
         parts.append(text(f"most: {short(most)}", _WIDTH, 12, class_="small", text_anchor="end"))
     else:
-        parts.append(text("nothing falls due", _WIDTH / 2, _HEIGHT / 2, class_="small", text_anchor="middle"))
+        parts.append(text("nothing is due", _WIDTH / 2, _HEIGHT / 2, class_="small", text_anchor="middle"))
     total = bodied(sum(counts), "message", "messages")
     return drawing(_WIDTH, _HEIGHT, f"{about}: {total}, at most {short(most)} in one bar", parts, "bars")
+
+
+def _time(times: Sequence[int], index: int, form: str) -> dict[str, object]:
+    return {"data_at": times[index], "data_form": form} if index < len(times) else {}

@@ -29,6 +29,6 @@ def funnel(resting: Sequence[int], ladder: Sequence[int], dead: int) -> Markup:
         parts.append(titled(bar, f"{label}: {number(many)}"))
         parts.append(text(label, _LEFT - 8, y + 13, class_="small", text_anchor="end"))
         parts.append(text(number(many), _WIDTH, y + 13, class_="small" if many else "small none", text_anchor="end"))
-    resting_all = bodied(sum(resting), "delivery rests", "deliveries rest")
+    resting_all = bodied(sum(resting), "delivery waits", "deliveries wait")
     about = f"The ladder: {resting_all} on {len(ladder)} rungs, {bodied(dead, 'dead letter', 'dead letters')}"
     return drawing(_WIDTH, len(rows) * _ROW, about, parts, "funnel")

@@ -37,7 +37,7 @@ def heat(counts: Sequence[Sequence[int]], bounds: Sequence[int], step: int) -> M
     ]
     if not most:
         middle = _LEFT + columns * _CELL / 2, _TOP + rows * _ROW / 2 + 4
-        parts.append(text("nothing was handed out", *middle, class_="small", text_anchor="middle"))
+        parts.append(text("nothing was delivered", *middle, class_="small", text_anchor="middle"))
     ago = duration(columns * step)
     parts.append(text(f"{ago} ago", _LEFT, height - 3, class_="small"))
     parts.append(text("now", width, height - 3, class_="small", text_anchor="end"))
@@ -49,7 +49,7 @@ def about(counts: Sequence[Sequence[int]], bounds: Sequence[int], ago: str) -> s
     by_row = [sum(column) for column in zip(*counts, strict=True)]
     total = sum(by_row)
     if not total:
-        return f"Lateness of the last {ago}: nothing was handed out"
+        return f"Lateness of the last {ago}: nothing was delivered"
     seen = 0
     for row, many in enumerate(by_row):
         seen += many

@@ -28,10 +28,10 @@ def ring(slots: Sequence[int], hand: int) -> Markup:
         element("line", x1=_CENTRE, y1=_CENTRE - _FREE, x2=_CENTRE, y2=_CENTRE - _INNER - _DEPTH + 4, class_="hand",
                 transform=f"rotate({hand / 10:.1f} {_CENTRE} {_CENTRE})"),
         text(number(sum(slots)), _CENTRE, _CENTRE + 2, class_="large", text_anchor="middle"),
-        text("in its slots", _CENTRE, _CENTRE + 17, class_="small", text_anchor="middle"),
+        text("timers", _CENTRE, _CENTRE + 17, class_="small", text_anchor="middle"),
     ]  # fmt: skip
     about = (
-        f"The wheel: {bodied(sum(slots), 'entry', 'entries')} in {number(filled)} of its {number(len(slots))} slots, "
+        f"Timing wheel: {bodied(sum(slots), 'timer', 'timers')} in {number(filled)} of its {number(len(slots))} slots, "
         f"{number(most)} in the fullest; the hand is at second {hand} of the hour"
     )
     return drawing(_SIZE, _SIZE, about, parts, "ring")

@@ -15,15 +15,21 @@ document.getElementById("theme")?.addEventListener("click", () => {
   } catch {
     // It holds for this page.
   }
-  plot?.destroy();
-  plot = null;
-  draw();
+  drawAnew();
 });
 
 // The rates
 
+document.addEventListener("tarry:zone", () => drawAnew());
+
+function drawAnew() {
+  plot?.destroy();
+  plot = null;
+  draw();
+}
+
 let plot = null;
-const clock = (at, length = 8) => new Date(at * 1000).toISOString().slice(11, 11 + length);
+const clock = (at, length = 8) => zone.clock(at, length);
 
 function draw() {
   const place = document.getElementById("rates");
@@ -49,7 +55,7 @@ function draw() {
       { ...axis, size: 24, space: place.clientWidth < 500 ? 40 : 60, values: (_, splits, __, ___, step) => splits.map((at) => clock(at, step < 60 ? 8 : 5)) },
       { ...axis, size: 46, incrs: [1, 2, 5].flatMap((one) => [0, 1, 2, 3, 4, 5, 6].map((power) => one * 10 ** power)).sort((a, b) => a - b) },
     ],
-    series: [{ label: "UTC", value: (...told) => clock(last(...told)) }, line("published", "--blue"), line("delivered", "--green"), line("acked", "--violet")],
+    series: [{ label: zone.name(), value: (...told) => clock(last(...told)) }, line("published", "--blue"), line("delivered", "--green"), line("acked", "--violet")],
   }, data, place);
 }
 
@@ -85,6 +91,7 @@ function show(html) {
     ignoreActiveValue: true,
     callbacks: { beforeAttributeUpdated: (name) => !(name === "open") },
   });
+  zone.show(region);
   htmx.process(region); // a button may have come
   if (within && document.activeElement === document.body) giveBack(); // and the one in use may be gone
   draw();
@@ -101,7 +108,7 @@ function listen() {
   source.addEventListener("trouble", (event) => say("lost", event.data));
   source.addEventListener("over", () => location.reload());
   source.addEventListener("error", () => {
-    say("lost", "not live: the server is away");
+    say("lost", "not live: the server does not answer");
     if (source?.readyState === EventSource.CLOSED) {
       source = null;
       clearTimeout(overdue);
@@ -113,7 +120,7 @@ function listen() {
 function rest() {
   source?.close();
   source = null;
-  say("wait", "resting");
+  say("wait", "paused while hidden");
 }
 
 document.addEventListener("visibilitychange", () => (document.hidden ? rest() : listen()));
@@ -207,5 +214,6 @@ document.addEventListener("htmx:afterRequest", async (event) => {
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const part of document.querySelectorAll("[data-fresh]")) {
     part.replaceChildren(...(page.querySelector(`[data-fresh="${part.dataset.fresh}"]`)?.childNodes ?? []));
+    zone.show(part);
   }
 });

@@ -88,12 +88,14 @@ def test_find_shows_each_once_and_no_more_than_wanted(
     assert rows[0].split("\t")[4:] == ["claimed g", "2030-01-01T00:00:01.257Z", '{"a": 1}']
     assert run(["find", "t", "--state", "dead", "--max", "1"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+    assert run(["find", "t", "--max", "1"]) == 0
+    assert script.requests[-1].path == "/v1/messages?topic=t"
 
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["find", "t"], "--key or --state"),
+        (["timer", "list", "t", "--max", "0"], "--max"),
         (["find", "t", "--key", "k", "--max", "0"], "--max"),
         (["reschedule", "5"], "--delay or --at"),
         (["reschedule", "5", "--delay", "1h", "--at", AT], "--delay or --at"),

@@ -40,10 +40,10 @@ def test_the_ring_has_a_tick_for_each_slot_in_use() -> None:
     assert lengths[0] < lengths[2] < lengths[1]
     (hand,) = [one for one in drawn.iter() if one.get("class") == "hand"]
     assert hand.get("transform") == "rotate(90.0 130 130)"
-    (below,) = [one for one in drawn.iter() if one.text == "in its slots"]
+    (below,) = [one for one in drawn.iter() if one.text == "timers"]
     half, foot = 0.26 * 10.5 * len(below.text or ""), float(below.get("y") or 0) - 130
     assert 130 - float(hand.get("y1") or 0) > (half**2 + foot**2) ** 0.5, "the hand never crosses the text"
-    assert "1,011 entries in 3 of its 3,600 slots" in (drawn.get("aria-label") or "")
+    assert "1,011 timers in 3 of its 3,600 slots" in (drawn.get("aria-label") or "")
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,29 @@ def test_bars_are_as_high_as_they_count() -> None:
     sound(bars([0], ["<b>"], "Due"))
 
 
+def test_bars_of_times_say_when_they_begin() -> None:
+    """So that a page may show them in another zone."""
+    drawn = sound(bars([1, 2], ["10:00", "11:00"], "Due", times=[3_600_000, 7_200_000]))
+    marked = [one for one in drawn.iter() if one.get("data-at")]
+    assert {(one.tag, one.get("data-at"), one.text) for one in marked} == {
+        *(("title", "3600000", "10:00: 1 message"), ("title", "7200000", "11:00: 2 messages")),
+        *(("text", "3600000", "10:00"), ("text", "7200000", "11:00")),
+    }
+    assert {one.get("data-rest") for one in marked} == {None, ": 1 message", ": 2 messages"}
+
+
 def test_heat_tells_the_99th() -> None:
     counts = [[99, 0, 0], [0, 0, 1]]
     assert about(counts, [1, 10], "20 s").endswith("of 100 messages 99 in 100 up to 1 ms late")
     assert about([[98, 0, 2]], [1, 10], "20 s").endswith("over 10 ms late")
     drawn = sound(heat(counts, [1, 10], 10_000))
     assert len([one for one in drawn.iter() if one.get("class") == "cell"]) == 2
-    assert "nothing was handed out" in (sound(heat([[0, 0, 0]], [1, 10], 10_000)).get("aria-label") or "")
+    assert "nothing was delivered" in (sound(heat([[0, 0, 0]], [1, 10], 10_000)).get("aria-label") or "")
 
 
 def test_the_funnel_has_all_rungs_and_the_dead() -> None:
     drawn = sound(funnel([5] + [0] * 14 + [1], DEFAULT, 7))
-    assert drawn.get("aria-label") == "The ladder: 6 deliveries rest on 16 rungs, 7 dead letters"
+    assert drawn.get("aria-label") == "The ladder: 6 deliveries wait on 16 rungs, 7 dead letters"
     assert len([one for one in drawn.iter() if (one.get("class") or "").startswith("bar")]) == 17
     sound(funnel([], [], 0))
 

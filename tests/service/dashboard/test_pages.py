@@ -14,9 +14,10 @@ import structlog
 
 from support.spied import NOW, SpiedServer
 from tarry.service.cli.app import app as command_line
-from tarry.service.dashboard.pages import groups
+from tarry.service.dashboard.pages import groups, messages, timers
 from tarry.service.dashboard.places import PLACES
 from tarry.service.hand.guards import Guards, GuardState
+from tarry.store.looking import finding
 from tarry.store.schedules import schedules
 from tarry.wheel.ladder import Ladder
 
@@ -208,6 +209,32 @@ async def test_find_and_its_address(browser: httpx.AsyncClient, server: SpiedSer
     assert "from" in wrong.text
 
 
+async def test_a_topic_alone_lists_its_messages(
+    browser: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "_PAGE", 4)
+    ids = await fill(server)
+    address, found = "/ui/messages?topic=orders", list[str]()
+    while address:
+        page = read(await browser.get(address))
+        assert "waiting messages first (next due first), then messages in the stream (newest first)" in " ".join(
+            page.text
+        )
+        found += [
+            one["href"] or "" for tag, one in page.elements if tag == "a" and "/ui/messages/" in (one["href"] or "")
+        ]
+        address = next((f"/ui/messages{more}" for more in following(page)), "")
+    assert len(set(found)) == len(found) == 5
+    assert found[:2] == [f"/ui/messages/{ids['waits']}", f"/ui/messages/{ids['hostile']}"]
+    monkeypatch.setattr(finding, "_ROWS", 1)
+    monkeypatch.setattr(finding, "_READS", 1)
+    topic = await server.topic("others")
+    await server.publish(topic, *[b"1"] * 40, deliver_at=NOW + 1000)
+    short = read(await browser.get("/ui/messages?topic=orders"))
+    assert "The next page continues from there" in " ".join(short.text)
+    assert following(short) != []
+
+
 async def test_times_of_a_form_are_utc(browser: httpx.AsyncClient, server: SpiedServer) -> None:
     """As a browser sends them they have no zone; as the address has them, they are in the form again."""
     ids = await fill(server)
@@ -279,7 +306,8 @@ async def test_cancel_move_and_publish_again(browser: httpx.AsyncClient, server:
     assert server.all("intake.cancel") == []
     assert "2026-11-21T10:30:00.000Z" in await press(browser, f"{here}/move", when="30m")
     assert "2026-11-22T09:00:00.000Z" in await press(browser, f"{here}/move", when="2026-11-22T10:00:00+01:00")
-    assert "Say when" in await press(browser, f"{here}/move", when="")
+    assert "Enter a duration" in await press(browser, f"{here}/move", when="")
+    assert "2026-11-22T09:30:00.000Z" in await press(browser, f"{here}/move", when="2026-11-22 09:30")
     assert "delay" in await press(browser, f"{here}/move", when="soon")
     assert "with the same content to orders in 1h" in await press(browser, f"{here}/again", when="1h")
     browser.headers["Origin"] = "http://127.0.0.1:8277"
@@ -350,7 +378,7 @@ async def test_redrive_and_purge(browser: httpx.AsyncClient, server: SpiedServer
     page = read(await browser.get(here))
     assert "no ink" in page.text
     assert not [one for one in page.elements if one[0] == "img"]
-    assert "No dead letter is ticked" in await press(browser, f"{here}/redrive", scope="ticked")
+    assert "Tick a dead letter first" in await press(browser, f"{here}/redrive", scope="ticked")
     asked = await press(browser, f"{here}/redrive", scope="ticked", id=[str(ids[0])])
     assert "1 dead letter" in asked
     assert await left(browser) == 4
@@ -359,12 +387,50 @@ async def test_redrive_and_purge(browser: httpx.AsyncClient, server: SpiedServer
     )
     assert await left(browser) == 3
     fits = await press(browser, f"{here}/purge", scope="all", reason="ink")
-    assert "1 dead letter would be gone" in fits
+    assert "1 dead letter would be deleted" in fits
     assert "1 dead letter purged" in await press(browser, f"{here}/purge", scope="all", reason="ink", sure="yes")
     assert await left(browser) == 2
     assert "No dead letter" in await press(browser, f"{here}/purge", scope="all", reason="nobody")
     assert "2 dead letters purged" in await press(browser, f"{here}/purge", scope="all", sure="yes")
     assert await left(browser) == 0
+
+
+async def test_redrive_and_purge_by_what_they_are(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    """By reason, key, tag and time, as many as there are: the count first, and then those that were counted."""
+    of = await server.topic("parcels", ladder=Ladder(()))
+    group = await server.group(of, "labels")
+    for number, reason in enumerate(("timeout after 3 s", "timeout after 4 s", "timeout", "no ink", "no ink")):
+        await server.publish(of, b"%d" % number, key=f"parcel-{number % 2}", tag="red" if number == 3 else "blue")
+        claim = await server.claim(group)
+        await server.settle(claim, "fail", claim.messages[0].id, reason=reason)
+        server.ms += 1000
+    here = "/ui/dead/parcels/labels"
+    page = read(await browser.get(here))
+    assert ("option", {"value": "timeout after 3 s"}) in page.elements
+    for fields, many in (
+        ({"reason": "timeout"}, 1),
+        ({"reason": "timeout*"}, 3),
+        ({"reason": "timeout*", "key": "parcel-1"}, 1),
+        ({"tag": "red"}, 1),
+        ({"from": "2026-11-21T10:00:01", "to": "2026-11-21T10:00:03"}, 2),
+    ):
+        told = await press(browser, f"{here}/redrive", scope="of", **fields)
+        assert f"{many} dead letter{'s' if many > 1 else ''} would go back" in told, fields
+    assert await left(browser) == 5
+    assert "no dead letter matches" in await press(browser, f"{here}/purge", scope="of", reason="Timeout")
+    assert "Enter a reason" in await press(browser, f"{here}/purge", scope="of", reason="", key="")
+    asked = await browser.post(
+        f"{here}/purge", data={"scope": "of", "reason": "no ink", "to": ""}, headers={"HX-Request": "true"}
+    )
+    assert "2 dead letters would be deleted" in asked.text
+    hidden = {a["name"] or "": a["value"] or "" for tag, a in read(asked).elements if tag == "input"}
+    assert hidden["to"] == "2026-11-21T10:00:05.001Z", "what dies before the second word was not counted"
+    await server.publish(of, b"9")
+    server.ms += 1000
+    claim = await server.claim(group)
+    await server.settle(claim, "fail", claim.messages[0].id, reason="no ink")
+    assert "2 dead letters purged" in await press(browser, f"{here}/purge", **hidden)
+    assert await left(browser) == 4
 
 
 async def test_a_dry_run_hands_on_what_was_chosen(browser: httpx.AsyncClient, server: SpiedServer) -> None:
@@ -389,15 +455,15 @@ async def test_a_schedule(browser: httpx.AsyncClient, server: SpiedServer) -> No
     assert "Pause daily?" in await press(browser, f"{here}/pause")
     assert "is paused" in await press(browser, f"{here}/pause", sure="yes")
     assert (await browser.get("/v1/schedules/daily")).json()["paused"] is True
-    assert "goes on" in await press(browser, f"{here}/resume")
+    assert "is resumed" in await press(browser, f"{here}/resume")
     assert "Send its message now?" in await press(browser, f"{here}/run")
     assert (await browser.get("/v1/schedules/daily/fires")).json()["fires"] == []
     assert "Sent:" in await press(browser, f"{here}/run", sure="yes")
     assert "run" in " ".join(read(await browser.get(here)).text)
     stretch = {"from": "2026-11-18T00:00:00Z", "to": "2026-11-21T00:00:00Z"}
-    assert "3 fire times lie in the range" in await press(browser, f"{here}/backfill", **stretch)
+    assert "3 fire times are in this range" in await press(browser, f"{here}/backfill", **stretch)
     assert "3 messages were sent" in await press(browser, f"{here}/backfill", **stretch, sure="yes")
-    assert "No fire time" in await press(
+    assert "There is no fire time" in await press(
         browser, f"{here}/backfill", **{"from": "2026-11-20T10:00:00Z", "to": "2026-11-20T11:00:00Z"}
     )
     assert "RFC 3339" in await press(browser, f"{here}/backfill", **{"from": "yesterday", "to": "today"})
@@ -410,8 +476,8 @@ async def test_messages_that_a_guard_holds_are_told(
     held = [GuardState("unpaid", None, 3, "no answer in time"), GuardState("calm", None, 1, None)]
     monkeypatch.setattr(Guards, "states", lambda _: held)
     text = " ".join(read(await browser.get("/ui")).text)
-    assert "guard unpaid no answer in time (3 wait)" in " ".join(text.split())
-    assert "1 to look at" in text
+    assert "guard unpaid no answer in time (3 waiting)" in " ".join(text.split())
+    assert "1 check fails" in text
     assert "calm" not in text
 
 
@@ -430,12 +496,39 @@ async def test_what_a_schedule_has_missed(browser: httpx.AsyncClient, server: Sp
         page = await browser.get(f"/ui/schedules/hourly{place}")
         assert page.status_code == 200
         text = " ".join(read(page).text)
-        assert "Others missed until" in text
+        assert "Missed until" in text
         assert text.count(" missed ") >= 1
     past = {"from": fires[-1]["fire_at"], "to": fires[-1]["missed_until"]}
     assert "would be sent" in await press(browser, "/ui/schedules/hourly/backfill", **past)
     await press(browser, "/ui/schedules/hourly/backfill", **past, sure="yes")
-    assert "none is missing" in await press(browser, "/ui/schedules/hourly/backfill", **past)
+    assert "All their messages have been sent" in await press(browser, "/ui/schedules/hourly/backfill", **past)
+
+
+async def test_the_timers_of_a_topic(
+    browser: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await server.topic()
+    assert "tarry timer set orders" in (await browser.get("/ui/topics/orders/timers")).text
+    monkeypatch.setattr(timers, "_PAGE", 2)
+    made: dict[str, Any] = {}
+    for key in ("cart-8", "cart-7", HOSTILE):
+        put = await browser.put(f"/v1/topics/orders/timers/{quote(key, safe='')}", json={"body": 1, "delay": "30m"})
+        made[key] = put.json()
+    assert "/ui/topics/orders/timers" in links(read(await browser.get("/ui/topics/orders")))
+    seen: list[str] = []
+    address = "/ui/topics/orders/timers"
+    while address:
+        page = read(await browser.get(address))
+        seen += [to for to in links(page) if re.fullmatch("/ui/messages/[0-9]+", to)]
+        assert not [one for one in page.elements if one[0] == "img"]
+        assert "2026-11-21 10:30:00.000" in page.text
+        address = next((f"/ui/topics/orders/timers{more}" for more in following(page)), "")
+    assert sorted(seen) == sorted(f"/ui/messages/{one['id']}" for one in made.values())
+    last = read(await browser.get("/ui/topics/orders/timers?cursor=cart-7"))
+    (to,) = [one for one in links(last) if one.startswith("/ui/schedules?topic=orders&key=")]
+    assert made["cart-8"]["id"] in (await browser.get(to)).text
+    listed = await browser.get("/ui/schedules?topic=orders")
+    assert (listed.status_code, listed.headers["location"]) == (303, "/ui/topics/orders/timers")
 
 
 async def test_a_timer_by_its_key(browser: httpx.AsyncClient, server: SpiedServer) -> None:

@@ -128,11 +128,11 @@ async def test_a_key_of_one_topic_sees_that(browser: httpx.AsyncClient, server: 
     await sign_in(browser, await make_key(server, "read:orders"))
     overview = await browser.get("/ui")
     assert overview.status_code == 200
-    assert "does not reach" in overview.text
+    assert "The figures of all topics need a key" in overview.text
     asked = await browser.get("/ui/topics?topic=orders")
     assert (asked.status_code, asked.headers["location"]) == (303, "/ui/topics/orders")
     topics = await browser.get("/ui/topics")
-    assert "the list of all topics is left out" in topics.text
+    assert "The list of all topics needs a key" in topics.text
     assert "<table" not in topics.text
     assert (await browser.get("/ui/topics/orders")).status_code == 200
     assert (await browser.get("/ui/topics/parcels")).status_code == 403

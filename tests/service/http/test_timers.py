@@ -50,6 +50,19 @@ async def test_set_look_and_cancel(client: httpx.AsyncClient, server: SpiedServe
     assert len(server.node.hand.wheel) == 0
 
 
+async def test_pages(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    assert (await client.get("/v1/topics/orders/timers")).json()["type"] == "/problems/unknown-topic"
+    for key in ("b", "a%2Fb", "%C3%BC"):
+        await put(client, f"/v1/topics/orders/timers/{key}")
+    first = (await client.get("/v1/topics/orders/timers?max=2")).json()
+    assert ([one["key"] for one in first["timers"]], first["cursor"]) == (["a/b", "b"], "b")
+    second = (await client.get("/v1/topics/orders/timers", params={"cursor": first["cursor"]})).json()
+    assert ([one["key"] for one in second["timers"]], second["cursor"]) == (["ü"], None)
+    assert second["timers"] == [(await client.get("/v1/topics/orders/timers/%C3%BC")).json()]
+    for wrong in ("max=0", "max=1001", "cursor=" + "k" * 256, "curser=b"):
+        assert (await client.get(f"/v1/topics/orders/timers?{wrong}")).status_code == 400, wrong
+
+
 async def test_another_takes_its_place(client: httpx.AsyncClient, server: SpiedServer) -> None:
     await server.node.loader.recovered.wait()  # it may read what is replaced meanwhile
     first = (await put(client)).json()

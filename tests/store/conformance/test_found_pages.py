@@ -43,8 +43,8 @@ async def in_state(stage: Stage, state: Findable) -> Topic:
     return topic
 
 
-async def all_pages(stage: Stage, topic: Topic, state: Findable, limit: int) -> list[FoundPage]:
-    pages: list[FoundPage] = []
+async def all_pages(stage: Stage, topic: Topic, state: Findable, limit: int) -> list[FoundPage[Place]]:
+    pages: list[FoundPage[Place]] = []
     place: Place | None = Place()
     while place is not None:
         pages.append(await stage.store.read(found_pages.find, topic, Wanted(state), place, limit))

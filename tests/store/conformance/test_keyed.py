@@ -8,9 +8,11 @@ import attrs
 import pytest
 import trio
 
+from support.counting import counted
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw
 from tarry.store import catalogue
 from tarry.store.ids import IdMaker
+from tarry.store.looking import timer_pages
 from tarry.store.records import Conflict, Publication, Topic, TopicState
 from tarry.store.store import Store
 from tarry.store.stream import idempotency
@@ -398,3 +400,52 @@ async def test_set_cancel_and_fire_race(timed: Timers, seed: int) -> None:
     assert (state.accepted, state.replaced, state.cancelled, state.streamed) == tuple(
         map(len, (armed, replaced, cancelled, fired))
     )
+
+
+class TestPages:
+    """The timers of a topic by key, each as `find_timer` tells it."""
+
+    async def keys(self, timed: Timers, limit: int) -> list[list[str]]:
+        pages: list[list[str]] = []
+        after: str | None = ""
+        while after is not None:
+            page = await timed.stage.store.read(timer_pages.find, timed.topic, after, limit)
+            assert [one for one in page.timers if one[1] != await timed.find(one[0])] == []
+            pages.append([key for key, _ in page.timers])
+            after = page.after
+        return pages
+
+    async def test_by_key(self, timed: Timers) -> None:
+        other = Timers(timed.stage, await timed.stage.topic("other"))
+        for key in ("c", "a", "ü", "b", "B"):
+            await timed.set(key)
+            await other.set(f"{key}2")
+        assert await self.keys(timed, 2) == [["B", "a"], ["b", "c"], ["ü"]]
+        assert await self.keys(timed, 100) == [["B", "a", "b", "c", "ü"]]
+        assert await self.keys(Timers(timed.stage, await timed.stage.topic("empty")), 2) == [[]]
+
+    async def test_whatever_became_of_their_messages(self, timed: Timers) -> None:
+        fired = await timed.set("fired", SECOND)
+        await timed.set("waits")
+        moved = await timed.set("moved")
+        await timed.stage.store.write(timers.reschedule, [(moved.id, START + 2 * HOUR)], START)
+        await timed.set("cancelled")
+        await timed.cancel("cancelled")
+        gone = await timed.set("gone", SECOND)
+        timed.stage.now += 2 * SECOND
+        await timed.stage.promote(fired.id, gone.id)
+        timed.stage.tables.rows(f"DELETE FROM message WHERE id = {gone.id}")
+        page = await timed.stage.store.read(timer_pages.find, timed.topic, "", 100)
+        states = {key: one.state for key, one in page.timers}
+        assert states == {"fired": "published", "waits": "scheduled", "moved": "scheduled", "cancelled": "cancelled"}
+        assert await self.keys(timed, 1) == [["cancelled"], ["fired"], [], ["moved"], ["waits"], []]
+
+    async def test_a_page_is_a_few_statements(self, timed: Timers) -> None:
+        await timed.do(*(timed.wish(f"k{n:03}") for n in range(200)))
+        other = Timers(timed.stage, await timed.stage.topic("other"))
+        await other.do(*(other.wish(f"k{n:03}") for n in range(200)))
+        async with counted(timed.stage.store) as count:
+            page = await timed.stage.store.read(timer_pages.find, timed.topic, "", 100)
+        assert len(page.timers) == 100
+        assert len(count.statements) == 4
+        assert count.rows == 2 * 100

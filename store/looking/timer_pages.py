@@ -1,0 +1,68 @@
+"""A page of the timers of a topic, in the order of their keys, each with how its message is.
+
+The statements are as many for a page as for one. A timer whose message is long gone is passed over; so a page may be
+short, and still not the last: `TimerPage.after` says so.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from attrs import frozen
+
+from ..ids import places_of
+from ..ports import Transaction
+from ..records import Topic
+from ..rows import Cancelled, TimerRow
+from ..timers.keyed import Standing
+
+_LOOKS = 2
+"""One that is set again between two statements is looked for once more."""
+
+
+@frozen
+class TimerPage:
+    """Some timers by their keys. `after`: the next page begins behind this key; None: there is none."""
+
+    timers: tuple[tuple[str, Standing], ...]
+    after: str | None
+
+
+class _Streamed(NamedTuple):
+    id: int
+    queue_id: int
+    offset: int
+    deliver_at: int
+
+
+async def find(tx: Transaction, topic: Topic, after: str, limit: int) -> TimerPage:
+    """Timers of a topic from behind a key."""
+    rows = await tx.fetch("timer.of_topic", TimerRow, topic.id, after.encode(), limit)
+    found: dict[bytes, Standing] = {}
+    left = rows
+    for _ in range(_LOOKS):
+        found |= await _standings(tx, topic, left)
+        missing = [(topic.id, row.key) for row in rows if row.key not in found]
+        left = await tx.fetch("timer.find", TimerRow, missing) if missing else []
+    timers = tuple((row.key.decode(), found[row.key]) for row in rows if row.key in found)
+    return TimerPage(timers, rows[-1].key.decode() if len(rows) == limit else None)
+
+
+async def _standings(tx: Transaction, topic: Topic, rows: Sequence[TimerRow]) -> dict[bytes, Standing]:
+    """How their messages are. Looks in the order in which a message can move, so that none can slip by."""
+    if not rows:
+        return {}
+    ids = [row.id for row in rows]
+    waiting = dict(await tx.fetch("delay.times", tuple[int, int], places_of(ids)))
+    cancelled = {row.id: row for row in await tx.fetch("cancelled.find", Cancelled, ids)}
+    streamed = {row.id: row for row in await tx.fetch("message.standing", _Streamed, ids)}
+    numbers = {queue.id: queue.number for queue in topic.queues}
+    found: dict[bytes, Standing] = {}
+    for row in rows:
+        if (one := streamed.get(row.id)) is not None:
+            place = numbers.get(one.queue_id), one.offset
+            found[row.key] = Standing("published", row.id, row.revision, one.deliver_at, *place)
+        elif (gone := cancelled.get(row.id)) is not None:
+            found[row.key] = Standing(gone.state, row.id, row.revision, gone.deliver_at)
+        elif row.id in waiting:
+            found[row.key] = Standing("scheduled", row.id, row.revision, waiting[row.id])
+    return found
