@@ -169,6 +169,10 @@ def test_how_to_come_from_celery(reader: Reader) -> None:
     assert reader.run(ROOT / "docs/how-to/celery.md") == ["order 7 at attempt 2"]
 
 
+def test_how_to_come_from_other_queues(reader: Reader) -> None:
+    assert reader.run(ROOT / "docs/how-to/from-other-queues.md") == ["order 7"]
+
+
 def test_how_to_dead_letters(reader: Reader) -> None:
     made, counted, listed, of_reason, would, redriven, none, purged = reader.run(ROOT / "docs/how-to/dead-letters.md")
     assert (made["ladder"], made["jitter"]) == ([100, 200], 0.5)
