@@ -88,6 +88,7 @@ _BY_STATUS: dict[int, type[TarryError]] = {
     401: Forbidden,
     403: Forbidden,
     404: NotFound,
+    408: Unavailable,
     409: Conflict,
     412: Changed,
     413: TooLarge,

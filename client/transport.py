@@ -30,7 +30,7 @@ from tenacity import (
 )
 
 from .. import __version__  # `mypy .` ends here: use `make check`
-from . import spans
+from . import spans, strangers
 from .calls import Call, Page, Reply, Share
 from .connections import MAX_IDLE, Connections, Exchanges, Taker
 from .coroutines import drive
@@ -56,6 +56,9 @@ _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, Time
 
 _EXPOSITION = "text/plain; version="
 """How the type of Prometheus' text begins."""
+
+_SAYS = ("type", "title", "detail")
+"""A problem has one of them."""
 
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE)
 HEADERS = {"User-Agent": f"tarry-client/{__version__}"}
@@ -243,9 +246,8 @@ def check_shared(url: str, response: Response, share: Share) -> None:
     """Raises `TarryError` unless it has an answer for each of those who share it."""
     if not response.is_success:
         read(url, response)
-    kind = response.headers.get("content-type", "no content")
-    if not kind.startswith(share.form.media_type):
-        raise TarryError(f"{url} answered with {kind}: is it Tarry?", status=response.status)
+    if not response.headers.get("content-type", "").startswith(share.form.media_type):
+        raise TarryError(strangers.told(url, response), status=response.status)
 
 
 def unanswered(url: str, error: httpx.RequestError) -> Unavailable:
@@ -263,11 +265,10 @@ def read(url: str, response: Response) -> Reply:
     document = _document(response)
     if response.is_success and document is not None:
         return Reply(document, len(response.content))
-    if document is None:
-        kind = response.headers.get("content-type", "no content")
-        document = {"detail": f"{url} answered {response.status} with {kind}: is it Tarry?"}
-        if response.is_success:
-            raise TarryError(document["detail"], status=response.status)
+    if response.is_success:
+        raise TarryError(strangers.told(url, response), status=response.status)
+    if document is None or document.keys().isdisjoint(_SAYS):
+        document = {**(document or {}), "detail": strangers.told(url, response)}
     raise refusal(response.status, document, _retry_after(response))
 
 

@@ -40,6 +40,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.activity = Activity(time.monotonic)
         self._names: set[tuple[str, str]] = set()
+        self._pending_of: set[str] = set()
+        self._lag_of: set[tuple[str, str]] = set()
+        """Topics, and groups by topic, that have measures of what waits."""
         self._published = self._counter("tarry_messages_published", "Messages accepted.", "topic")
         self._cancelled = self._counter("tarry_messages_cancelled", "Messages cancelled before their time.", "topic")
         self._suppressed = self._counter("tarry_messages_suppressed", "Messages that their guards ended.", "topic")
@@ -83,8 +86,6 @@ class Metrics:
         self._clock_skew = self._gauge("tarry_clock_skew_seconds", "The store's clock less the host's.")
         self._pending = self._gauge("tarry_pending_messages", "Messages of a topic that wait.", "topic", "state")
         self._lag = self._gauge("tarry_group_lag_messages", "Messages a group has yet to claim.", "topic", "group")
-        self._lagging: set[tuple[str, str]] = set()
-        """Those groups that it has series of."""
         self._oldest_due = self._gauge(
             "tarry_oldest_due_age_seconds", "Age of the oldest message due and not promoted."
         )
@@ -148,15 +149,20 @@ class Metrics:
         self._lateness.observe(self._bounded(topic)[0], seconds)
         self.activity.late(seconds)
 
-    def pending(self, topic: str, scheduled: int, retrying: int) -> None:
-        """How many of a topic's messages wait for their time, and how many deliveries for their rung."""
-        self._pending.labels(topic, "scheduled").set(scheduled)
-        self._pending.labels(topic, "retrying").set(retrying)
-
-    def lag(self, topic: str, group: str, messages: int) -> None:
-        """How many messages a group has yet to claim."""
-        self._lag.labels(topic, group).set(messages)
-        self._lagging.add((topic, group))
+    def waiting(self, pending: Mapping[str, tuple[int, int]], lags: Mapping[tuple[str, str], int]) -> None:
+        """By topic: how many of its messages wait for their time, and how many deliveries for their rung. By topic and
+        group: how many messages it has yet to claim. Whoever is left out has no series any more."""
+        for topic in self._pending_of - pending.keys():
+            for state in ("scheduled", "retrying"):
+                self._pending.remove(topic, state)
+        for names in self._lag_of - lags.keys():
+            self._lag.remove(*names)
+        self._pending_of, self._lag_of = set(pending), set(lags)
+        for topic, (scheduled, retrying) in pending.items():
+            self._pending.labels(topic, "scheduled").set(scheduled)
+            self._pending.labels(topic, "retrying").set(retrying)
+        for names, messages in lags.items():
+            self._lag.labels(*names).set(messages)
 
     def promote_batch(self, seconds: float) -> None:
         """How long one transaction of promotion took."""
@@ -205,18 +211,19 @@ class Metrics:
         """Another node tells what waits and who lags; here it would be old."""
         self._pending.clear()
         self._lag.clear()
-        self._lagging.clear()
+        self._pending_of, self._lag_of = set(), set()
 
     def forget(self, topic: str, group: str | None = None) -> None:
         """The series of a group that was removed; without one, those of a topic and of its groups."""
-        for names in [
-            names for names in self._names | self._lagging if names[0] == topic and group in (None, names[1])
-        ]:
+        for names in [names for names in self._names if names[0] == topic and group in (None, names[1])]:
             self._names.discard(names)
-            self._lagging.discard(names)
-            for metric in (*self._of_group.values(), self._lag, self._push_sent, self._push_failed, self._push_broken):
+            for metric in (*self._of_group.values(), self._push_sent, self._push_failed, self._push_broken):
                 metric.remove(*names)
+        for names in [names for names in self._lag_of if names[0] == topic and group in (None, names[1])]:
+            self._lag_of.discard(names)
+            self._lag.remove(*names)
         if group is None:
+            self._pending_of.discard(topic)
             self._published.remove(topic)
             self._cancelled.remove(topic)
             self._suppressed.remove(topic)

@@ -16,12 +16,13 @@ from attrs import define, field
 from ...store.errors import StoreError
 from ...store.records import Conflict, Publication, Receipt, Topic
 from ...store.stream import idempotency
-from ..errors import ServiceError
+from ..errors import Overloaded, ServiceError
 from ..stream.intake import Intake
 from . import rendering
 from .access import revoked
 from .answers import Answer, LineFault
 from .asgi import Response, Stream
+from .beginning import MOST, Beginning
 from .call import Call
 from .drafts import Checked, Faults, answered_before, check, fingerprint, guards_of, longest, windows
 from .lines import Line, Lines
@@ -104,6 +105,7 @@ class _Publishing:
     """Bytes of lines that are read and have no answer yet."""
     _checked: Passage[_Read] = field(factory=lambda: Passage(_TOGETHER), init=False)
     _answered: Passage[bytes] = field(factory=lambda: Passage(_UNREAD), init=False)
+    _beginning: Beginning = field(init=False)
     _failed: dict[str, None] = field(factory=dict[str, None], init=False)
     """Ordering keys of which a message failed, so that what comes behind it must not go before it."""
 
@@ -115,12 +117,17 @@ class _Publishing:
 
     def __attrs_post_init__(self) -> None:
         self._lines = Lines(longest(self._call.settings))
+        self._beginning = Beginning(MOST if self._call.request.headers(b"content-length") else 0)
+        if not self._beginning.begun:
+            self._answered.limit = MOST
 
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Until all lines are answered; `send` sends a piece of the answer."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read)
             nursery.start_soon(self._publish_all)
+            await self._beginning.wait()
+            self._answered.limit = _UNREAD
             while pieces := await self._answered.take():
                 for piece in pieces:
                     self._call.request.credit.free(len(piece))
@@ -134,6 +141,7 @@ class _Publishing:
         except (Problem, ServiceError) as error:
             problem = problem_of(error) or unexpected(error, self._call.request.route)
             await self._checked.put([_Read(self._lines.number + 1, b"", problem)], _WEIGHT)
+        self._beginning.begin()
         self._checked.end()
 
     async def _read_pieces(self) -> None:
@@ -160,9 +168,11 @@ class _Publishing:
             if holder.revoked:
                 waiting.cancel()
             holder.waiting.add(waiting.cancel)
+            self._beginning.ask()
             try:
                 message = await self._call.request.receive()
             finally:
+                self._beginning.come()
                 holder.waiting.discard(waiting.cancel)
             if not holder.revoked:
                 return message
@@ -248,11 +258,24 @@ class _Publishing:
         await flight.before.wait()
         for start in range(0, len(answers), _AT_ONCE):
             piece = _encode(answers[start : start + _AT_ONCE])
-            self._call.request.credit.hold(len(piece))  # or nothing more is read, and the connection ends
+            await self._hold(len(piece))
             await self._answered.put([piece], len(piece))
         self._flying.remove(flight)
         self._checked.wait_for_more(bool(self._flying))
         flight.over.set()
+
+    async def _hold(self, size: int) -> None:
+        """Raises `Overloaded`: nothing more is read, and the connection ends."""
+        credit = self._call.request.credit
+        self._beginning.hold(size)
+        try:
+            credit.hold(size)
+        except Overloaded:
+            if self._beginning.begun:
+                raise
+            self._beginning.begin()  # what is held back goes first
+            await self._answered.drained()
+            credit.hold(size)
 
     async def _publish(self, topic: Topic | Problem | None, read: Sequence[_Read]) -> list[Answer]:
         """The answers to these lines."""

@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Passage(Generic[T]):
     """`put` and `end` are for the one task, `take` for the other."""
 
-    _limit: int
+    limit: int
     """The weight with which it is full."""
     _things: list[T] = field(factory=list[T], init=False)
     _weight: int = field(default=0, init=False)
@@ -25,7 +25,12 @@ class Passage(Generic[T]):
         self._things += things
         self._weight += weight
         self._change()
-        while self._weight > self._limit:
+        while self._weight > self.limit:
+            await self._changed.wait()
+
+    async def drained(self) -> None:
+        """Waits until all has been taken."""
+        while self._things:
             await self._changed.wait()
 
     def end(self) -> None:
@@ -40,7 +45,7 @@ class Passage(Generic[T]):
 
     async def take(self) -> list[T]:
         """All that is there, as soon as there is something; nothing at the end."""
-        while not (self._weight > self._limit if self._patient else self._things) and not self._ended:
+        while not (self._weight > self.limit if self._patient else self._things) and not self._ended:
             await self._changed.wait()
         things, self._things, self._weight = self._things, [], 0
         self._change()

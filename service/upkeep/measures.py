@@ -1,7 +1,5 @@
 """The measures that need a look into the store, taken from counters every 20 seconds: what waits, and who lags."""
 
-from collections import Counter
-
 from ...store import catalogue
 from ...store.records import Group, Topic
 from ...store.store import Store
@@ -24,28 +22,43 @@ class Measures:
 
     async def take(self) -> None:
         """Sets the gauges."""
-        groups, topics = await self._groups(), await self._topics()
+        groups = await self._groups()
+        topics = await self._topics(groups)
         states = await self._store.read(catalogue.topic_states, topics)
         lags = await self._store.read(catalogue.lags, [group.id for group in groups])
-        retrying: Counter[int] = Counter()
-        self._metrics.forget_measures()  # who had most waiting may have nothing now
+        retrying = {topic.id: 0 for topic in topics}
         for group in groups:
-            if self._directory.group_by_id(group.id) is not None:  # not removed meanwhile
-                lag, retries = lags.get(group.id, (0, 0))
-                retrying[group.topic.id] += retries
-                self._metrics.lag(group.topic.name, group.name, lag)
-        for topic in topics:
-            if self._directory.name_of(topic.id):
-                self._metrics.pending(topic.name, states[topic.id].pending, retrying[topic.id])
-
-    async def _topics(self) -> list[Topic]:
-        ids = self._directory.topic_ids
-        if len(ids) > MAX_NAMES:
-            ids = await self._store.read(catalogue.most_pending, MAX_NAMES)
-        return [topic for id_ in ids if (topic := self._directory.topic_by_id(id_)) is not None]
+            if group.topic.id in retrying:
+                retrying[group.topic.id] += lags.get(group.id, (0, 0))[1]
+        # Not those that were removed meanwhile.
+        self._metrics.waiting(
+            {
+                topic.name: (states[topic.id].pending, retrying[topic.id])
+                for topic in topics
+                if self._directory.name_of(topic.id)
+            },
+            {
+                (group.topic.name, group.name): lags.get(group.id, (0, 0))[0]
+                for group in groups
+                if self._directory.group_by_id(group.id) is not None
+            },
+        )
 
     async def _groups(self) -> list[Group]:
-        if self._directory.count_of_groups <= MAX_NAMES:
-            return [group for topic in self._directory.some(MAX_NAMES) for group in self._directory.groups_of(topic)]
-        ids = await self._store.read(catalogue.most_lagging, MAX_NAMES)
-        return [group for id_ in ids if (group := self._directory.group_by_id(id_)) is not None]
+        most: list[int] = []
+        if self._directory.count_of_groups > MAX_NAMES:
+            most = await self._store.read(catalogue.most_lagging, MAX_NAMES)
+        found = {id_: group for id_ in most if (group := self._directory.group_by_id(id_)) is not None}
+        for topic in self._directory.some(MAX_NAMES):
+            found |= {group.id: group for group in self._directory.groups_of(topic)} if len(found) < MAX_NAMES else {}
+        return list(found.values())[:MAX_NAMES]
+
+    async def _topics(self, groups: list[Group]) -> list[Topic]:
+        """With those that have nothing but retries."""
+        most: list[int] = []
+        if len(self._directory.topic_ids) > MAX_NAMES:
+            most = await self._store.read(catalogue.most_pending, MAX_NAMES)
+            most += [group.topic.id for group in groups]
+        found = {id_: topic for id_ in most if (topic := self._directory.topic_by_id(id_)) is not None}
+        found = {topic.id: topic for topic in (*found.values(), *self._directory.some(MAX_NAMES))}
+        return list(found.values())[:MAX_NAMES]

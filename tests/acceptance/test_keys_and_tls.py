@@ -1,21 +1,19 @@
 """The how-to of keys and TLS, as it stands: a server behind nothing, and behind nginx."""
 
-import getpass
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-from support import servers
+from support.nginx import nginx
 from support.serving import Served, served
+from tarry.client import Tarry, TooLarge, Unavailable
 from tarry.service.demo.server_process import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -121,50 +119,6 @@ def test_behind_nothing(reader: Reader) -> None:
     assert reader.server.stop() == 0
 
 
-@contextmanager
-def nginx(reader: Reader, page: str) -> Iterator[None]:
-    """nginx with the page's configuration, but for its places."""
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if program is None:
-        servers.skip_or_fail("no nginx on PATH")
-    own = {
-        "listen 443": f"listen 127.0.0.1:{reader.ports['8443']}",
-        "/run/tarry/tarry.sock": str(reader.folder / "tarry.sock"),
-        "/etc/ssl/": f"{reader.folder}/",
-        "server_name tarry.example;": "server_name tarry.example localhost;",
-    }
-    for known, ours in own.items():
-        assert known in page
-        page = page.replace(known, ours)
-    paths = "".join(
-        f"{name}_temp_path {reader.folder}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    config = reader.folder / "nginx.conf"
-    user = f"user {getpass.getuser()};\n" if getpass.getuser() == "root" else ""
-    config.write_text(
-        f"{user}daemon off;\npid {reader.folder}/nginx.pid;\nerror_log stderr;\nevents {{}}\n"
-        f"http {{\naccess_log off;\n{paths}{page}}}\n"
-    )
-    with (reader.folder / "nginx.log").open("wb") as log:
-        command = [program, "-p", str(reader.folder), "-e", "stderr", "-c", str(config)]
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        until = time.monotonic() + 10
-        while process.poll() is None and time.monotonic() < until:
-            try:
-                httpx.get(f"https://localhost:{reader.ports['8443']}/livez", verify=False).raise_for_status()
-                break
-            except httpx.HTTPError:
-                time.sleep(0.05)
-        yield
-    except BaseException:
-        print((reader.folder / "nginx.log").read_text())
-        raise
-    finally:
-        process.send_signal(signal.SIGQUIT)
-        process.wait(10)
-
-
 def test_behind_nginx(reader: Reader) -> None:
     making, certificate, *_, asking = blocks()["sh"]
     reader.sh(making)
@@ -173,7 +127,7 @@ def test_behind_nginx(reader: Reader) -> None:
     assert (reader.folder / "tarry.sock").stat().st_mode & 0o777 == 0o660
     url = f"https://localhost:{reader.ports['8443']}"
     (page,) = blocks()["nginx"]
-    with nginx(reader, page):
+    with nginx(reader.folder, reader.ports["8443"], page):
         key = (reader.folder / "ops.key").read_text().strip()
         with httpx.Client(verify=False, base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
             published = client.post(
@@ -188,6 +142,53 @@ def test_behind_nginx(reader: Reader) -> None:
         assert httpx.get(f"{url}/v1/topics", verify=False).status_code == 401
         assert '"topic":"orders"' in reader.sh(asking)
     assert reader.server.stop() == 0
+
+
+def serve_behind_nginx(reader: Reader) -> str:
+    """Its address."""
+    making, certificate, *_ = blocks()["sh"]
+    reader.sh(making)
+    reader.sh(certificate)
+    reader.serve(blocks()["serve"][1])
+    return f"https://localhost:{reader.ports['8443']}"
+
+
+@pytest.mark.timeout(120)
+def test_ten_thousand_lines_pass_nginx(reader: Reader) -> None:
+    """12 MB, and what the client shares: nginx stops sending a request once its answer has begun."""
+    url = serve_behind_nginx(reader)
+    (page,) = blocks()["nginx"]
+    key = (reader.folder / "ops.key").read_text().strip()
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/x-ndjson"}
+    where = f"{url}/v1/topics/lines/messages"
+    with (
+        nginx(reader.folder, reader.ports["8443"], page),
+        httpx.Client(verify=False, headers=headers, timeout=60) as client,
+    ):
+        for bytes_, count in ((1180, 10_000), (970, 1000), (970, 1000), (970, 1000)):
+            line = b'{"body": "%b"}\n' % (b"x" * bytes_)
+            answer = client.post(where, content=line * count)
+            assert answer.status_code == 200
+            told = answer.text.splitlines()
+            assert len(told) == count, told[-1]
+            assert '"error"' not in answer.text
+    assert reader.server.stop() == 0
+
+
+def test_what_nginx_answers_itself_is_told_to_be_so(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = serve_behind_nginx(reader)
+    monkeypatch.setenv("SSL_CERT_FILE", str(reader.folder / "tarry.pem"))
+    (page,) = blocks()["nginx"]
+    assert "client_max_body_size 32m;" in page
+    with (
+        nginx(reader.folder, reader.ports["8443"], page.replace("client_max_body_size 32m;", "")),
+        Tarry(url, key=(reader.folder / "ops.key").read_text().strip(), deadline=0) as tarry,
+    ):
+        with pytest.raises(TooLarge, match=r"server: nginx.*not Tarry's answer.*client_max_body_size 32m;"):
+            tarry.publish("orders", "x" * (1 << 21))
+        assert reader.server.stop() == 0
+        with pytest.raises(Unavailable, match=r"answered 502 .*server: nginx.*not Tarry's answer.*proxy_pass"):
+            tarry.publish("orders", 1)
 
 
 def test_every_block_is_tried() -> None:

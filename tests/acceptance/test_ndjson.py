@@ -144,6 +144,20 @@ async def test_answers_come_while_the_request_is_sent(server: ServerProcess) -> 
     assert stored(server, "talk") == [0, 1, 2, 4]
 
 
+async def test_whoever_says_the_length_and_waits_for_an_answer_has_it(server: ServerProcess) -> None:
+    body = lines([{"body": 1}, {"body": 2}])
+    first = body.index(b"\n") + 1
+    with trio.fail_after(30):
+        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
+            upload = Upload(stream)
+            await upload.begin("patient", f"Content-Length: {len(body)}")
+            await stream.send_all(body[:first])
+            await upload.head()
+            assert [answer["offset"] for answer in await upload.answers(1)] == [0]
+            await stream.send_all(body[first:])
+            assert [answer["offset"] for answer in await upload.answers()] == [1]
+
+
 @pytest.mark.parametrize("leaves", ["closes", "half-closes"])
 async def test_of_a_cut_body_the_last_line_is_not_published(server: ServerProcess, leaves: str) -> None:
     async with uploading(server, leaves) as upload:

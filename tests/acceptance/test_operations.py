@@ -4,11 +4,9 @@ Each is held against the program: metrics, labels, settings, paths and users are
 """
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,6 @@ import pytest
 import yaml
 
 from support.servers import skip_or_fail
-from support.waiting import wait_until
-from tarry.client import Tarry
-from tarry.service.demo.server_process import free_port, python_path
 from tarry.service.http.routes import OPERATIONS
 from tarry.service.metrics import Metrics
 from tarry.service.processes.exposition import merge
@@ -220,24 +215,3 @@ def test_the_unit_gives_it_time_to_stop() -> None:
     text = (FILES / "tarry.service").read_text("utf-8")
     (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
     assert int(seconds) > grace()
-
-
-def test_a_log_that_is_copied_and_cut_goes_on(tmp_path: Path) -> None:
-    """As logrotate does with `copytruncate`: what is written later begins at the file's beginning."""
-    log, port = tmp_path / "tarry.log", free_port()
-    command = [sys.executable, "-P", "-m", "tarry.service.cli.app", "serve", "--listen", f"127.0.0.1:{port}"]
-    environment = os.environ | python_path() | {"TARRY_DSN": f"sqlite:///{tmp_path}/tarry.db"}
-    with log.open("ab") as file, subprocess.Popen(command, stderr=file, env=environment, cwd=tmp_path) as server:
-        try:
-            with Tarry(f"http://127.0.0.1:{port}", deadline=60) as tarry:
-                tarry.put_group("orders", "before")
-                wait_until(lambda: "before" in log.read_text("utf-8"))
-                shutil.copy(log, tmp_path / "tarry.log.1")
-                os.truncate(log, 0)
-                tarry.put_group("orders", "after")
-                wait_until(lambda: "after" in log.read_text("utf-8"))
-        finally:
-            server.terminate()
-    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-    assert lines[0]["target"] == {"topic": "orders", "group": "after"}
-    assert "before" in (tmp_path / "tarry.log.1").read_text("utf-8")

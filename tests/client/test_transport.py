@@ -57,7 +57,7 @@ def test_a_server_that_wants_more_time_than_there_is_ends_the_call(
     assert sleeps == []
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_what_may_pass_is_tried_again(script: ScriptedServer, tarry: Tarry, status: int) -> None:
     script.say(problem(status), Answer(200, {"topics": []}))
     assert tarry.topics() == []
@@ -102,6 +102,31 @@ def test_a_stranger_in_the_way_is_named(script: ScriptedServer, tarry: Tarry) ->
 def test_a_strangers_refusal_keeps_its_status(script: ScriptedServer, tarry: Tarry) -> None:
     script.say(Answer(404, headers={"Content-Type": "text/html"}, content=b"nothing here"))
     with pytest.raises(NotFound, match="answered 404 with text/html"):
+        tarry.topics()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(413, headers={"Content-Type": "text/html", "Server": "nginx/1.22.1"}, content=b"<p>"), "nginx/1.22.1"),
+        (Answer(413, headers={"Content-Type": "text/html"}, content=b"<p>"), "client_max_body_size"),
+        (Answer(302, headers={"Location": "https://login.example/"}), "https://login.example/"),
+        (Answer(405, {"message": "Not Allowed"}), "PATCH and DELETE"),
+        (Answer(418, content=b""), "with no content.*Is the address right"),
+        (Answer(504, content=b"upstream"), "proxy_read_timeout"),
+    ],
+)
+def test_what_a_proxy_may_have_answered_is_told(script: ScriptedServer, answer: Answer, said: str) -> None:
+    script.say(answer)
+    with Tarry(script.url, deadline=0) as tarry, pytest.raises(TarryError, match=said) as error:
+        tarry.topics()
+    assert "That is not Tarry's answer" in str(error.value)
+    assert error.value.status == answer.status
+
+
+def test_what_tarry_says_is_not_a_proxys(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(problem(413, detail="a body has 256 KiB at most"))
+    with pytest.raises(TooLarge, match=r"^a body has 256 KiB at most$"):
         tarry.topics()
 
 

@@ -99,3 +99,22 @@ def test_names_beyond_the_bound_are_counted_together(monkeypatch: pytest.MonkeyP
     assert 't4"' not in text
     assert value(metrics, 'tarry_messages_published_total{topic="(other)"}') == 3
     assert value(metrics, 'tarry_messages_acked_total{group="(other)",topic="(other)"}') == 4
+
+
+def test_who_has_nothing_waiting_any_more_has_no_series() -> None:
+    metrics = Metrics()
+    metrics.waiting({"orders": (3, 1), "mails": (1, 0)}, {("orders", "billing"): 7, ("mails", "post"): 1})
+    assert value(metrics, 'tarry_pending_messages{state="retrying",topic="orders"}') == 1
+    metrics.waiting({"orders": (2, 0)}, {("orders", "billing"): 5})
+    assert value(metrics, 'tarry_group_lag_messages{group="billing",topic="orders"}') == 5
+    assert "mails" not in metrics.text().decode()
+    metrics.forget("orders")
+    assert "orders" not in metrics.text().decode()
+
+
+def test_what_waits_has_series_though_others_were_counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_NAMES", 1)
+    metrics = Metrics()
+    metrics.published("old", 1)
+    metrics.waiting({"young": (1, 0)}, {("young", "billing"): 7})
+    assert value(metrics, 'tarry_group_lag_messages{group="billing",topic="young"}') == 7

@@ -14,8 +14,8 @@ from support.spied import SpiedServer, spied
 from tarry.service.batching import combiner
 from tarry.service.errors import Busy, Overloaded
 from tarry.service.http.ndjson import MEDIA_TYPE
+from tarry.service.http.server.ports import CREDIT, Credit, Message, Unlimited
 from tarry.service.http.server.ports import App as ASGIApp
-from tarry.service.http.server.ports import Message
 from tarry.service.settings import Settings
 from tarry.store.errors import OutcomeUnknown, Refused, Unavailable
 from tarry.store.records import Publication
@@ -251,8 +251,8 @@ async def test_an_unknown_topic_is_so_for_each(tmp_path: Path) -> None:
     assert verdicts(answers) == [("unknown-topic", 1), ("bad-request", 2), ("unknown-topic", 3)]
 
 
-async def exchange(app: ASGIApp, *received: Message) -> bytes:
-    """What the app answers who sends this; behind the last it waits for ever."""
+async def exchange(app: ASGIApp, *received: Message, length: int = 0, credit: Credit | None = None) -> bytes:
+    """What the app answers within a second who sends this; behind the last it waits for ever."""
     waiting = list(received)
     sent = bytearray()
 
@@ -264,13 +264,16 @@ async def exchange(app: ASGIApp, *received: Message) -> bytes:
     async def send(message: Message) -> None:
         sent.extend(message.get("body", b""))
 
-    scope = {
+    scope: dict[str, Any] = {
         "type": "http",
         "method": "POST",
         "path": ORDERS,
         "query_string": b"",
         "headers": [(b"content-type", MEDIA_TYPE.encode()), (b"host", b"localhost")],
+        CREDIT: credit,
     }
+    if length:
+        scope["headers"] += [(b"content-length", b"%d" % length)]
     with trio.move_on_after(1):
         await app(scope, receive, send)
     return bytes(sent)
@@ -300,6 +303,34 @@ async def test_an_answer_comes_before_the_request_has_come_whole(app: ASGIApp, s
     sent = await exchange(app, piece(lines({"body": 1}) + b'{"body": 2}'))
     assert sent.count(b'"id"') == 1
     assert len(asked(server)) == 1
+
+
+async def test_of_a_length_that_is_known_all_comes_before_the_answer(app: ASGIApp, server: SpiedServer) -> None:
+    body = lines({"body": 1}, {"body": 2})
+    assert not await exchange(app, piece(body), length=len(body) + 1)
+    assert len(asked(server)) == 2
+    assert (await exchange(app, piece(body), piece(b"", more=False), length=len(body))).count(b'"id"') == 2
+
+
+class LittleCredit(Unlimited):
+    """As a server has it whose clients take little of their answers."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.held = limit, 0
+
+    def hold(self, size: int) -> None:
+        if self.held and self.held + size > self.limit:
+            raise Overloaded("too much")
+        self.held += size
+
+    def free(self, size: int) -> None:
+        self.held -= size
+
+
+async def test_what_may_not_be_held_back_is_sent_before(app: ASGIApp) -> None:
+    body = lines(*[{"body": number} for number in range(400)])
+    sent = await exchange(app, piece(body), length=len(body) + 1, credit=LittleCredit(50_000))
+    assert sent.count(b'"id"') == 400
 
 
 async def test_the_last_line_of_a_cut_body_is_not_published(app: ASGIApp, server: SpiedServer) -> None:

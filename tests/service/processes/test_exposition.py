@@ -46,9 +46,8 @@ def test_each_series_is_told_with_its_process() -> None:
 
 def test_what_one_tells_for_all_is_told_once() -> None:
     one, two = Metrics(), Metrics()
-    one.lag("orders", "billing", 9)
-    two.lag("orders", "billing", 10)  # it had the duties a moment ago
-    two.pending("orders", 4, 1)
+    one.waiting({}, {("orders", "billing"): 9})
+    two.waiting({"orders": (4, 1)}, {("orders", "billing"): 10})  # it had the duties a moment ago
     merged = samples(merge({1: one.text().decode(), 2: two.text().decode()}))
     assert merged["tarry_group_lag_messages", frozenset({("topic", "orders"), ("group", "billing")})] == 10
     pending = {key: value for key, value in merged.items() if key[0] == "tarry_pending_messages"}

@@ -1,0 +1,59 @@
+"""nginx with a page's configuration, but for its places: in a folder, on a port of the test's."""
+
+import getpass
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from . import servers
+
+
+@contextmanager
+def nginx(folder: Path, port: str, page: str) -> Iterator[None]:
+    """It takes the certificate and the server's socket from the folder."""
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if program is None:
+        servers.skip_or_fail("no nginx on PATH")
+    page = page.replace("/run/tarry/tarry.sock", str(folder / "tarry.sock"))
+    own = {
+        "listen 443": f"listen 127.0.0.1:{port}",
+        "/etc/ssl/": f"{folder}/",
+        "server_name tarry.example;": "server_name tarry.example localhost;",
+    }
+    for known, ours in own.items():
+        assert known in page
+        page = page.replace(known, ours)
+    paths = "".join(
+        f"{name}_temp_path {folder}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    config, log = folder / "nginx.conf", folder / "nginx.log"
+    user = f"user {getpass.getuser()};\n" if getpass.getuser() == "root" else ""
+    config.write_text(
+        f"{user}daemon off;\npid {folder}/nginx.pid;\nerror_log stderr;\nevents {{}}\n"
+        f"http {{\naccess_log off;\n{paths}{page}}}\n"
+    )
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [program, "-p", str(folder), "-e", "stderr", "-c", str(config)], stdout=out, stderr=out
+        )
+    try:
+        until = time.monotonic() + 10
+        while process.poll() is None and time.monotonic() < until:
+            try:
+                httpx.get(f"https://localhost:{port}/livez", verify=False).raise_for_status()
+                break
+            except httpx.HTTPError:
+                time.sleep(0.05)
+        yield
+    except BaseException:
+        print(log.read_text())
+        raise
+    finally:
+        process.send_signal(signal.SIGQUIT)
+        process.wait(10)
