@@ -44,13 +44,13 @@ def topic_shown(told: Mapping[str, Any]) -> list[Shown]:
         _own_or("Ladder", told["ladder"], defaults["ladder"], ladder_text),
         _own_or("Jitter", told["jitter"], defaults["jitter"], _share),
         ("Sequencer", told["sequencer"], ""),
-        _limit("Waiting at most", told["max_pending"]),
-        _limit("In /s at most", told["max_rate"]),
-        _limit("Released /s at most", told["release_rate"]),
+        _limit("Max pending", told["max_pending"]),
+        _limit("Max rate, per second", told["max_rate"]),
+        _limit("Release rate, per second", told["release_rate"]),
     ]
     if told["release_rate"] is not None and "held_back" in told:
         shown.append(("Held back now", number(told["held_back"]), ""))
-    return [*shown, ("Made", moment(told["created_at"]), "")]
+    return [*shown, ("Created", moment(told["created_at"]), "")]
 
 
 def group_shown(told: Mapping[str, Any]) -> list[Shown]:
@@ -61,7 +61,7 @@ def group_shown(told: Mapping[str, Any]) -> list[Shown]:
         beside = f"its own; the {defaults['ladder_of']}'s is {text(defaults[name])}"
         shown.append((label, text(told[name]), beside if whose == "group" else f"the {whose}'s"))
     shown.append(("At the ladder's end", "its key waits" if told["on_exhausted"] == "block" else "a dead letter", ""))
-    return [*shown, _limit("In hand at most", told["concurrency"])]
+    return [*shown, _limit("Concurrency", told["concurrency"])]
 
 
 def _own_or(label: str, own: Any, default: Any, text: Any) -> Shown:
@@ -88,7 +88,7 @@ def topic_form(told: Mapping[str, Any]) -> Form:
     defaults, name = told["defaults"], told["topic"]
     own = None if told["ladder"] is None else told
     fields = (
-        *(() if told["ordered"] else (Field("queues", "Queues", str(told["queues"]), whole, "they are added only"),)),
+        *(() if told["ordered"] else (Field("queues", "Queues", str(told["queues"]), whole, "can only grow"),)),
         Field(
             "retention",
             "Retention",
@@ -100,9 +100,9 @@ def topic_form(told: Mapping[str, Any]) -> Form:
         *(
             Field(field, label, "" if told[field] is None else str(told[field]), whole, f"empty: {_UNLIMITED}")
             for field, label in (
-                ("max_pending", "Waiting at most"),
-                ("max_rate", "In /s at most"),
-                ("release_rate", "Released /s at most"),
+                ("max_pending", "Max pending"),
+                ("max_rate", "Max rate, per second"),
+                ("release_rate", "Release rate, per second"),
             )
         ),
         Field("sequencer", "Sequencer", told["sequencer"], plain, "redis: on MySQL", ("store", "redis")),
@@ -123,7 +123,7 @@ def group_form(told: Mapping[str, Any]) -> Form:
     fields = (
         *_ladder_fields(own, f"the {defaults['ladder_of']}'s, {ladder_text(defaults['ladder'])}"),
         *((ends,) if ordered else ()),
-        Field("concurrency", "In hand at most", concurrency, whole, f"empty: {_UNLIMITED}"),
+        Field("concurrency", "Concurrency", concurrency, whole, f"empty: {_UNLIMITED}"),
     )
     return Form("settings", f"/ui/groups/{part(told['topic'])}/{part(told['group'])}/put", "Save", fields)
 
@@ -134,7 +134,9 @@ def _ladder_fields(own: Mapping[str, Any] | None, otherwise: str) -> tuple[Field
     jitter = "" if own is None else _share(own["jitter"])
     return (
         Field("ladder", "Ladder", ladder, rests, hint),
-        Field("jitter", "Jitter", jitter, share, "0 to 1, by which part a rest may be longer; it is of the ladder"),
+        Field(
+            "jitter", "Jitter", jitter, share, "0 to 1: how much longer a rest may be, at random; goes with the ladder"
+        ),
     )
 
 
@@ -148,7 +150,7 @@ def new_topic_form() -> Form:
             ("cluster", "ordered", "broadcast"),
         ),
     )
-    return Form("new-topic", "/ui/new/topic", "Make it", fields)
+    return Form("new-topic", "/ui/new/topic", "Create", fields)
 
 
 def new_group_form(topic: str) -> Form:
@@ -157,7 +159,7 @@ def new_group_form(topic: str) -> Form:
         Field("name", "Name", hint="letters, digits, dots, underscores and hyphens"),
         Field("from", "It begins at", "earliest", plain, "what is there already, or what is still to come", _STARTS),
     )
-    return Form("new-group", "/ui/new/group", "Make it", fields, {"topic": topic})
+    return Form("new-group", "/ui/new/group", "Create", fields, {"topic": topic})
 
 
 _STARTS = ("earliest", "latest")

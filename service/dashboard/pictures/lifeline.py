@@ -28,6 +28,8 @@ class Step:
     client: str
     attempt: str
     reason: str
+    late: str
+    """After its time, of a step at which the message got on; empty where it was not."""
 
 
 def lifeline(life: Sequence[Mapping[str, Any]]) -> list[Step]:
@@ -50,6 +52,7 @@ def lifeline(life: Sequence[Mapping[str, Any]]) -> list[Step]:
                 client=one.get("client") or "",
                 attempt=str(one.get("attempt") or ""),
                 reason=one.get("reason") or "",
+                late=f"{duration(one['late'])} late" if one.get("late") else "",
             )
         )
     return steps

@@ -108,13 +108,14 @@ def test_the_funnel_has_all_rungs_and_the_dead() -> None:
 def test_a_life_to_the_millisecond() -> None:
     life: list[dict[str, Any]] = [
         {"what": "scheduled", "at": "2026-11-21T10:00:00.000Z"},
-        {"what": "claimed", "at": "2026-11-21T10:00:00.007Z", "group": "g", "client": "c", "attempt": 1},
+        {"what": "claimed", "at": "2026-11-21T10:00:00.007Z", "group": "g", "client": "c", "attempt": 1, "late": 7},
         {"what": "failed", "at": "2026-11-21T10:00:01.007Z", "group": "g", "reason": "<b>"},
         {"what": "acked", "at": "2026-11-21T12:00:01.007Z"},
     ]
     steps = lifeline(life)
     assert [step.since for step in steps] == ["", "+7 ms", "+1 s", "+2 h"]
     assert [step.mood for step in steps] == ["plain", "plain", "bad", "good"]
+    assert [step.late for step in steps] == ["", "7 ms late", "", ""]
     assert lifeline([]) == []
 
 

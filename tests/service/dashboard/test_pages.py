@@ -560,13 +560,17 @@ def facts(reader: Reader) -> str:
 async def test_settings_stand_beside_the_servers(browser: httpx.AsyncClient, server: SpiedServer) -> None:
     await server.group(await server.topic())
     text = facts(read(await browser.get("/ui/topics/orders")))
-    for told in ("Retention 7 d · the server's", "Ladder 10 s, 30 s, 1 min", "In /s at most no limit · unless set"):
+    for told in (
+        "Retention 7 d · the server's",
+        "Ladder 10 s, 30 s, 1 min",
+        "Max rate, per second no limit · unless set",
+    ):
         assert told in text
     await browser.put("/v1/topics/orders", json={"retention": "1h", "ladder": ["5s"], "max_rate": 7})
     text = facts(read(await browser.get("/ui/topics/orders")))
     assert "Retention 1 h · its own; the server's is 7 d" in text
     assert "Ladder 5 s · its own; the server's is 10 s, 30 s, 1 min" in text
-    assert "In /s at most 7 · its own; else no limit" in text
+    assert "Max rate, per second 7 · its own; else no limit" in text
     assert "Ladder 5 s · the topic's" in facts(read(await browser.get("/ui/groups/orders/billing")))
     await browser.put("/v1/topics/orders/groups/billing", json={"ladder": []})
     text = facts(read(await browser.get("/ui/groups/orders/billing")))
@@ -608,7 +612,7 @@ async def test_a_group_is_changed_by_what_was_typed(browser: httpx.AsyncClient, 
     await server.group(await server.topic())
     here = "/ui/groups/orders/billing/put"
     told = await press(browser, here, ladder="none", concurrency="5")
-    assert "In hand at most 5 · its own; else no limit" in told
+    assert "Concurrency 5 · its own; else no limit" in told
     group = (await browser.get("/v1/topics/orders/groups/billing")).json()
     assert (group["ladder"], group["ladder_of"], group["concurrency"]) == ([], "group", 5)
     assert "a whole number" in await press(browser, here, **{"was.concurrency": "5", "concurrency": "many"})
