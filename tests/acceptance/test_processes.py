@@ -164,7 +164,7 @@ def test_all_serve_through_one_port_and_one_of_them_tells_of_all(pair: Several) 
         client.close()
     page, pictures = (httpx.get(f"{pair.url}{path}", headers={"accept": "text/html"}).text for path in PAGES)
     assert len(re.findall("<span>at box-[12]</span>", page)) == 3, "the dashboard says whose rates it has"
-    assert re.search("to the first hand-out, at box-[12]<", pictures)
+    assert re.search("to first delivery, on box-[12]<", pictures)
 
 
 def test_many_connections_at_once_are_shared_out_evenly(pair: Several) -> None:
