@@ -7,6 +7,7 @@ import asyncio
 import functools
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,7 +106,7 @@ def through_tasks(url: str, write: Callable[[Any], bytes]) -> None:
 
 
 def through_an_outbox(_url: str, write: Callable[[Any], bytes]) -> None:
-    outbox, nowhere = Outbox(json=write), object()
+    outbox, nowhere = Outbox(json=write), SimpleNamespace(fetchall=None)
     for send in (
         lambda: outbox.publish(nowhere, "t", {"it": 1}),  # type: ignore[arg-type]  # nothing is asked of it
         lambda: outbox.publish_many(nowhere, "t", [Draft(body=b"as it is"), Draft(body={"it": 1})]),  # type: ignore[arg-type]

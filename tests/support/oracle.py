@@ -3,7 +3,6 @@
 Everything is awaited, and nothing but the store is: over a store that never suspends it can be driven step by step.
 """
 
-import json
 from collections.abc import Sequence, Set
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.groups import holdings
 from tarry.store.groups.locked_rows import ClaimRow
+from tarry.store.history import since_redrive
 from tarry.store.ids import SHARDS, due_of, shard_of
 from tarry.store.looking import group_counts
 from tarry.store.looking.group_counts import GroupCounts
@@ -342,7 +342,7 @@ class Oracle:
         rows = await self.store.backend.read(lambda tx: tx.fetch("retry.lock", Resting, ids))
         by_message = {(hop.message.id, hop.attempt, len(hop.history)): hop for hop in returned}
         for row in rows:
-            hop = by_message[row.message_id, row.attempt, len(json.loads(row.history))]
+            hop = by_message[row.message_id, row.attempt, len(since_redrive(row.history))]
             hand.retries[row.id] = (row.return_queue_id, hop)
 
     async def redrive(self, hand: Hand, ids: Sequence[int], *, purge: bool) -> None:
@@ -484,7 +484,7 @@ class Oracle:
         for letter in letters:
             hop = hand.dead[letter.message.id]
             assert whole(letter.message) == whole(hop.message.draft)
-            assert [(e["at"], e["client"], e["reason"]) for e in json.loads(letter.history)] == list(hop.history)
+            assert [(e.at, e.client, e.reason) for e in since_redrive(letter.history)] == list(hop.history)
             assert len(hop.history) == len(LADDER.rungs) + 1
 
     def _draft(self, place: Queue, number: int, deliver_at: int) -> Draft:

@@ -496,6 +496,8 @@ def test_erase_of_a_key(script: ScriptedServer, capsys: pytest.CaptureFixture[st
     """One waits, one was taken by retention just then."""
 
     def respond(request: Request) -> Answer:
+        if request.path == "/v1/topics/orders":
+            return Answer(200, {"groups": []})
         if request.method == "GET":
             return Answer(200, {"messages": [{"id": str(id_)} for id_ in (5, 6, 7, 6)], "cursor": None})
         erased = {"id": request.path.split("/")[3], "erased_at": "2026-01-01T00:00:00.000Z", "lake": "none"}
@@ -519,7 +521,7 @@ def test_erase_is_of_a_message_or_of_a_key(
 ) -> None:
     assert run(["erase", *wrong, "--yes"]) == 2
     assert "erase takes the ID of a message, or --topic and --key" in capsys.readouterr().err
-    script.say(Answer(200, {"messages": [], "cursor": None}))
+    script.say(Answer(200, {"messages": [], "cursor": None}), Answer(200, {"groups": []}))
     assert run(["erase", "--topic", "t", "--key", "k", "--yes"]) == 3
     assert "topic t has no message of key k" in capsys.readouterr().err
 

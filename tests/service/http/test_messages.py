@@ -72,6 +72,7 @@ async def test_a_message_is_told_with_its_life(client: httpx.AsyncClient, server
                 "group": "billing",
                 "client": "c1",
                 "attempt": 1,
+                "late": 0,
             },
             {
                 "what": "failed",
