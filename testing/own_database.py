@@ -88,8 +88,14 @@ class OwnDatabase:
         there = b"SELECT 1 FROM information_schema.schemata WHERE schema_name = " + name
         if not await session.fetch(there):
             return False
-        held = b"SELECT table_name FROM information_schema.tables WHERE table_schema = " + name + b" LIMIT 1"
-        for (table,) in await session.fetch(held):
+        held = b"SELECT table_name FROM information_schema.tables WHERE table_schema = " + name
+        tables = [str(table) for (table,) in await session.fetch(held)]
+        if _MARK in tables:
+            raise NoDatabase(
+                f"dsn: the database {self.name} is of another test that is at work, or was killed: if none is, DROP"
+                f" DATABASE {self.name}; or leave its name out, {_FORM}"
+            )
+        for table in tables[:1]:
             raise NoDatabase(
                 f"dsn: the database {self.name} holds tables ({table}), and is left alone, for a test's database is"
                 f" dropped at the end: leave its name out, {_FORM}"

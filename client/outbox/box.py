@@ -309,6 +309,11 @@ class Outbox(Steps):
         It gives a cursor of the connection. When the work was done before, what it gives is false, the block is over
         where it is used, and the message is acked. What is open on the connection is committed or rolled back with it.
         """
+        if not hasattr(connection, "cursor"):
+            raise BadRequest(
+                f"connection: one of type {type(connection).__name__} has no cursor: give the driver's connection, or"
+                " call once and ack with your Session in a transaction of your own"
+            )
         cursor = connection.cursor()
         try:
             first = drive(self._begin(self._tx(cursor), message, key, group))

@@ -120,7 +120,7 @@ def timeline(rows: Rows) -> list[Event]:
     letters = [(row, _of(row)) for row in rows.dead.values()]
     reasons = _reasons([*handled, *carriers, *letters])
     events = dict.fromkeys([*_before_any_group(rows), *_handled(handled), *_on_the_ladder(carriers), *_deaths(letters)])
-    explained = [_with_reason(event, reasons) for event in events]
+    explained = _with_reasons(list(events), reasons)
     return sorted(
         explained,
         key=lambda e: (e.id, e.at, EVENTS.index(e.what), e.group or "", -1 if e.attempt is None else e.attempt),
@@ -238,10 +238,17 @@ def _reasons(carriers: Sequence[tuple[Row, _Of]]) -> _Reasons:
     return reasons
 
 
-def _with_reason(event: Event, reasons: _Reasons) -> Event:
-    if event.what not in _WITH_REASON or event.group is None or event.attempt is None:
-        return event
-    # A redriven message has each attempt more than once: the one that ended then.
-    same = reasons.get((event.id, event.group, event.attempt), set())
-    nearest = min(same, key=lambda one: (abs(one[0] - event.at), one), default=(0, None))
-    return evolve(event, reason=nearest[1])
+def _with_reasons(events: Sequence[Event], reasons: _Reasons) -> list[Event]:
+    """A redriven message has each attempt more than once, and of a purged letter no reason is left: each reason goes to
+    the end that is nearest in time, and no end takes another's."""
+    ends: dict[tuple[int, str | None, int | None], list[Event]] = defaultdict(list)
+    for event in events:
+        if event.what in _WITH_REASON:
+            ends[event.id, event.group, event.attempt].append(event)
+    found: dict[int, tuple[int, str]] = {}
+    for attempt, told in reasons.items():
+        for at, reason in sorted(told) if attempt in ends else ():
+            event = min(ends[attempt], key=lambda end: abs(end.at - at))
+            away = abs(event.at - at)
+            found[id(event)] = min(found.get(id(event), (away, reason)), (away, reason))
+    return [evolve(event, reason=found[id(event)][1]) if id(event) in found else event for event in events]

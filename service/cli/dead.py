@@ -99,7 +99,7 @@ def redrive(
     with server.client() as tarry, _Count("redriven") as count:
         again = partial(tarry.redrive, topic, group, start=since, end=until, key=key, tag=tag, reason=reason)
         _in_parts(partial(again, rate=rate, dry_run=dry_run), ids, count)
-    return _tell("redriven", count.count, server, dry_run=dry_run)
+    return _tell("redriven", count.count, server, reason, dry_run=dry_run)
 
 
 @dead.command
@@ -126,7 +126,7 @@ def purge(
             there = _in_parts(partial(away, dry_run=True), ids)
             confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
         _in_parts(partial(away, dry_run=dry_run), ids, count)
-    return _tell("purged", count.count, server, dry_run=dry_run)
+    return _tell("purged", count.count, server, reason, dry_run=dry_run)
 
 
 def _read_ids(named: str | None) -> list[str] | None:
@@ -190,8 +190,11 @@ class _Count:
             note(f"{self.count} {self._done} before it stopped")
 
 
-def _tell(done: str, count: int, server: Server, *, dry_run: bool) -> int:
+def _tell(done: str, count: int, server: Server, reason: str | None, *, dry_run: bool) -> int:
     if not count:
-        note("no dead letter fits")
+        whole = (
+            "" if reason is None or reason.endswith("*") else "; --reason is the whole reason, or its beginning and *"
+        )
+        note(f"no dead letter fits{whole}")
     head = f">{'would be ' if dry_run else ''}{done}"
     return server.show([{done: count, "dry_run": dry_run}], (head,), [(count,)])

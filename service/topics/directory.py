@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
+from itertools import islice
 from weakref import WeakValueDictionary
 
 import trio
@@ -205,6 +206,10 @@ class Directory:
     def count_of_groups(self) -> int:
         """Of all topics."""
         return len(self._groups)
+
+    def some_groups(self, limit: int) -> list[Group]:
+        """Those that were met first, of whatever topic."""
+        return list(islice(self._groups.values(), limit))
 
     @property
     def topic_ids(self) -> list[int]:

@@ -49,8 +49,7 @@ class Measures:
         if self._directory.count_of_groups > MAX_NAMES:
             most = await self._store.read(catalogue.most_lagging, MAX_NAMES)
         found = {id_: group for id_ in most if (group := self._directory.group_by_id(id_)) is not None}
-        for topic in self._directory.some(MAX_NAMES):
-            found |= {group.id: group for group in self._directory.groups_of(topic)} if len(found) < MAX_NAMES else {}
+        found |= {group.id: group for group in self._directory.some_groups(MAX_NAMES) if group.id not in found}
         return list(found.values())[:MAX_NAMES]
 
     async def _topics(self, groups: list[Group]) -> list[Topic]:

@@ -268,17 +268,20 @@ def _told(row: Streamed, topic: str, story: _Story, groups: Mapping[int, str]) -
 
 
 def _with_reasons(
-    life: Iterable[Event], histories: Iterable[tuple[int, bytes]], groups: Mapping[int, str]
+    life: Sequence[Event], histories: Iterable[tuple[int, bytes]], groups: Mapping[int, str]
 ) -> list[Event]:
     """Adds why each delivery failed, from the history that the retry, the return or the dead letter carries."""
-    attempts: dict[tuple[str | None, int | None], list[Attempt]] = defaultdict(list)
+    ends: dict[tuple[str | None, int | None], list[Event]] = defaultdict(list)
+    for event in life:
+        if event.what in _WITH_REASON:
+            ends[event.group, event.attempt].append(event)
+    # A redriven message has each attempt more than once, and of a purged letter no reason is left: each reason goes to
+    # the end that is nearest in time, and no end takes another's.
+    nearest: dict[int, Attempt] = {}
     for group_id, text in histories:
         for number, attempt in numbered(text):
-            attempts[groups[group_id], number].append(attempt)
-
-    def reason(event: Event) -> str | None:
-        # A redriven message has each attempt more than once: the one that ended then.
-        same = attempts.get((event.group, event.attempt), ())
-        return min(same, key=lambda attempt: abs(attempt.at - event.at)).reason if same else None
-
-    return [evolve(event, reason=reason(event)) if event.what in _WITH_REASON else event for event in life]
+            if same := ends.get((groups[group_id], number)):
+                event = min(same, key=lambda end: abs(end.at - attempt.at))
+                known = nearest.get(id(event), attempt)
+                nearest[id(event)] = min(known, attempt, key=lambda one: abs(one.at - event.at))
+    return [evolve(event, reason=nearest[id(event)].reason) if id(event) in nearest else event for event in life]

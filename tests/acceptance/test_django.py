@@ -341,14 +341,14 @@ def test_a_request_does_not_fail_with_the_server_and_a_worker_hands_over_what_it
     rows = site.stored.objects.filter(pk=sent.id)
     assert not rows.get().handed_over
     back = site.framework.task_backends["unheard"]
-    configuration = back.configuration
-    back.configuration = import_module("tarry.client.django.configuration").configuration({"PREFIX": "unheard"})
+    options = back.options
+    back.options = {"PREFIX": "unheard"}
     try:
         now: datetime = import_module("django.utils.timezone").now()
         assert site.worker.Worker(back, ["default"], 1).hand_over(now) == 1
         assert site.worker.Worker(back, ["default"], 1).hand_over(now) == 0
     finally:
-        back.configuration = configuration
+        back.options = options
     with Tarry(site.url) as tarry:
         claim = tarry.claim("unheard.default", "workers", start="earliest")
         assert claim is not None

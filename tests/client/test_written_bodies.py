@@ -106,11 +106,12 @@ def through_tasks(url: str, write: Callable[[Any], bytes]) -> None:
 
 
 def through_an_outbox(_url: str, write: Callable[[Any], bytes]) -> None:
-    outbox, nowhere = Outbox(json=write), SimpleNamespace(fetchall=None)
+    outbox = Outbox(json=write)
+    nowhere: Any = SimpleNamespace(fetchall=None)  # nothing is asked of it
     for send in (
-        lambda: outbox.publish(nowhere, "t", {"it": 1}),  # type: ignore[arg-type]  # nothing is asked of it
-        lambda: outbox.publish_many(nowhere, "t", [Draft(body=b"as it is"), Draft(body={"it": 1})]),  # type: ignore[arg-type]
-        lambda: outbox.set_timer(nowhere, "t", "k", {"it": 1}, delay="1h"),  # type: ignore[arg-type]
+        lambda: outbox.publish(nowhere, "t", {"it": 1}),
+        lambda: outbox.publish_many(nowhere, "t", [Draft(body=b"as it is"), Draft(body={"it": 1})]),
+        lambda: outbox.set_timer(nowhere, "t", "k", {"it": 1}, delay="1h"),
     ):
         with pytest.raises(BadRequest, match=r"^body: it is no JSON value: json: what it gave"):
             send()

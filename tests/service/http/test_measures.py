@@ -66,3 +66,13 @@ async def test_few_have_all_a_series(server: SpiedServer, client: httpx.AsyncCli
     }
     await client.delete("/v1/topics/t1/groups/g")
     assert (await told(server, client)).keys() & {("t1", "g"), ("t0", "g")} == {("t0", "g")}
+
+
+async def test_the_only_group_has_a_series_whichever_of_many_topics_it_is_of(
+    server: SpiedServer, client: httpx.AsyncClient
+) -> None:
+    for number in range(6):
+        await client.put(f"/v1/topics/t{number}", json={})
+    await client.put("/v1/topics/t5/groups/g", json={})
+    await publish(client, "t5", 3)
+    assert (await told(server, client))["t5", "g"] == 3

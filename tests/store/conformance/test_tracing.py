@@ -2,6 +2,7 @@
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
 from tarry.store.looking import tracing
+from tarry.store.operating import redriving
 from tarry.store.operating.redriving import Letters
 from tarry.store.records import Event
 from tarry.store.timers import timers
@@ -165,3 +166,20 @@ async def test_a_redriven_one_says_why_it_had_died(stage: Stage) -> None:
         life = [event for event in await _life(stage, receipt.id) if event.reason is not None]
         assert [event.reason for event in life] == told
     assert [event.attempt for event in life] == [1, 2, 1, 2]
+
+
+async def test_a_purged_death_has_no_reason_of_another(stage: Stage) -> None:
+    """The reasons before a redrive are kept, and stay with the attempts that they are of."""
+    topic = await stage.topic()
+    group = await stage.group(topic, ladder=Ladder(()))
+    (receipt,) = await stage.publish(stage.draft(topic))
+    for reason in ("first", "second"):
+        stage.now += SECOND
+        await stage.fall_due()
+        await stage.fail(group, await stage.claim(group), reason=reason)
+        stage.now += SECOND
+        if reason == "first":
+            await stage.store.redrive(group, Letters(), 10, stage.now)
+    await stage.store.write(redriving.purge, group, Letters(), 10)
+    deaths = [event.reason for event in await _life(stage, receipt.id) if event.what == "dead"]
+    assert deaths == ["first", None]
