@@ -155,6 +155,8 @@ def test_a_stop_under_load_leaves_nothing_behind(client: Tarry, tarry: Tarry, ki
     for many in (200, 700, 1200, 4500):
         stop = threading.Event()
         handle = until(many, stop)
+        if len(seen) >= many:  # the round before has handled what it held, which may be all
+            stop.set()
         client.run([(one, handle) for one in topics], "g", workers=4, pass_message=True, start="earliest", stop=stop)
     assert len(seen) == 4500
     assert set(seen.values()) == {1}
