@@ -7,6 +7,7 @@ What cannot be read stops nobody: in its place stands one entry that says so.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -53,6 +54,20 @@ def numbered(history: bytes) -> list[tuple[int, Attempt]]:
     for attempt in attempts:
         counts[attempt.round] += 1
         found.append((counts[attempt.round], attempt))
+    return found
+
+
+def nearest(ends: Sequence[int], attempts: Iterable[Attempt]) -> dict[int, Attempt]:
+    """Which of these attempts ended when, by the place among `ends`, which are times of one number's.
+
+    A redriven message has each attempt more than once, and of a purged letter none is left: each goes to the end that
+    is nearest in time, and no end takes another's.
+    """
+    found: dict[int, Attempt] = {}
+    for attempt in attempts if ends else ():
+        place = min(range(len(ends)), key=lambda place: abs(ends[place] - attempt.at))
+        rivals = (found.get(place, attempt), attempt)
+        found[place] = min(rivals, key=lambda one: (abs(ends[place] - one.at), one.reason or ""))
     return found
 
 

@@ -76,6 +76,7 @@ class TarryBackend(BaseTaskBackend):
             errors=[],
             worker_ids=[],
         )
+        of = self.configuration
         stored = StoredTask(
             id=result.id,
             path=task.module_path,
@@ -87,9 +88,8 @@ class TarryBackend(BaseTaskBackend):
             kwargs=result.kwargs,
             status=result.status,
             enqueued_at=now,
-            handed_over=self.configuration.outbox,
+            handed_over=of.outbox,
         )
-        of = self.configuration
         with atomic(using=of.database):
             stored.save(using=of.database, force_insert=True)
             if of.outbox:

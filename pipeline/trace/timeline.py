@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from ...store.history import UNREADABLE, numbered
+from ...store.history import UNREADABLE, Attempt, nearest, numbered
 from ..schemas import SUPPRESSED
 from ..times import moment, time_text
 
@@ -107,8 +107,8 @@ _WITH_REASON = ("failed", "lease_lost")
 
 _Of = tuple[str, int, str | None]
 """Topic, id and key."""
-_Reasons = dict[tuple[int, str, int], set[tuple[int, str]]]
-"""When attempts failed, and why: by message, group and attempt."""
+_Attempts = dict[tuple[int, str | None, int | None], list[Attempt]]
+"""By message, group and attempt."""
 
 
 def timeline(rows: Rows) -> list[Event]:
@@ -118,9 +118,9 @@ def timeline(rows: Rows) -> list[Event]:
     handled = [(row, of) for row in (*rows.deliveries.values(), *claims) if (of := places.get(_place(row)))]
     carriers = [(row, of) for row in (*rows.retries, *rows.returns) if (of := places.get(_place(row)))]
     letters = [(row, _of(row)) for row in rows.dead.values()]
-    reasons = _reasons([*handled, *carriers, *letters])
+    attempts = _attempts([*handled, *carriers, *letters])
     events = dict.fromkeys([*_before_any_group(rows), *_handled(handled), *_on_the_ladder(carriers), *_deaths(letters)])
-    explained = _with_reasons(list(events), reasons)
+    explained = _with_reasons(list(events), attempts)
     return sorted(
         explained,
         key=lambda e: (e.id, e.at, EVENTS.index(e.what), e.group or "", -1 if e.attempt is None else e.attempt),
@@ -228,27 +228,24 @@ def _deaths(letters: Iterable[tuple[Row, _Of]]) -> Iterator[Event]:
         yield Event(row["dead_at"], *of, "dead", row["group"])
 
 
-def _reasons(carriers: Sequence[tuple[Row, _Of]]) -> _Reasons:
-    """Why each attempt failed, by message, group and attempt: from the history of those that came after it."""
-    reasons: _Reasons = defaultdict(set)
+def _attempts(carriers: Sequence[tuple[Row, _Of]]) -> _Attempts:
+    """By message, group and attempt: from the history of those that came after it. What tells no reason is left out."""
+    attempts: _Attempts = defaultdict(list)
     for row, (_, id_, _key) in carriers:
         for number, attempt in numbered((row["history"] or "[]").encode()):
             if attempt.reason not in (None, UNREADABLE):
-                reasons[id_, row["group"], number].add((attempt.at, attempt.reason))
-    return reasons
+                attempts[id_, row["group"], number].append(attempt)
+    return attempts
 
 
-def _with_reasons(events: Sequence[Event], reasons: _Reasons) -> list[Event]:
-    """A redriven message has each attempt more than once, and of a purged letter no reason is left: each reason goes to
-    the end that is nearest in time, and no end takes another's."""
-    ends: dict[tuple[int, str | None, int | None], list[Event]] = defaultdict(list)
-    for event in events:
+def _with_reasons(events: Sequence[Event], attempts: _Attempts) -> list[Event]:
+    """Why each attempt failed."""
+    ends: dict[tuple[int, str | None, int | None], list[int]] = defaultdict(list)
+    for place, event in enumerate(events):
         if event.what in _WITH_REASON:
-            ends[event.id, event.group, event.attempt].append(event)
-    found: dict[int, tuple[int, str]] = {}
-    for attempt, told in reasons.items():
-        for at, reason in sorted(told) if attempt in ends else ():
-            event = min(ends[attempt], key=lambda end: abs(end.at - at))
-            away = abs(event.at - at)
-            found[id(event)] = min(found.get(id(event), (away, reason)), (away, reason))
-    return [evolve(event, reason=found[id(event)][1]) if id(event) in found else event for event in events]
+            ends[event.id, event.group, event.attempt].append(place)
+    told = list(events)
+    for key, places in ends.items():
+        for which, attempt in nearest([events[place].at for place in places], attempts.get(key, ())).items():
+            told[places[which]] = evolve(events[places[which]], reason=attempt.reason)
+    return told

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from attrs import evolve, field, frozen
 
 from ..groups.claims import WIDEST
-from ..history import Attempt, numbered
+from ..history import Attempt, nearest, numbered
 from ..ids import due_of, places_of
 from ..ports import Transaction
 from ..records import Event, Found, Outcome, mended
@@ -271,17 +271,16 @@ def _with_reasons(
     life: Sequence[Event], histories: Iterable[tuple[int, bytes]], groups: Mapping[int, str]
 ) -> list[Event]:
     """Adds why each delivery failed, from the history that the retry, the return or the dead letter carries."""
-    ends: dict[tuple[str | None, int | None], list[Event]] = defaultdict(list)
-    for event in life:
-        if event.what in _WITH_REASON:
-            ends[event.group, event.attempt].append(event)
-    # A redriven message has each attempt more than once, and of a purged letter no reason is left: each reason goes to
-    # the end that is nearest in time, and no end takes another's.
-    nearest: dict[int, Attempt] = {}
+    attempts: dict[tuple[str | None, int | None], list[Attempt]] = defaultdict(list)
     for group_id, text in histories:
         for number, attempt in numbered(text):
-            if same := ends.get((groups[group_id], number)):
-                event = min(same, key=lambda end: abs(end.at - attempt.at))
-                known = nearest.get(id(event), attempt)
-                nearest[id(event)] = min(known, attempt, key=lambda one: abs(one.at - event.at))
-    return [evolve(event, reason=nearest[id(event)].reason) if id(event) in nearest else event for event in life]
+            attempts[groups[group_id], number].append(attempt)
+    ends: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)
+    for place, event in enumerate(life):
+        if event.what in _WITH_REASON:
+            ends[event.group, event.attempt].append(place)
+    told = list(life)
+    for key, places in ends.items():
+        for which, attempt in nearest([life[place].at for place in places], attempts.get(key, ())).items():
+            told[places[which]] = evolve(life[places[which]], reason=attempt.reason)
+    return told

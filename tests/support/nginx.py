@@ -4,7 +4,6 @@ import getpass
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import httpx
 
 from . import servers
+from .waiting import wait_until
 
 
 @contextmanager
@@ -43,13 +43,7 @@ def nginx(folder: Path, port: str, page: str) -> Iterator[None]:
             [program, "-p", str(folder), "-e", "stderr", "-c", str(config)], stdout=out, stderr=out
         )
     try:
-        until = time.monotonic() + 10
-        while process.poll() is None and time.monotonic() < until:
-            try:
-                httpx.get(f"https://localhost:{port}/livez", verify=False).raise_for_status()
-                break
-            except httpx.HTTPError:
-                time.sleep(0.05)
+        wait_until(lambda: process.poll() is not None or _answers(port))
         yield
     except BaseException:
         print(log.read_text())
@@ -57,3 +51,10 @@ def nginx(folder: Path, port: str, page: str) -> Iterator[None]:
     finally:
         process.send_signal(signal.SIGQUIT)
         process.wait(10)
+
+
+def _answers(port: str) -> bool:
+    try:
+        return httpx.get(f"https://localhost:{port}/livez", verify=False).is_success
+    except httpx.HTTPError:
+        return False
