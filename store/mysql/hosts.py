@@ -7,8 +7,10 @@ given up by whoever holds them. So is every session when the server it is with s
 Another server than the one before is looked at first: what has not the same database is left alone.
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import closing, contextmanager
 from copy import copy
 from typing import Protocol
 
@@ -25,6 +27,11 @@ _EACH = 3.0
 """Seconds for a host to let a session in; the second where there are several."""
 _REST = 0.2
 """Seconds for which all hear why no host is good, before the hosts are asked again."""
+
+_LEAVING = 1.0
+"""Seconds for the server to take the place of a session that was closed for free."""
+_IN_TURN = 0.2
+"""Seconds that a pool goes without a session before another gives up one that is in use."""
 
 _CLUSTER = (
     b"SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_state_uuid')",
@@ -69,6 +76,8 @@ class Hosts:
         """Asked of a session with another server than the one before; raises `Foreign`."""
         self._before = ""  # the name of the one before
         self.pools: list[Sessions] = []
+        # When each caller began that waits in a pool without a session; when there was one last that is closed.
+        self._wanting, self._one_less_at = deque[float](), -math.inf
         self._each = dsn.each
         # Which of them was good last, and which is asked first: another, when that one did not answer.
         self._good = self._first = 0
@@ -149,11 +158,32 @@ class Hosts:
         self._rivals.clear()
 
     def make_room(self) -> bool:
-        """Where the server lets in no more: one of the pools closes a session that is at rest. False: all have none."""
+        """Where the server lets in no more: one of the pools closes a session that is at rest. False: there is none,
+        at rest or in use, nor was there a moment ago."""
         for pool in self.pools:
             if pool.spare():
                 return True
-        return any(pool.held for pool in self.pools)
+        if any(pool.held for pool in self.pools):
+            return True
+        # Two pools close each other's, and the server has not noticed yet; or a third one is logging in meanwhile.
+        return trio.current_time() < self._one_less_at + _LEAVING
+
+    def note_one_less(self) -> None:
+        """A session of a pool is closed."""
+        self._one_less_at = trio.current_time()
+
+    @contextmanager
+    def wanting(self, since: float) -> Generator[None, None, None]:
+        """For a caller in a pool without a session, where the server lets in no more."""
+        self._wanting.append(since)
+        try:
+            yield
+        finally:
+            self._wanting.remove(since)
+
+    def is_one_wanted(self) -> bool:
+        """Whether a session that comes back is to be closed, for a pool that has had none for long."""
+        return bool(self._wanting) and trio.current_time() > min(self._wanting) + _IN_TURN
 
     async def _log_in(self, dsn: Dsn, *, write: bool) -> Connection:
         connection = await connect(dsn, write=write, timeout=self.timeout)

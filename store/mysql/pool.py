@@ -8,7 +8,7 @@ poll takes its time. A session is never reconnected. One that is closed, or whos
 caller gets a new one; who catches an error inside the block and rolls back keeps it.
 
 When the server lets in no more sessions, the pool goes on with those that it has, each handed to who has waited
-longest; one that has none gets one that is at rest in another.
+longest; one that has none gets one that is at rest in another, or in its turn one that is in use there.
 """
 
 from collections import deque
@@ -143,8 +143,8 @@ class Pool:
         }
 
     async def _take(self) -> Connection:
-        now = trio.current_time()
-        until = now + self._hosts.timeout
+        began = now = trio.current_time()
+        until = began + self._hosts.timeout
         while True:
             if self._idle or not self._using or now >= min(self._full_until, until):
                 try:
@@ -158,7 +158,8 @@ class Pool:
                         raise
             with trio.move_on_at(until):
                 if not self._using:
-                    await trio.sleep(_ROOM)
+                    with self._hosts.wanting(began):
+                        await trio.sleep(_ROOM)
                 elif (connection := await self._wait()) is not None:
                     return connection
             now = trio.current_time()
@@ -205,7 +206,8 @@ class Pool:
         return True
 
     def _give_back(self, connection: Connection) -> None:
-        if connection.closed or self._closed or connection.era != self._hosts.era:
+        useless = connection.closed or self._closed or connection.era != self._hosts.era
+        if useless or self._hosts.is_one_wanted():
             self._drop(connection)
             self._full_until = 0.0
             # The first that waits logs in; the others are served by those in use, if any are.
@@ -228,3 +230,4 @@ class Pool:
     def _drop(self, connection: Connection) -> None:
         connection.close()
         self._dropped += 1
+        self._hosts.note_one_less()

@@ -1,5 +1,6 @@
 """Hosts of a DSN that are no servers: what `hosts`, `pool` and `backend` see of them."""
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ class Session:
         self.servers = servers
         self.name, self.read_only, self.era = name, read_only, 0
         self.closed = self.in_transaction = False
+        self.gone_at = math.inf  # when the server has noticed
         self.number = 1
         self.hung_up = trio.Event()
 
@@ -46,6 +48,7 @@ class Session:
 
     def close(self) -> None:
         self.closed = True
+        self.gone_at = min(self.gone_at, trio.current_time() + self.servers.leaving)
         self.hung_up.set()
 
     def is_stale(self) -> bool:
@@ -65,6 +68,7 @@ class Servers:
         self.wrote: list[str] = []
         self.frozen: set[str] = set()
         self.most = 100
+        self.leaving = 0.0
         self.silent = False
         self.before_an_answer: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
 
@@ -76,7 +80,10 @@ class Servers:
         answer = self.hosts[dsn.host]
         if isinstance(answer, Exception):
             raise answer
-        if sum(not session.closed for session in self.sessions) >= self.most and answer not in self.read_only:
+        if (
+            sum(trio.current_time() < session.gone_at for session in self.sessions) >= self.most
+            and answer not in self.read_only
+        ):
             raise Full("Too many connections (1040)", 1040)
         session = Session(self, answer, "it is read-only" if answer in self.read_only else None)
         self.sessions.append(session)

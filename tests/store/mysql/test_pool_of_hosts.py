@@ -184,6 +184,32 @@ async def test_a_pool_that_has_none_gets_what_is_at_rest_in_another(
     assert readers.held == 0
 
 
+@pytest.mark.parametrize("most", [1, 2, 3])
+async def test_pools_that_are_all_busy_share_the_few_sessions_that_the_server_lets_in(
+    servers: Servers, autojump_clock: trio.testing.MockClock, most: int
+) -> None:
+    """A login takes its time, and so does the server until it takes a place for free."""
+    hosts, served = of("a"), [0, 0, 0]
+    pools = [Pool(hosts, size=4, write=True) for _ in served]
+
+    async def answer_late() -> None:
+        await trio.sleep(0.01)
+
+    async def work(number: int) -> None:
+        while trio.current_time() < 60:
+            async with pools[number].connection():
+                await trio.sleep(0.003)
+            served[number] += 1
+
+    servers.most, servers.before_an_answer, servers.leaving = most, answer_late, 0.02
+    await take(pools[0])
+    async with trio.open_nursery() as nursery:
+        for number in range(3):
+            for _ in range(4):
+                nursery.start_soon(work, number)
+    assert min(served) > 100
+
+
 async def test_sessions_in_use_are_hung_up_when_another_server_has_the_database(servers: Servers) -> None:
     """The one before may be gone without a word: who waits for its answer would wait for half a minute."""
     hosts = of("a", "b")
