@@ -88,7 +88,7 @@ async def _measure(
 
 async def publish_on(store: Store, group: Group) -> None:
     """Ten messages at a time, until cancelled."""
-    drafts = (Draft(group.topic, group.topic.queues[0], BODY),) * 10
+    drafts = (Draft(topic=group.topic, queue=group.topic.queues[0], body=BODY),) * 10
     while True:
         await store.publish([Publication(drafts)], await store.now())
 

@@ -159,7 +159,7 @@ async def make_store(dsn: str) -> None:
         topic = await store.write(catalogue.add_topic, TopicDraft("orders"), now)
         group = await store.add_group(topic, "billing", now)
         for _ in range(0, _AUDITED, 1000):
-            drafts = tuple(Draft(topic, topic.queues[0], b"%d" % n) for n in range(1000))
+            drafts = tuple(Draft(topic=topic, queue=topic.queues[0], body=b"%d" % n) for n in range(1000))
             await store.publish([Publication(drafts)], now)
             turn = await store.turn(group, [], [ClaimRequest("bench", 1000, 60_000)], now)
             claim = turn.claims[0]

@@ -73,7 +73,8 @@ async def measure(dsn: str, rows: int, batch: int, kept: bool) -> Figures:
             began = time.perf_counter()
             for start in range(0, rows, batch):
                 drafts = tuple(
-                    Draft(topic, topic.queues[0], BODY, deliver_at=due) for due in dues[start : start + batch]
+                    Draft(topic=topic, queue=topic.queues[0], body=BODY, deliver_at=due)
+                    for due in dues[start : start + batch]
                 )
                 await store.publish([Publication(drafts)], now)
             took = time.perf_counter() - began

@@ -63,7 +63,7 @@ async def measure(dsn: str, groups: int, callers: int, seconds: float) -> Figure
                 await node.groups.claim(group, ClaimRequest("bench", 1, 1000), 0)
 
             async def publish() -> None:
-                await node.intake.publish(Publication((Draft(topic, topic.queues[0], BODY),)))
+                await node.intake.publish(Publication((Draft(topic=topic, queue=topic.queues[0], body=BODY),)))
 
             figures = await in_tasks([publish] * callers, seconds)
             nursery.cancel_scope.cancel()

@@ -133,7 +133,7 @@ async def tarry(dsn: str, redis_port: int, publishers: int, seconds: float, by_r
         combiner = group_commit(store, writers=4)
 
         async def publish() -> list[int]:
-            answer = await combiner.ask(Publication((Draft(topic, queue, BODY),)))
+            answer = await combiner.ask(Publication((Draft(topic=topic, queue=queue, body=BODY),)))
             if isinstance(answer, Conflict):
                 raise AssertionError("nobody has named an idempotency key")
             return [receipt.id for receipt in answer]

@@ -101,7 +101,7 @@ async def measure(dsn: str, callers: int, seconds: float, later: bool) -> Figure
         due = now() + _DAY if later else None
 
         async def publish() -> None:
-            await combiner.ask(Publication((Draft(topic, topic.queues[0], BODY, deliver_at=due),)))
+            await combiner.ask(Publication((Draft(topic=topic, queue=topic.queues[0], body=BODY, deliver_at=due),)))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(combiner.run)

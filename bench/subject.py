@@ -102,7 +102,7 @@ async def publish_beside(
     over = trio.Event()
 
     async def publish() -> None:
-        await combiner.ask(Publication((Draft(topic, topic.queues[0], BODY),)))
+        await combiner.ask(Publication((Draft(topic=topic, queue=topic.queues[0], body=BODY),)))
 
     async def run() -> None:
         await disturb()
@@ -128,7 +128,9 @@ async def fill(store: Store, topic: Topic, rows: int, due: Callable[[int], int |
     for start in range(0, rows, _PAGE):
         say(f"publishing {start} of {rows}")
         numbers = range(start, min(start + _PAGE, rows))
-        drafts = tuple(Draft(topic, topic.queues[0], BODY, deliver_at=due(number)) for number in numbers)
+        drafts = tuple(
+            Draft(topic=topic, queue=topic.queues[0], body=BODY, deliver_at=due(number)) for number in numbers
+        )
         await store.publish([Publication(drafts)], at)
 
 

@@ -117,7 +117,7 @@ async def in_store(dsn: str, keys: int, callers: int, seconds: float, *, again: 
             await setting.ask(_wish(topic, random.randrange(keys)))  # it spreads keys
 
         async def publish() -> None:
-            draft = Draft(topic, topic.queues[0], BODY, deliver_at=now() + _DAY)
+            draft = Draft(topic=topic, queue=topic.queues[0], body=BODY, deliver_at=now() + _DAY)
             await publishing.ask(Publication((draft,)))
 
         act = set_again if again else publish
@@ -135,7 +135,7 @@ async def _fill(store: Store, topic: Topic, keys: int) -> None:
 
 
 def _wish(topic: Topic, number: int) -> Wish:
-    return Wish(topic, f"key-{number}", Draft(topic, topic.queues[0], BODY, deliver_at=now() + _DAY))
+    return Wish(topic, f"key-{number}", Draft(topic=topic, queue=topic.queues[0], body=BODY, deliver_at=now() + _DAY))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypedDict, cast
 
 from attrs import field, frozen
 
@@ -336,6 +336,25 @@ class Draft:
         if self.guard is not None:
             document["guard"] = self.guard
         return document
+
+
+class TimerFields(TypedDict, total=False):
+    """What the message of a timer may have beside its body, in an outbox."""
+
+    delay: Duration | None
+    deliver_at: datetime | str | None
+    expires_at: datetime | str | None
+    ordering_key: str | None
+    tag: str | None
+    headers: Mapping[str, str] | None
+    queue: int | None
+    content_type: str | None
+
+
+class Fields(TimerFields, total=False):
+    """What a message may have beside its body, in an outbox."""
+
+    key: str | None
 
 
 Named = str | int | Receipt | Rescheduled | Message

@@ -4,13 +4,16 @@ Times are UTC with milliseconds, ids and offsets 64-bit integers, headers and hi
 them. A message lies at (queue_id, offset); its `id` is a name, not a place.
 """
 
+from collections.abc import Iterator, Sequence
+
 from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
+from ..store.content import FIRST, LATER, NUMBERS
 from ..store.schedules.course import OUTCOMES as OUTCOMES_OF_FIRES
 
-VERSION = 2
+VERSION = 1 + len(LATER)
 """Of these schemas. A lake remembers the one it was written with: a newer one is refused; in an older one columns are
 missing, are read as nulls, and are added by the next archiver. (2: `expires_at`; `reason`, `guard` of `cancelled`.) A
 table more is no new version: whoever does not know it passes over it."""
@@ -23,16 +26,17 @@ def schema_of(*fields: tuple[str, t.DataType] | tuple[str, t.DataType, bool]) ->
     return t.StructType([t.StructField(field[0], field[1], len(field) == 3) for field in fields])
 
 
+def _attributes(names: Sequence[str]) -> Iterator[tuple[str, t.DataType, bool]]:
+    """Of a message, see `store.content`: what is a number there is a time."""
+    return ((name, TIME if name in NUMBERS else TEXT, True) for name in names)
+
+
 _CONTENT = (
-    ("key", TEXT, True),
-    ("ordering_key", TEXT, True),
-    ("tag", TEXT, True),
-    ("headers", TEXT, True),
-    ("content_type", TEXT, True),  # null: the body is JSON text
+    *_attributes(FIRST),
     ("body", t.BinaryType()),
     ("accepted_at", TIME),
     ("deliver_at", TIME),
-    ("expires_at", TIME, True),  # from then on nobody is given it; null: no end
+    *_attributes(LATER),
 )
 
 _HANDED_OUT = (

@@ -1,12 +1,88 @@
-"""A message's content as others read it: what is kept as JSON is JSON only if it can be read.
+"""A message's content: what it may have beside its body, declared once; and what of it is kept as JSON, read.
+
+`Attributes` is the declaration. Drafts, rows and what is handed out inherit it; SQL, columns and checks are made of its
+names when they are imported. What others spell (requests, answers, the client, options) is held against it by
+tests/acceptance/test_attributes.py.
 
 Every door checks what comes in. What lies in a table all the same, by somebody's own SQL or from a program of before,
 must not spoil the answer that it is a part of: there it goes as bytes, or not at all.
 """
 
-from typing import Final
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import msgspec
+
+Label = Annotated[str, "label"]
+"""1 to 255 bytes of UTF-8."""
+
+
+class Attributes(msgspec.Struct, frozen=True):
+    """What a message may have beside its body. A new one stands last, and is a column of the tables `delay`, `message`
+    and `dead`."""
+
+    key: Label | None = None
+    ordering_key: Label | None = None
+    tag: Label | None = None
+    headers: bytes | None = None
+    """A JSON object, or None."""
+    content_type: str | None = None
+    """None: the body is JSON text. Otherwise the type of the bytes."""
+    expires_at: int | None = None
+    """From then on it is not handed out any more, Unix milliseconds; None: always."""
+
+
+class Content(Attributes, frozen=True):
+    """What of a message is the same wherever it lies. In a record it takes the place of its columns."""
+
+    # It has defaults since what comes after one has.
+    body: bytes = b""
+    accepted_at: int = 0
+    deliver_at: int = 0
+
+
+ATTRIBUTES: Final = Attributes.__struct_fields__
+_KINDS: Final = {name: get_args(kind) for name, kind in get_type_hints(Attributes, include_extras=True).items()}
+LABELS: Final = tuple(name for name, kinds in _KINDS.items() if Label in kinds)
+NUMBERS: Final = tuple(name for name, kinds in _KINDS.items() if int in kinds)
+FIRST: Final = ATTRIBUTES[: ATTRIBUTES.index("expires_at")]
+"""Those that a store of every version has a column for."""
+LATER: Final = ATTRIBUTES[len(FIRST) :]
+"""The others, of which an older store does not know."""
+_MANY, _EARLY = len(ATTRIBUTES), len(FIRST)
+_NONE: Final = (None,) * _MANY
+_values = msgspec.structs.astuple
+
+
+def is_bare(of: Attributes) -> bool:
+    """Whether it has none of them."""
+    return _values(of)[:_MANY] == _NONE
+
+
+def has_later(of: Attributes) -> bool:
+    """Whether it has one of `LATER`: few do."""
+    return _values(of)[_EARLY:_MANY] != _NONE[_EARLY:]
+
+
+def columns(of: Attributes) -> tuple[bytes | int | None, ...]:
+    """The values of their columns."""
+    values = _values(of)[:_MANY]
+    return values if values == _NONE else tuple([v.encode() if v.__class__ is str else v for v in values])
+
+
+def picker(*names: str) -> Callable[[object], dict[str, Any]]:
+    """Of these fields of a thing, two at least, gives those that are not None, by their names."""
+    get, none = attrgetter(*names), (None,) * len(names)
+
+    def picked(of: object) -> dict[str, Any]:
+        values = get(of)
+        if values == none:
+            return {}
+        return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+    return picked
+
 
 BYTES: Final = "application/octet-stream"
 """The type of bytes of which nothing else is known."""

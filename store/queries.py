@@ -9,17 +9,34 @@ A query is called `table.name`. `?` takes a value, `(?*)` a list for IN, `VALUES
 takes places in `delay` (`ids.place_of`). `(a, b) WITHIN (?*)` takes a list of stretches of an index, each (a, from b,
 to b), the end not included; it is the first placeholder of its SELECT, and the index is named. What only MySQL and
 MariaDB may read stands in their executable comments, `/*! FOR UPDATE */`, which SQLite passes over. The columns of a
-SELECT have the names that the fields of its record have (see `rows`).
+SELECT have the names that the fields of its record have (see `rows`). `{content}` stands for the columns of a message's
+content, `{m.content}` for those of m; `{first_content}` has only the attributes that were there from the first, and
+`{later}` the others (see `content`).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
+from .content import LATER, Content
+
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _REMARK = re.compile(r"^--.*\n", re.MULTILINE)
+
+
+def _listed(names: Iterable[str], of: str = "") -> str:
+    return ", ".join([of + ("`key`" if name == "key" else name) for name in names])
+
+
+_CONTENT = {
+    "{content}": _listed(Content.__struct_fields__),
+    "{m.content}": _listed(Content.__struct_fields__, "m."),
+    "{first_content}": _listed(name for name in Content.__struct_fields__ if name not in LATER),
+    "{later}": _listed(LATER),
+}
+_STANDS_FOR = re.compile("|".join(map(re.escape, _CONTENT)))
 
 
 @cache
@@ -34,5 +51,6 @@ def load_queries() -> Mapping[str, str]:
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
             if f"{table}.{name}" in queries:
                 raise ValueError(f"{path.name} has two queries with the name {name}")
-            queries[f"{table}.{name}"] = _REMARK.sub("", text.lstrip("\n")).strip().rstrip(";")
+            plain = _REMARK.sub("", text.lstrip("\n")).strip().rstrip(";")
+            queries[f"{table}.{name}"] = _STANDS_FOR.sub(lambda found: _CONTENT[found[0]], plain)
     return MappingProxyType(queries)

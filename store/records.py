@@ -11,6 +11,7 @@ from attrs import evolve, field, frozen
 from msgspec import Struct
 
 from ..wheel.ladder import Ladder
+from .content import Attributes, Content
 
 MAX_HEADERS = 16 << 10
 """Bytes of a message's headers, as JSON."""
@@ -87,24 +88,15 @@ class Group:
         return next((queue.number for queue in queues if queue.id == queue_id), None)
 
 
-class Draft(Struct, frozen=True):
+class Draft(Attributes, frozen=True, kw_only=True):
     """A message to be published: at once, or at `deliver_at`."""
 
     topic: Topic
     queue: Queue
     body: bytes
-    content_type: str | None = None
-    """None: `body` is JSON text. Otherwise the type of the bytes."""
     deliver_at: int | None = None
-    key: str | None = None
-    ordering_key: str | None = None
-    tag: str | None = None
-    headers: bytes | None = None
-    """A JSON object, or None."""
     guard: str | None = None
     """Who is asked at its time whether it is sent. A message with one waits, if only for the answer."""
-    expires_at: int | None = None
-    """From then on it is not handed out any more, Unix milliseconds; None: always."""
 
 
 class Publication(Struct, frozen=True):
@@ -167,7 +159,7 @@ class Verdict:
 
 
 class Promoted(NamedTuple):
-    """A wheel entry that promotion handed to the stream. (A tuple, as `Delivered`: thousands are made a second.)"""
+    """A wheel entry that promotion handed to the stream. (A tuple: thousands are made a second.)"""
 
     entry: int
     queue_id: int
@@ -232,22 +224,13 @@ class ClaimKey:
     token: int
 
 
-class Delivered(NamedTuple):
-    """A message as claimed. (A tuple: thousands a second are made, each in a third of an attrs class's time.)"""
+class Delivered(Content, frozen=True, kw_only=True):
+    """A message as claimed."""
 
     id: int
     queue: int
     offset: int
     attempt: int
-    key: str | None
-    ordering_key: str | None
-    tag: str | None
-    headers: bytes | None
-    content_type: str | None
-    body: bytes
-    published_at: int
-    deliver_at: int
-    expires_at: int | None
     streamed_at: int
     losses: int = 0
     """How often in a row its client died, or let its lease run out."""
@@ -420,23 +403,16 @@ class Event:
     reason: str | None = None
 
 
-@frozen
-class Found:
+class Found(Attributes, frozen=True, kw_only=True):
     """A message wherever it is, with its state and its life."""
 
     id: int
     topic: str
     state: Literal["scheduled", "published", "cancelled", "suppressed"]
-    key: str | None
-    ordering_key: str | None
-    tag: str | None
-    headers: bytes | None
-    content_type: str | None
-    body: bytes | None
+    body: bytes | None = None
     """None: it was cancelled or suppressed, and its body is gone."""
-    published_at: int
+    accepted_at: int
     deliver_at: int
-    expires_at: int | None
     life: tuple[Event, ...]
     queue: int | None = None
     offset: int | None = None

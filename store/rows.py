@@ -15,6 +15,7 @@ from itertools import repeat, starmap
 from types import GenericAlias
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints, overload
 
+from .content import Content
 from .ids import SHARDS
 
 R = TypeVar("R")
@@ -28,21 +29,6 @@ def encode(text: str | None) -> bytes | None: ...
 def encode(text: str | None) -> bytes | None:
     """Text for a column."""
     return None if text is None else text.encode()
-
-
-class Content(NamedTuple):
-    """What of a message is the same wherever it lies. In a record it takes the place of its columns."""
-
-    key: str | None
-    ordering_key: str | None
-    tag: str | None
-    headers: bytes | None
-    content_type: str | None
-    body: bytes
-    accepted_at: int
-    deliver_at: int
-    expires_at: int | None
-    """From then on it is not handed out any more; None: always."""
 
 
 class TopicRow(NamedTuple):
@@ -373,8 +359,8 @@ def _reader(row: Any) -> Callable[[Sequence[tuple[Any, ...]]], list[Any]]:
             except UnicodeDecodeError:  # by somebody's own SQL: one row must not hide all others
                 columns[place] = tuple([None if v is None else v.decode(errors="replace") for v in columns[place]])
         if content is not None:
-            its = slice(content, content + len(Content._fields))
-            columns[its] = [tuple(map(_new, repeat(Content), zip(*columns[its], strict=True)))]
+            its = slice(content, content + len(Content.__struct_fields__))
+            columns[its] = [tuple(map(Content, *columns[its]))]
         return zip(*columns, strict=True)
 
     def made(rows: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -12,11 +12,11 @@ from typing import Any, Unpack
 from anyio import CancelScope, move_on_after
 
 from ..durations import Duration
-from ..records import Claim, Draft, Message, Named, Receipt, Timer
+from ..records import Claim, Draft, Fields, Message, Named, Receipt, Timer, TimerFields
 from ..stock import PATIENCE
 from ..timers import Mode
 from . import guards
-from .box import Fields, Steps, TimerFields
+from .box import Steps
 from .cursors import AsyncCursor
 from .settling import AsyncConnection, DoneBefore, NoCursor
 

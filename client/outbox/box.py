@@ -5,10 +5,10 @@
 """
 
 import re
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TypedDict, TypeVar, Unpack
+from typing import Any, NoReturn, TypeVar, Unpack
 
 from attrs import evolve
 
@@ -26,7 +26,7 @@ from ..delivery import Delivery
 from ..durations import Duration, milliseconds
 from ..errors import BadRequest, LeaseLost, NotFound, TarryError, TooLate, Unavailable
 from ..processes import PerProcess
-from ..records import Claim, Draft, Message, Named, Receipt, Timer, id_of
+from ..records import Claim, Draft, Fields, Message, Named, Receipt, Timer, TimerFields, id_of
 from ..timers import Mode
 from . import guards, transactions
 from .cursors import AsyncCursor, Cursor, CursorTransaction
@@ -39,25 +39,6 @@ T = TypeVar("T")
 _DATABASE = re.compile(r"[\x01-\uffff]{0,63}(?! )[\x01-\uffff]")
 _ID = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class TimerFields(TypedDict, total=False):
-    """What the message of a timer may have beside its body."""
-
-    delay: Duration | None
-    deliver_at: datetime | str | None
-    expires_at: datetime | str | None
-    ordering_key: str | None
-    tag: str | None
-    headers: Mapping[str, str] | None
-    queue: int | None
-    content_type: str | None
-
-
-class Fields(TimerFields, total=False):
-    """What a message may have beside its body."""
-
-    key: str | None
 
 
 class Steps:

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
+from ...store.content import LABELS
 from ...store.records import MAX_HEADERS
 from ...store.stream.outbox import Entry
 from ..bodies import Dumps, body_text, encode
@@ -54,8 +55,8 @@ def _entry(draft: Draft, limits: Limits, json: Dumps | None) -> Entry:
     body, content_type = _body(draft, json)
     if len(body) > limits.max_body:
         raise TooLarge(f"body: it has {len(body)} bytes, and may have {limits.max_body}")
-    for name in ("key", "ordering_key", "tag"):
-        label: object = getattr(draft, name)  # users are not all typed
+    labels: dict[str, Any] = {name: getattr(draft, name) for name in LABELS}
+    for name, label in labels.items():  # users are not all typed
         if label is not None and not isinstance(label, str):
             raise BadRequest(f"{name}: it is text, and no {type(label).__name__}")
         if label is not None and not 0 < len(_utf8(name, label)) <= limits.max_key:
@@ -65,14 +66,12 @@ def _entry(draft: Draft, limits: Limits, json: Dumps | None) -> Entry:
     if draft.delay is not None and draft.deliver_at is not None:
         raise BadRequest("delay: there is a deliver_at too: leave one of them out")
     return Entry(
+        **labels,
         body=body,
         content_type=content_type,
         delay=_delay(draft, limits),
         deliver_at=_instant(draft.deliver_at, "deliver_at"),
         expires_at=_instant(draft.expires_at, "expires_at"),
-        key=draft.key,
-        ordering_key=draft.ordering_key,
-        tag=draft.tag,
         headers=_headers(draft.headers),
         queue=draft.queue,
     )

@@ -3,11 +3,12 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from ...store.content import ATTRIBUTES
 from .. import schemas
 from .findings import finding, together
 
 _PLACE = ("queue_id", "offset")
-_CONTENT = ("key", "ordering_key", "tag", "headers", "content_type", "accepted_at", "deliver_at", "streamed_at")
+_CONTENT = (*ATTRIBUTES, "accepted_at", "deliver_at", "streamed_at")
 
 
 def check(store: DataFrame, lake: DataFrame) -> DataFrame:

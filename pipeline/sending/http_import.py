@@ -25,6 +25,7 @@ from ...client.errors import BadRequest, IdempotencyConflict, TarryError, Unavai
 from ...client.errors import NotFound as NotThere
 from ...client.tarry import Tarry
 from ...client.transport import Transport
+from ...store.content import LABELS
 from ..arrow import Batch
 from ..errors import NotFound, PipelineError, StoreAway
 from ..pace import Pace
@@ -98,7 +99,7 @@ def columns(parted: DataFrame) -> DataFrame:
     values = {
         "body": fn.when(content_type.isNull(), body.cast("string")),
         "body_base64": fn.when(content_type.isNotNull(), fn.concat(fn.lit('"'), fn.base64(body), fn.lit('"'))),
-        **{name: _json(fn.col(name)) for name in ("content_type", "key", "ordering_key", "tag")},
+        **{name: _json(fn.col(name)) for name in ("content_type", *LABELS)},
         "headers": fn.col("headers"),
         "delay": fn.col("delay").cast("string"),
         **{name: _json(fn.date_format(fn.timestamp_millis(name), _FORM)) for name in ("deliver_at", "expires_at")},

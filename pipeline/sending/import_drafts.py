@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql import types as t
 
+from ...store.content import LABELS
 from ...store.records import MAX_HEADERS
 from ..schemas import LONG, TEXT, schema_of
 from .column_mapping import ColumnMapping
@@ -23,9 +24,7 @@ DRAFTS = schema_of(
     ("deliver_at", LONG, True),  # Unix milliseconds; null: at once, or after `delay`
     ("delay", LONG, True),  # milliseconds from the moment it is written
     ("expires_at", LONG, True),  # Unix milliseconds
-    ("key", TEXT, True),
-    ("ordering_key", TEXT, True),
-    ("tag", TEXT, True),
+    *((name, TEXT, True) for name in LABELS),
     ("headers", TEXT, True),  # a JSON object
     ("content_type", TEXT, True),  # null: the body is JSON
     ("body", t.BinaryType(), True),
@@ -73,7 +72,7 @@ def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> Data
     headers, wrong_headers = _headers(rows, mapping)
     labels = {
         name: _none() if column is None else rows.text(column, f"--{name.replace('_', '-')}")
-        for name, column in (("key", mapping.key), ("ordering_key", mapping.ordering_key), ("tag", mapping.tag))
+        for name, column in ((name, getattr(mapping, name)) for name in LABELS)
     }
     too_large = _too_large("body", body, limits.max_body)
     wrong_labels = [_too_large(name, text, limits.max_key) for name, text in labels.items()]

@@ -20,6 +20,7 @@ from pyspark.sql.types import BinaryType
 from ...client.coroutines import drive
 from ...client.outbox.cursors import CursorTransaction
 from ...store.catalogue import find_topics
+from ...store.content import ATTRIBUTES
 from .. import sinks
 from ..errors import NotFound
 from ..spark_errors import translated
@@ -225,7 +226,7 @@ def _write(
         server = http_import.Target(job.server, job.topic, topic.ordered, rate, topic.began, watcher)
         return list(sinks.drain(http_import.columns(marked), partial(http_import.write, server)))
     marked = rows.withColumn("mark", fn.unhex(fn.md5(name)))
-    bare = not any(getattr(job.mapping, name) for name in mysql_import.DETAILS) and not job.binary_body
+    bare = not any(getattr(job.mapping, name) for name in ATTRIBUTES) and not job.binary_body
     target = mysql_import.Target(job.dsn, topic.id, job.name, job.window, topic.ordered, rate, bare, watcher)
     return list(sinks.drain(_columns(marked, topic, bare), partial(mysql_import.write, target)))
 
@@ -236,7 +237,7 @@ def _columns(marked: DataFrame, topic: _Topic, bare: bool) -> DataFrame:
         fn.coalesce(fn.crc32(fn.col("ordering_key").cast("binary")), fn.xxhash64("identity")), fn.lit(len(topic.queues))
     )
     queue = fn.element_at(fn.array(*[fn.lit(id_) for id_ in topic.queues]), number.cast("int") + 1)
-    details = () if bare else mysql_import.DETAILS
+    details = () if bare else ATTRIBUTES
     return marked.select("part", "mark", "deliver_at", "delay", queue.alias("queue_id"), "body", *details)
 
 

@@ -19,11 +19,11 @@ from attrs import define, frozen
 from ...client.bodies import wrong_json
 from ...client.coroutines import drive
 from ...client.outbox.cursors import CursorTransaction
+from ...store.content import ATTRIBUTES, Attributes, columns
 from ...store.errors import DuplicateKey
 from ...store.ids import MAX_MS, SHARDS, IdMaker, due_of, random_nonce
 from ...store.mysql.errors import ROLLED_BACK
 from ...store.ports import Queries
-from ...store.rows import encode
 from ...store.stream.placing import shard_of_order
 from ...store.stream.publishing import add_waiting
 from ...store.stream.tallies import count
@@ -68,7 +68,7 @@ class Target:
     rate: float | None
     """Rows a second of one task."""
     bare: bool
-    """Of no row there is more than the body: no column of `DETAILS`."""
+    """Of no row there is more than the body: no column of `ATTRIBUTES`."""
     watcher: Place | None = None
 
 
@@ -88,25 +88,20 @@ class _Row(NamedTuple):
     delay: int | None
     queue_id: int
     body: bytes
-    key: str | None = None
-    ordering_key: str | None = None
-    tag: str | None = None
-    headers: str | None = None
-    content_type: str | None = None
-    expires_at: int | None = None
+    of: Attributes
 
     @property
     def size(self) -> int:
-        return len(self.body) + len(self.headers or "")
+        return len(self.body) + len(self.of.headers or "")
 
     @property
     def is_readable(self) -> bool:
         """As the server judges who is asked for it over HTTP: Spark reads numbers and depths that others cannot."""
-        return self.content_type is not None or wrong_json(self.body) is None
+        return self.of.content_type is not None or wrong_json(self.body) is None
 
 
-DETAILS = _Row._fields[6:]
-"""All of them are among the columns, or none, of a target that is `bare`."""
+_PLAIN = _Row._fields[:-1]
+_BARE = Attributes()
 
 
 def connect(dsn: str) -> Connection:
@@ -131,10 +126,11 @@ def write(target: Target, batches: Iterable[Batch]) -> Written:
 def _chunks(target: Target, batches: Iterable[Batch], most: int) -> Iterator[list[_Row]]:
     chunk: list[_Row] = []
     size = 0
-    names = _Row._fields[:6] if target.bare else _Row._fields
+    names = _PLAIN if target.bare else (*_PLAIN, *ATTRIBUTES)
     for batch in batches:
         for values in zip(*[batch.column(name).to_pylist() for name in names], strict=True):
-            row = _Row(*values)
+            plain, more = values[: len(_PLAIN)], values[len(_PLAIN) :]
+            row = _Row(*plain, Attributes(*more) if more else _BARE)
             if chunk and (len(chunk) == most or size + row.size > _CHUNK_BYTES):
                 yield chunk
                 chunk, size = [], 0
@@ -241,16 +237,14 @@ class _Writer:
             if spread:
                 due += random.randrange(spread)  # noqa: S311  # likewise
             # One shard for a part, whose rows come by their times: they are written in one place of the table.
-            key = row.ordering_key
-            shard = shard_of_order(target.topic_id, key, row.queue_id, ordered=target.ordered)
+            shard = shard_of_order(target.topic_id, row.of.ordering_key, row.queue_id, ordered=target.ordered)
             shard = row.part % SHARDS if shard is None else shard
             id_ = self._ids.make(min(due, latest), shard=shard)
             place = (shard, id_, due_of(id_), random_nonce(), target.topic_id, row.queue_id)
-            details = () if target.bare else tuple(map(encode, (row.key, key, row.tag, row.headers, row.content_type)))
-            end = () if target.bare else (row.expires_at,)
-            waiting.append((*place, *details, row.body, now, min(at, latest), *end))
-            if row.key is not None:
-                labels.append((target.topic_id, row.key.encode(), id_))
+            details = () if target.bare else columns(row.of)
+            waiting.append((*place, *details, row.body, now, min(at, latest)))
+            if row.of.key is not None:
+                labels.append((target.topic_id, row.of.key.encode(), id_))
         await add_waiting(tx, sorted(waiting), bare=target.bare)
         if labels:
             await tx.execute_many("label.add", sorted(labels))

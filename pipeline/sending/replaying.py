@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
+from ...store.content import LABELS
 from ...store.erased import MARK
 from .. import sinks
 from ..errors import PipelineError
@@ -24,7 +25,7 @@ ORIGIN = "tarry-replay-of"
 """The header that holds the id of the message that was replayed."""
 
 HISTORY = schema_of(
-    *((name, TEXT, True) for name in ("topic", "id", "key", "ordering_key", "tag", "headers", "body")),
+    *((name, TEXT, True) for name in ("topic", "id", *LABELS, "headers", "body")),
     ("queue", LONG, True),
     ("offset", LONG, True),
     *((name, TIME, True) for name in ("accepted_at", "deliver_at", "expires_at", "streamed_at")),
@@ -184,7 +185,7 @@ def to_topic(
     tasks = spark.sparkContext.defaultParallelism
     drafts = chosen.select(
         fn.concat(fn.lit(f"replay:{name}:"), fn.col("id").cast("string")).alias("mark"),
-        *("key", "ordering_key", "tag", "content_type", "body", "queue_id", "offset", "topic"),
+        *(*LABELS, "content_type", "body", "queue_id", "offset", "topic"),
         _with_origin().alias("headers"),
         fn.lit(None).cast("long").alias("delay"),
         fn.lit(None).cast("long").alias("deliver_at"),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
+from ...store.content import Content
 from ..schemas import FIRE_OUTCOMES, SUPPRESSED
 
 
@@ -42,9 +43,7 @@ def _same(*names: str) -> dict[str, str]:
     return {name: f"`{name}`" for name in names}
 
 
-_CONTENT = _same(
-    *("key", "ordering_key", "tag", "headers", "content_type", "body", "accepted_at", "deliver_at", "expires_at")
-)
+_CONTENT = _same(*Content.__struct_fields__)
 
 
 def _word(text: str) -> str:

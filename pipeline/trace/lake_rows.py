@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from ...store.content import LABELS
 from ...store.erased import erased_at_of
 from ..arrow import Table, pa, pc
 from ..lake import local_reads
@@ -11,7 +12,7 @@ from ..schemas import IN_LAKE, TABLES
 from ..times import moment
 from .timeline import Row, Rows
 
-_LEFT_OUT = ("ordering_key", "tag", "body")
+_LEFT_OUT = {*LABELS, "body"} - {"key"}
 _COLUMNS = {table: [name for name in TABLES[table].names if name not in _LEFT_OUT] for table in IN_LAKE}
 
 

@@ -16,12 +16,13 @@ import attrs
 
 from ...client import BadRequest, Draft, Receipt, TarryError
 from ...client.bodies import written
+from ...store.content import LABELS
 from ..durations import parse_duration, parse_time
 from .printing import UsageError, note
 
 _FIELDS = {field.name for field in attrs.fields(Draft)}
-_TEXTS = ("content_type", "key", "tag", "ordering_key", "guard", "deliver_at", "expires_at")
 _TIMES = ("deliver_at", "expires_at")
+_TEXTS = (*LABELS, "content_type", "guard", *_TIMES)
 _PLACE = re.compile(r"/messages/(\d+)/?")
 
 

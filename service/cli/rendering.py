@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from ...client import Message, Receipt
+from ...store.content import LABELS
 from ...store.printable import json_text
 
 
@@ -18,9 +19,7 @@ def message_record(message: Message) -> dict[str, Any]:
         "topic": message.topic,
         "queue": message.queue,
         "offset": message.offset,
-        "key": message.key,
-        "ordering_key": message.ordering_key,
-        "tag": message.tag,
+        **{name: getattr(message, name) for name in LABELS},
         "headers": dict(message.headers) or None,
         "attempt": message.attempt,
         "published_at": time_text(message.published_at),

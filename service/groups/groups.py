@@ -361,7 +361,7 @@ class Groups:
         if not first:
             return
         # What was asked for in the past was due when it was accepted.
-        dues = [max(message.deliver_at, message.published_at) for message in messages if message.attempt == 1]
+        dues = [max(message.deliver_at, message.accepted_at) for message in messages if message.attempt == 1]
         self._metrics.lateness(group.topic.name, [(at - due) / 1000 for due in dues])
 
     async def watch(self, key: ClaimKey, lease_until: int) -> None:

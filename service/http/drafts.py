@@ -8,7 +8,7 @@ import trio
 from attrs import define, field
 from msgspec import UNSET
 
-from ...store.content import BYTES
+from ...store.content import BYTES, LABELS, picker
 from ...store.records import Draft, Topic
 from ...store.stream import idempotency
 from ...store.stream.placing import WrongQueue, named_queue
@@ -30,6 +30,9 @@ _LEVEL = 16
 """The migration since which messages expire."""
 _MOST_FAULTS = 20
 _AT_ONCE = 256 << 10
+_all_labels = picker(*LABELS)
+_other_labels = picker(*(name for name in LABELS if name != "key"))
+"""A timer's key is in its path."""
 _WEIGHT = 2 << 10
 """Others have their turn after so many bytes of bodies, a message counting as so many beside its own."""
 
@@ -52,6 +55,7 @@ class Checked(msgspec.Struct, frozen=True):
     expires_at: int | None = None
     trace: Mapping[str, str] = {}
     """Of its request."""
+    labels: Mapping[str, str] = {}
 
     def placed(self, intake: Intake, topic: Topic, shaping: Shaping | None = None) -> Draft:
         """In its queue, and at its time. Raises a `Problem` when the topic has no such queue."""
@@ -63,17 +67,16 @@ class Checked(msgspec.Struct, frozen=True):
                 queue = named_queue(topic, message.queue, message.ordering_key)
             except WrongQueue as error:
                 raise bad_field(f"{self.pointer}/queue", str(error)) from None
+        window = self.window
         return Draft(
-            topic,
-            queue,
-            self.body,
-            self.content_type,
-            self.deliver_at if self.window is None or shaping is None else shaping.place(self.window, self._chooses),
-            message.key if isinstance(message, Message) else None,
-            message.ordering_key,
-            message.tag,
-            carrying(message.headers, self.trace),
+            **self.labels,
+            headers=carrying(message.headers, self.trace),
+            content_type=self.content_type,
             expires_at=self.expires_at,
+            topic=topic,
+            queue=queue,
+            body=self.body,
+            deliver_at=self.deliver_at if window is None or shaping is None else shaping.place(window, self._chooses),
             guard=message.guard,
         )
 
@@ -149,7 +152,7 @@ def check(call: Call, message: Timed, pointer: str, faults: Faults) -> Checked |
     """None when there is something wrong, which is among `faults` then."""
     before = len(faults.found)
     body = _body(call, message, pointer, faults)
-    _check_labels(call, message, pointer, faults)
+    labels = _labels(call, message, pointer, faults)
     if message.guard is not None:
         _check_guard(call, message, message.guard, pointer, faults)
     deliver_at = None
@@ -166,7 +169,7 @@ def check(call: Call, message: Timed, pointer: str, faults: Faults) -> Checked |
     if len(faults.found) != before:
         return None
     content_type = None if message.body is not UNSET else message.content_type or BYTES
-    return Checked(message, pointer, body, content_type, deliver_at, window, expires_at, call.trace)
+    return Checked(message, pointer, body, content_type, deliver_at, window, expires_at, call.trace, labels)
 
 
 def _window(call: Call, message: Message, pointer: str, faults: Faults) -> Window | None:
@@ -225,16 +228,14 @@ def _body(call: Call, message: Timed, pointer: str, faults: Faults) -> bytes:
     return body
 
 
-def _check_labels(call: Call, message: Timed, pointer: str, faults: Faults) -> None:
-    limit = call.settings.max_key
-    if isinstance(message, Message) and message.key is not None:
-        faults.add(f"{pointer}/key", wrong_label(message.key, limit))
-    if message.ordering_key is not None:
-        faults.add(f"{pointer}/ordering_key", wrong_label(message.ordering_key, limit))
-    if message.tag is not None:
-        faults.add(f"{pointer}/tag", wrong_label(message.tag, limit))
+def _labels(call: Call, message: Timed, pointer: str, faults: Faults) -> Mapping[str, str]:
+    """Those that it has. With them its headers are checked."""
+    labels = _all_labels(message) if isinstance(message, Message) else _other_labels(message)
+    for name, label in labels.items():
+        faults.add(f"{pointer}/{name}", wrong_label(label, call.settings.max_key))
     if message.headers is not None:
         faults.add(f"{pointer}/headers", wrong_headers(message.headers))
+    return labels
 
 
 def _check_guard(call: Call, message: Timed, guard: str, pointer: str, faults: Faults) -> None:

@@ -7,7 +7,7 @@ import attrs
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...store.content import BYTES, as_json, headers_of
+from ...store.content import BYTES, LABELS, as_json, has_later, headers_of
 from ...store.erased import erased_at_of
 from ...store.groups.push import PushRow
 from ...store.history import since_redrive
@@ -105,12 +105,7 @@ def outlook(shaping: Shaping, due: int) -> tuple[int | UnsetType, int | UnsetTyp
 def message(topic: Topic, one: Delivered) -> MessageAnswer:
     """As claimed or pulled."""
     losses = one.losses or UNSET
-    if (
-        one.content_type is None
-        and not one.losses
-        and one.expires_at is None
-        and (raw := as_json(one.body)) is not None
-    ):
+    if one.content_type is None and not one.losses and not has_later(one) and (raw := as_json(one.body)) is not None:
         # Nearly all are so; without a dict in between it pays for the look at the body.
         return MessageAnswer(
             topic=topic.name,
@@ -124,7 +119,7 @@ def message(topic: Topic, one: Delivered) -> MessageAnswer:
             tag=one.tag,
             headers=_headers(one.headers),
             body=raw,
-            published_at=format_time(one.published_at),
+            published_at=format_time(one.accepted_at),
             deliver_at=format_time(one.deliver_at),
         )
     return MessageAnswer(
@@ -143,11 +138,9 @@ def _content(one: Delivered | Found) -> dict[str, Any]:
     """
     content: dict[str, Any] = {
         "id": str(one.id),
-        "key": one.key,
-        "ordering_key": one.ordering_key,
-        "tag": one.tag,
+        **{name: getattr(one, name) for name in LABELS},
         "headers": _headers(one.headers),
-        "published_at": format_time(one.published_at),
+        "published_at": format_time(one.accepted_at),
         "deliver_at": format_time(one.deliver_at),
     }
     if one.expires_at is not None:

@@ -24,6 +24,7 @@ from .requests import Backfill, CatchUp, Message, PutSchedule
 from .revisions import condition, revision_of, tagged, unmatched
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_OF_MESSAGE = {*Message.__struct_fields__} & {*Spec.__struct_fields__}
 _SHOWN = 5
 """Fire times in an answer."""
 _MOST = 1000
@@ -175,15 +176,7 @@ def _checked(call: Call, request: PutSchedule) -> tuple[Spec, Message]:
     if isinstance(request.misfire, CatchUp):
         said["misfire"] = {"catch_up": request.misfire.catch_up}
     spec = Spec(**said)
-    message = Message(
-        body=request.body,
-        body_base64=request.body_base64,
-        content_type=request.content_type,
-        key=request.key,
-        headers=request.headers,
-        tag=request.tag,
-        ordering_key=request.ordering_key,
-    )
+    message = Message(**{name: getattr(request, name) for name in _OF_MESSAGE})
     check_single(call, message)
     if taken := {NAME, FIRE_AT}.intersection(request.headers or ()):
         raise bad_field("/headers", f"{min(taken)} is set by the schedule")

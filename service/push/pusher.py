@@ -14,7 +14,7 @@ import structlog
 import trio
 from attrs import define, field, frozen
 
-from ...store.content import BYTES, as_json, headers_of
+from ...store.content import BYTES, LABELS, as_json, headers_of
 from ...store.erased import erased_at_of
 from ...store.errors import StoreError
 from ...store.groups import push
@@ -312,9 +312,7 @@ class Pusher:
         told = self._names | {
             "erased-at": None if erased_at is None else format_time(erased_at),
             "attempt": str(message.attempt),
-            "key": message.key,
-            "tag": message.tag,
-            "ordering-key": message.ordering_key,
+            **{name.replace("_", "-"): getattr(message, name) for name in LABELS},
         }
         return {
             "Host": endpoint.netloc,

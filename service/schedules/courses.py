@@ -7,7 +7,7 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from ...store.content import BYTES
+from ...store.content import BYTES, LABELS, picker
 from ...store.schedules.course import Course, Post
 from ..durations import format_time
 from ..trace_context import carrying
@@ -20,6 +20,7 @@ NAME, FIRE_AT = "tarry-schedule", "tarry-fire-at"
 _KNOWN = 50_000
 """Schedules that are kept as they were read. With more each that comes in its turn is read anew."""
 
+_labels = picker(*LABELS)
 log = structlog.get_logger()
 
 
@@ -48,7 +49,8 @@ def course_of(name: str, text: bytes, made_at: int) -> Course | None:
 
 def traced(trace: Mapping[str, str], post: Post) -> Post:
     """A message that somebody asks for, with the trace of whoever does; those of the fire times have none."""
-    return post._replace(headers=carrying(msgspec.json.decode(post.headers or b"{}", type=dict[str, str]), trace))
+    headers = carrying(msgspec.json.decode(post.headers or b"{}", type=dict[str, str]), trace)
+    return msgspec.structs.replace(post, headers=headers)
 
 
 def _post(name: str, spec: Spec, fire_at: int) -> Post:
@@ -57,4 +59,4 @@ def _post(name: str, spec: Spec, fire_at: int) -> Post:
         content_type, body = None, bytes(spec.body)
     else:
         content_type, body = spec.content_type or BYTES, spec.body_base64 or b""
-    return Post(spec.key, spec.ordering_key, spec.tag, msgspec.json.encode(headers), content_type, body)
+    return Post(**_labels(spec), headers=msgspec.json.encode(headers), content_type=content_type, body=body)

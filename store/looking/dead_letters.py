@@ -7,6 +7,7 @@ short, or empty, and still not the last: what says so is `DeadPage.after`.
 from typing import NamedTuple
 
 from attrs import frozen
+from msgspec.structs import asdict
 
 from ..history import last_reason, since_redrive
 from ..ports import Transaction
@@ -94,6 +95,13 @@ async def _whole(tx: Transaction, group: Group, ids: list[int]) -> tuple[DeadLet
     letters: list[DeadLetter] = []
     for row in await tx.fetch("dead.whole", Letter, group.id, ids) if ids else ():
         attempt = len(since_redrive(row.history))
-        message = Delivered(row.id, numbers.get(row.queue_id, -1), row.offset, attempt, *row.content, row.dead_at)
+        message = Delivered(
+            **asdict(row.content),
+            id=row.id,
+            queue=numbers.get(row.queue_id, -1),
+            offset=row.offset,
+            attempt=attempt,
+            streamed_at=row.dead_at,
+        )
         letters.append(DeadLetter(message, row.dead_at, row.history))
     return tuple(letters)

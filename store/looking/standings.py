@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from msgspec.structs import asdict
+
 from ..ports import Transaction
 from ..records import Event, Found, Outcome, Topic
 from ..rows import GroupRow, Letter, OpenClaim, QueueRow
@@ -187,10 +189,10 @@ def _letter(topic: Topic, row: Letter, ends: Sequence[Event]) -> Found:
     accepted_at, deliver_at = row.content.accepted_at, row.content.deliver_at
     life = [Event("published" if deliver_at <= accepted_at else "scheduled", accepted_at)]
     return Found(
-        row.id,
-        topic.name,
-        "published",
-        *row.content,
+        **asdict(row.content),
+        id=row.id,
+        topic=topic.name,
+        state="published",
         queue=next((queue.number for queue in topic.queues if queue.id == row.queue_id), None),
         offset=row.offset,
         life=tuple(life + sorted(ends, key=lambda event: event.at)),

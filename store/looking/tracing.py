@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from attrs import evolve, field, frozen
+from msgspec.structs import asdict, replace
 
 from ..groups.claims import WIDEST
 from ..history import Attempt, nearest, numbered
@@ -60,7 +61,7 @@ async def find_messages(tx: Transaction, ids: Sequence[int]) -> dict[int, Found]
         if one.id not in found and one.topic_id in names:
             found[one.id] = _waiting(one, names[one.topic_id])
     guards = await _guards(tx, found)
-    return {id_: evolve(one, guard=guards[id_]) if guards.get(id_) else one for id_, one in found.items()}
+    return {id_: replace(one, guard=guards[id_]) if guards.get(id_) else one for id_, one in found.items()}
 
 
 async def _guards(tx: Transaction, found: Mapping[int, Found]) -> dict[int, str | None]:
@@ -79,14 +80,8 @@ def _cancelled(row: Cancelled, topic: str, erased_at: int | None) -> Found:
         topic=topic,
         state=row.state,
         key=row.key,
-        ordering_key=None,
-        tag=None,
-        headers=None,
-        content_type=None,
-        body=None,
-        published_at=row.accepted_at,
+        accepted_at=row.accepted_at,
         deliver_at=row.deliver_at,
-        expires_at=None,
         life=(Event("scheduled", row.accepted_at), Event(row.state, row.cancelled_at)),
         erased_at=erased_at,
     )
@@ -94,7 +89,7 @@ def _cancelled(row: Cancelled, topic: str, erased_at: int | None) -> Found:
 
 def _waiting(row: Scheduled, topic: str) -> Found:
     life = (Event("scheduled", row.content.accepted_at),)
-    return Found(row.id, topic, "scheduled", *row.content, life)
+    return Found(**asdict(row.content), id=row.id, topic=topic, state="scheduled", life=life)
 
 
 @frozen
@@ -263,8 +258,16 @@ def _add_handling(life: list[Event], place: _Place, group: str, spans: Iterable[
 
 def _told(row: Streamed, topic: str, story: _Story, groups: Mapping[int, str]) -> Found:
     life = sorted(_with_reasons(story.life, story.histories, groups), key=lambda event: event.at)
-    place = (row.number, row.offset, frozenset(story.standings))
-    return Found(row.id, topic, "published", *row.content, tuple(life), *place)
+    return Found(
+        **asdict(row.content),
+        id=row.id,
+        topic=topic,
+        state="published",
+        life=tuple(life),
+        queue=row.number,
+        offset=row.offset,
+        standings=frozenset(story.standings),
+    )
 
 
 def _with_reasons(

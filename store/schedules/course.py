@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple, get_args
 
 from attrs import evolve, frozen
 
+from ..content import Attributes
+
 Outcome = Literal["fired", "missed", "overlapped", "run", "backfilled", "cancelled", "kept"]
 """What became of a fire time. `missed`: its turn came too late. `overlapped`: the message before was unsettled still.
 `run`, `backfilled`: somebody asked for it. `cancelled`: its message was cancelled, or was due when the schedule was
@@ -16,14 +18,9 @@ else."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
-class Post(NamedTuple):
-    """The message of a fire time; as in `Draft`."""
+class Post(Attributes, frozen=True, kw_only=True):
+    """The message of a fire time."""
 
-    key: str | None
-    ordering_key: str | None
-    tag: str | None
-    headers: bytes | None
-    content_type: str | None
     body: bytes
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
+from ..content import columns
 from ..ids import IdMaker, due_of, random_nonce, shard_of
 from ..looking.settled import is_unsettled
 from ..ports import Asked, Transaction, Value
@@ -274,9 +275,8 @@ class Firing:
         id_ = self.made.get(of)
         if id_ is None:
             id_ = self.made[of] = self.ids.make(due, shard=shard, spread=0 if ordered else self.spread)
-        content = (*(encode(text) for text in post[:3]), post.headers, encode(post.content_type), post.body)
         place = (shard_of(id_), id_, due_of(id_), random_nonce(), schedule.topic_id, schedule.queue_id)
-        rows.append((*place, *content, self.now, deliver_at, None, special, None))
+        rows.append((*place, *columns(post), post.body, self.now, deliver_at, special, None))
         if post.key is not None:
             labels.append((schedule.topic_id, post.key.encode(), id_))
         self.armed.append(Armed(due_of(id_), id_, schedule.topic_id))

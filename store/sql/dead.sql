@@ -1,9 +1,8 @@
 -- name: add
 -- A message to the dead letters, with a copy.
-INSERT INTO dead (group_id, id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type,
-  body, accepted_at, deliver_at, expires_at)
-SELECT ?, id, ?, ?, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at,
-  expires_at FROM message WHERE queue_id = ? AND `offset` = ?;
+INSERT INTO dead (group_id, id, dead_at, history, queue_id, `offset`, {content})
+SELECT ?, id, ?, ?, queue_id, `offset`, {content}
+FROM message WHERE queue_id = ? AND `offset` = ?;
 
 -- name: remove
 -- A dead letter that is exhausted a second time gives way to the newer one.
@@ -30,13 +29,13 @@ WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: whole
 -- The dead letters of these ids.
-SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at, expires_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*) ORDER BY id;
+SELECT id, group_id, dead_at, history, queue_id, `offset`, {content}
+FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*) ORDER BY id;
 
 -- name: letters
 -- Dead letters of some groups. A message that several of them have comes several times.
-SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at, expires_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
+SELECT id, group_id, dead_at, history, queue_id, `offset`, {content}
+FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
 
 -- name: aged
 -- The dead letters of a stretch of time, oldest first, for update; of those of its first millisecond what lies behind

@@ -1,7 +1,6 @@
 -- name: add
 -- Messages that wait for their time.
-INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
-  accepted_at, deliver_at, expires_at) VALUES ?;
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, {content}) VALUES ?;
 
 -- name: add_bare
 -- Messages of which there is but the body: a fifth less to read for the server than with five times NULL.
@@ -40,8 +39,8 @@ WHERE d.queue_id IN (?*);
 
 -- name: find
 -- The messages of these ids, whoever works on them.
-SELECT id, due, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at,
-  expires_at FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
+SELECT id, due, topic_id, queue_id, {content}
+FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: queues
 -- To which queue each of these messages goes.
@@ -104,14 +103,12 @@ SELECT COUNT(*) FROM delay;
 
 -- name: add_uncounted
 -- Messages of an outbox: whoever takes them out of here counts them.
-INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
-  accepted_at, deliver_at, uncounted) VALUES ?;
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, {first_content}, uncounted) VALUES ?;
 
--- name: add_uncounted_expiring
--- The same with a time past which they are not handed out: a statement of its own, so that an outbox without one asks
+-- name: add_uncounted_later
+-- The same with what was not there from the first: a statement of its own, so that an outbox without any of it asks
 -- nothing of the store that one of before would not know.
-INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
-  accepted_at, deliver_at, uncounted, expires_at) VALUES ?;
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, {first_content}, uncounted, {later}) VALUES ?;
 
 -- name: seen
 -- The messages among these that wait, as far as this transaction sees.
@@ -158,8 +155,7 @@ WHERE (shard, id) AT (?*);
 
 -- name: add_special
 -- Messages that promotion does more with than to move them; see `Due`.
-INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
-  accepted_at, deliver_at, expires_at, special, guard) VALUES ?;
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, {content}, special, guard) VALUES ?;
 
 -- name: guards
 -- Which guards these messages have, locked before.

@@ -1,7 +1,6 @@
 -- name: add
 -- Messages that go straight to the stream.
-INSERT INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at, expires_at, streamed_at) VALUES ?;
+INSERT INTO message (queue_id, `offset`, id, nonce, {content}, streamed_at) VALUES ?;
 
 -- name: add_bare
 -- Those of which there is but the body: five times NULL cost SQLite more than all else of a row.
@@ -10,16 +9,14 @@ INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_a
 -- name: promote
 -- Due messages, locked before, into the stream at consecutive offsets, in order of their time. The bodies never leave
 -- the server.
-INSERT INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at, expires_at, streamed_at)
-SELECT queue_id, ? + ROW_NUMBER() OVER (ORDER BY deliver_at, accepted_at, id) - 1, id, nonce, `key`, ordering_key, tag,
-  headers, content_type, body, accepted_at, deliver_at, expires_at, ?
+INSERT INTO message (queue_id, `offset`, id, nonce, {content}, streamed_at)
+SELECT queue_id, ? + ROW_NUMBER() OVER (ORDER BY deliver_at, accepted_at, id) - 1, id, nonce, {content}, ?
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: range
 -- A stretch of a queue, in order.
-SELECT `offset`, id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, expires_at,
-  streamed_at FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0
+SELECT `offset`, id, {content}, streamed_at
+FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0
 ORDER BY `offset` LIMIT ?;
 
 -- name: tags
@@ -60,8 +57,7 @@ SELECT id FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*);
 
 -- name: find
 -- Where the messages lie in the stream, by id.
-SELECT m.id, q.topic_id, m.queue_id, q.number, m.`offset`, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type,
-  m.body, m.accepted_at, m.deliver_at, m.expires_at, m.streamed_at
+SELECT m.id, q.topic_id, m.queue_id, q.number, m.`offset`, {m.content}, m.streamed_at
 FROM message m JOIN queue q ON q.id = m.queue_id WHERE m.id IN (?*);
 
 -- name: weights
@@ -123,10 +119,8 @@ WHERE queue_id = ? AND `offset` < ? ORDER BY `offset` DESC LIMIT ?;
 
 -- name: restore
 -- Messages of dead letters that retention has taken from the stream, back into their places.
-INSERT IGNORE INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, headers, content_type, body,
-  accepted_at, deliver_at, expires_at, streamed_at)
-SELECT queue_id, `offset`, id, 0, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at,
-  expires_at,
+INSERT IGNORE INTO message (queue_id, `offset`, id, nonce, {content}, streamed_at)
+SELECT queue_id, `offset`, id, 0, {content},
   CASE WHEN deliver_at > accepted_at THEN deliver_at ELSE accepted_at END
 FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
 

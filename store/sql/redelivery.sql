@@ -5,8 +5,7 @@ INSERT INTO redelivery (queue_id, `offset`, retry_id, message_queue_id, message_
 
 -- name: range
 -- A stretch of a retry queue with its messages, in order.
-SELECT r.`offset`, r.message_id AS id, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at,
-  m.deliver_at, m.expires_at, r.streamed_at, r.attempt, r.message_offset AS source, r.losses
+SELECT r.`offset`, r.message_id AS id, {m.content}, r.streamed_at, r.attempt, r.message_offset AS source, r.losses
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
 

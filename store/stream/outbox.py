@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple, Protocol
 from attrs import frozen
 
 from ..catalogue import find_topics
+from ..content import FIRST, LATER, Attributes, columns
 from ..errors import DuplicateKey, NoSuchTable, StoreError
 from ..expiry import is_past
 from ..ids import MAX_MS, SHARDS, IdMaker, apart, due_of, places_of, random_nonce, shard_of
@@ -55,23 +56,14 @@ class Expired(StoreError):
     """It would be past its time before it could be handed out."""
 
 
-@frozen
-class Entry:
+class Entry(Attributes, frozen=True, kw_only=True):
     """A message to be published, checked."""
 
     body: bytes
-    content_type: str | None = None
-    """None: `body` is JSON text."""
     delay: int = 0
     """Milliseconds from now."""
     deliver_at: int | None = None
-    key: str | None = None
-    ordering_key: str | None = None
-    tag: str | None = None
-    headers: bytes | None = None
     queue: int | None = None
-    expires_at: int | None = None
-    """From then on it is not handed out any more, Unix milliseconds."""
 
 
 @frozen
@@ -159,11 +151,12 @@ async def add(
             continue
         rows = [_row(topic, *one, id_, now) for one, id_ in zip(piece, made, strict=True)]
         try:
-            if any(entry.expires_at is not None for entry, *_ in piece):
-                expiring = [(*row, entry.expires_at) for row, (entry, *_) in zip(rows, piece, strict=True)]
-                await tx.execute_many("delay.add_uncounted_expiring", expiring)
-            else:
-                await tx.execute_many("delay.add_uncounted", rows)
+            # Of a store of before no more is asked than what is there of these messages.
+            later = any(value is not None for row in rows for value in row[-len(LATER) :])
+            await tx.execute_many(
+                "delay.add_uncounted_later" if later else "delay.add_uncounted",
+                rows if later else [row[: -len(LATER)] for row in rows],
+            )
         except DuplicateKey:
             continue
         await _foretell(tx, forecast.changes(now, [(topic.id, due_of(id_)) for id_ in made]))
@@ -192,11 +185,9 @@ async def _taken(tx: Queries, ids: Sequence[int]) -> bool:
 
 
 def _row(topic: Topic, entry: Entry, queue: Queue, at: int, id_: int, now: int) -> Sequence[Value]:
-    return (
-        *(shard_of(id_), id_, due_of(id_), random_nonce(), topic.id, queue.id, encode(entry.key)),
-        *(encode(entry.ordering_key), encode(entry.tag), entry.headers, encode(entry.content_type), entry.body),
-        *(now, at, 1),
-    )
+    values, first = columns(entry), len(FIRST)
+    place = (shard_of(id_), id_, due_of(id_), random_nonce(), topic.id, queue.id)
+    return (*place, *values[:first], entry.body, now, at, 1, *values[first:])
 
 
 async def cancel(tx: OutboxTransaction, ids: Sequence[int]) -> list[Verdict]:

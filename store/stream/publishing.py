@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from attrs import define, field
 
+from ..content import columns, is_bare
 from ..errors import DuplicateKey, TopicGone
 from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonces, shard_for, shard_of
 from ..ports import Offsets, Queries, Transaction, Value
@@ -211,7 +212,7 @@ class Publishing:
 
     def _message_rows(self, written: Iterable[_Written]) -> list[Sequence[Value]]:
         now = self.now
-        return [(one.id, one.nonce, *_content(one.draft), now, one.at, one.draft.expires_at, now) for one in written]
+        return [(one.id, one.nonce, *columns(one.draft), one.draft.body, now, one.at, now) for one in written]
 
     def _bare_rows(self, written: Iterable[_Written]) -> list[Sequence[Value]]:
         now = self.now
@@ -282,7 +283,7 @@ def waiting_row(
     if bare:
         return (*place, draft.body, *times)
     more = () if not special else (0, None) if draft.guard is None else (GUARDED, draft.guard.encode())
-    return (*place, *_content(draft), *times, draft.expires_at, *more)
+    return (*place, *columns(draft), draft.body, *times, *more)
 
 
 def are_special(drafts: Iterable[Draft | None]) -> bool:
@@ -311,25 +312,7 @@ async def refuse_used(tx: Queries, ids: Sequence[Any]) -> None:
 
 def _are_bare(written: Iterable[_Written]) -> bool:
     """Whether there is but the body of each."""
-    for one in written:
-        draft = one.draft
-        if draft.key is not None or draft.ordering_key is not None or draft.tag is not None:
-            return False
-        if draft.headers is not None or draft.content_type is not None or draft.expires_at is not None:
-            return False
-    return True
-
-
-def _content(draft: Draft) -> tuple[Value, ...]:
-    key, ordering_key, tag, content_type = draft.key, draft.ordering_key, draft.tag, draft.content_type
-    return (
-        None if key is None else key.encode(),
-        None if ordering_key is None else ordering_key.encode(),
-        None if tag is None else tag.encode(),
-        draft.headers,
-        None if content_type is None else content_type.encode(),
-        draft.body,
-    )
+    return all(is_bare(one.draft) for one in written)
 
 
 def _replay(publication: Publication, fingerprint: bytes, receipts: _Answer | None) -> _Answer:

@@ -4,11 +4,12 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from attrs import define
+from msgspec.structs import astuple
 
+from ..content import Content
 from ..expiry import is_past
 from ..ports import Asked, Transaction
 from ..records import Delivered, Queue
-from ..rows import Content
 from .positions import end_of
 
 PAGE = 256
@@ -31,6 +32,11 @@ class Message(NamedTuple):
     content: Content
     streamed_at: int
 
+    def delivered(self, queue: int) -> Delivered:
+        """As it is handed out for the first time."""
+        id_, offset, at = self.id, self.offset, self.streamed_at
+        return Delivered(*astuple(self.content), id=id_, queue=queue, offset=offset, attempt=1, streamed_at=at)
+
 
 class Expiry(NamedTuple):
     """When a message is past its time."""
@@ -49,6 +55,18 @@ class Returned(NamedTuple):
     attempt: int
     source: int
     losses: int
+
+    def delivered(self, queue: int) -> Delivered:
+        """As it is handed out once more."""
+        return Delivered(
+            *astuple(self.content),
+            id=self.id,
+            queue=queue,
+            offset=self.source,
+            attempt=self.attempt,
+            streamed_at=self.streamed_at,
+            losses=self.losses,
+        )
 
 
 @define
@@ -72,11 +90,7 @@ class Page:
         """Those that may be handed out now, each with its offset here."""
         number = self.queue.number
         return [
-            (row.offset, Delivered(row.id, number, row.source, row.attempt, *row.content, row.streamed_at, row.losses))
-            if isinstance(row, Returned)
-            else (row.offset, Delivered(row.id, number, row.offset, 1, *row.content, row.streamed_at))
-            for row in self.asked.rows
-            if not is_past(row.content.expires_at, now)
+            (row.offset, row.delivered(number)) for row in self.asked.rows if not is_past(row.content.expires_at, now)
         ]
 
 

@@ -429,7 +429,7 @@ async def test_a_commit_in_doubt_is_looked_for_at_the_server_that_takes_over(
         await backend.migrate()
         topic = await store.write(catalogue.add_topic, TopicDraft("orders"), 1)
         setattr(line, moment, b"COMMIT")
-        publication = Publication((Draft(topic, topic.queues[0], b"1"),))
+        publication = Publication((Draft(topic=topic, queue=topic.queues[0], body=b"1"),))
         try:
             if moment == "cut_after":
                 assert await store.publish([publication], 1)

@@ -101,7 +101,9 @@ async def rough(store: Store, dice: random.Random, steps: int, *, ordered: bool)
                     key, tag = dice.choice("abc"), None if ordered else dice.choice(("red", "blue", None))
                     left = dice.choice((None, None, 500, 10_000, 60_000))
                     ends = None if left is None else now + left
-                    draft = Draft(topic, topic.queues[0], b"{}", ordering_key=key, tag=tag, expires_at=ends)
+                    draft = Draft(
+                        topic=topic, queue=topic.queues[0], body=b"{}", ordering_key=key, tag=tag, expires_at=ends
+                    )
                     await store.publish([Publication((draft,))], now)
             case 2 if dice.random() < 0.5:
                 await store.seek(group, topic.queues, Position("offset", dice.randrange(30)), now)

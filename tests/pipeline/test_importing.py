@@ -29,6 +29,7 @@ from tarry.pipeline.sending.importing import Job, Summary
 from tarry.pipeline.sending.input_files import read_rows
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.content import ATTRIBUTES
 from tarry.store.ids import IdMaker
 from tarry.store.opening import open_backend
 from tarry.store.store import Store
@@ -217,7 +218,7 @@ def batch(*numbers: int) -> pa.RecordBatch:
             "delay": pa.array([60_000 for _ in numbers], pa.int64()),
             "queue_id": pa.array([1 for _ in numbers], pa.int32()),
             "body": [b"%d" % n for n in numbers],
-            **dict.fromkeys(mysql_import.DETAILS, none),
+            **dict.fromkeys(ATTRIBUTES, none),
         }
     )
 

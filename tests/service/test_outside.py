@@ -119,13 +119,13 @@ async def _shop(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Shop]:
 
 async def publish(shop: Shop, count: int) -> None:
     topic = shop.group.topic
-    drafts = tuple(Draft(topic, topic.queues[0], b"1") for _ in range(count))
+    drafts = tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1") for _ in range(count))
     await shop.node.intake.publish(Publication(drafts))
 
 
 async def test_publishes_of_an_outbox_are_counted_when_they_are_promoted(shop: Shop) -> None:
     await publish(shop, 2)
-    await shop.publish_outside(Entry(b"1"), Entry(b"2", delay=HOUR))
+    await shop.publish_outside(Entry(body=b"1"), Entry(body=b"2", delay=HOUR))
     assert shop.counted() == {"published": 2}
     await shop.pass_time(1)
     assert shop.counted() == {"published": 3}
@@ -137,7 +137,7 @@ async def test_publishes_of_an_outbox_are_counted_when_they_are_promoted(shop: S
 
 
 async def test_cancels_bring_the_publish_with_them(shop: Shop) -> None:
-    here, there = await shop.publish_outside(Entry(b"1", delay=HOUR), Entry(b"2", delay=HOUR))
+    here, there = await shop.publish_outside(Entry(body=b"1", delay=HOUR), Entry(body=b"2", delay=HOUR))
     await shop.node.intake.cancel(here)
     await shop.node.intake.cancel(here)
     assert shop.counted() == {"published": 1, "cancelled": 1}

@@ -83,7 +83,7 @@ class World:
 
     async def publish(self, topic: Topic, *bodies: bytes, delay: int | None = SOON, **more: object) -> list[int]:
         at = None if delay is None else self.ms + delay
-        drafts = tuple(Draft(topic, topic.queues[0], body, deliver_at=at, **more) for body in bodies)  # type: ignore[arg-type]
+        drafts = tuple(Draft(topic=topic, queue=topic.queues[0], body=body, deliver_at=at, **more) for body in bodies)  # type: ignore[arg-type]
         receipts = await self.node.intake.publish(Publication(drafts))
         assert isinstance(receipts, list)
         return [receipt.id for receipt in receipts]

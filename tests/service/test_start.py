@@ -83,10 +83,12 @@ async def _a_store_with_a_claim(path: Path) -> None:
     store, now = Store(backend, ladder=Ladder((3_600_000,))), await backend.now()
     topic = await store.write(catalogue.add_topic, TopicDraft("orders"), now)
     group = await store.add_group(topic, "billing", now)
-    draft = Draft(topic, topic.queues[0], b"1")
+    draft = Draft(topic=topic, queue=topic.queues[0], body=b"1")
     await store.publish([Publication((draft,))], now)
     await store.turn(group, [], [ClaimRequest("ann", 1, 50)], now)
-    await store.publish([Publication((Draft(topic, topic.queues[0], b"2", deliver_at=now + 20),))], now)
+    await store.publish(
+        [Publication((Draft(topic=topic, queue=topic.queues[0], body=b"2", deliver_at=now + 20),))], now
+    )
     await store.write(clients.renew, {"bob": now}, ["bob"])
     await backend.aclose()
 
@@ -153,7 +155,7 @@ async def test_what_comes_past_the_server_while_its_wheel_is_filled_is_on_time(
             await server.ready.wait()
             node = server.node
             topic, _ = await node.catalogue.put_topic(TopicDraft("bills"))
-            draft = Draft(topic, topic.queues[0], b"3", deliver_at=node.clock.now() + 50)
+            draft = Draft(topic=topic, queue=topic.queues[0], body=b"3", deliver_at=node.clock.now() + 50)
             await node.store.publish([Publication((draft,))], node.clock.now())
             while not any((await node.store.read(catalogue.queue_ends, [queue.id for queue in topic.queues])).values()):
                 await trio.sleep(0.01)

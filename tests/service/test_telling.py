@@ -63,7 +63,7 @@ async def made(node: Node, *, ordered: bool = False) -> tuple[Topic, Group]:
 
 
 async def publish(node: Node, topic: Topic) -> None:
-    await node.intake.publish(Publication((Draft(topic, topic.queues[0], b"1", ordering_key="k"),)))
+    await node.intake.publish(Publication((Draft(topic=topic, queue=topic.queues[0], body=b"1", ordering_key="k"),)))
 
 
 async def handle(node: Node, group: Group) -> None:

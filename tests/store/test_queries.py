@@ -13,10 +13,11 @@ from typing import Any, get_args
 import attrs
 import pytest
 
+from tarry.store.content import Content
 from tarry.store.migrations import load_migrations
 from tarry.store.mysql import statements as mysql_statements
 from tarry.store.queries import load_queries
-from tarry.store.rows import Content, columns_of
+from tarry.store.rows import columns_of
 from tarry.store.sqlite import statements as sqlite_statements
 
 ROOM = Path(str(files("tarry.store")))

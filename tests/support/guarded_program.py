@@ -31,7 +31,7 @@ async def publish(dsn: str, many: int) -> None:
     store = Store(backend)
     topic = await store.write(catalogue.add_topic, TopicDraft("orders"), NOW)
     drafts = [
-        Draft(topic, topic.queues[0], b"%d" % n, deliver_at=NOW + 1, key=f"order-{n}", guard="unpaid")
+        Draft(topic=topic, queue=topic.queues[0], body=b"%d" % n, deliver_at=NOW + 1, key=f"order-{n}", guard="unpaid")
         for n in range(many)
     ]
     (receipts,) = await store.publish([Publication(tuple(drafts))], NOW)

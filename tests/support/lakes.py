@@ -50,7 +50,9 @@ async def fill(stage: Stage) -> None:
     topic = await stage.topic("orders", queues=2)
     group = await stage.group(topic)
     for at in range(0, MANY, 1000):
-        await stage.publish(*(Draft(topic, topic.queues[i % 2], b"%06d" % i) for i in range(at, at + 1000)))
+        await stage.publish(
+            *(Draft(topic=topic, queue=topic.queues[i % 2], body=b"%06d" % i) for i in range(at, at + 1000))
+        )
     for _ in range(20):
         claim = await stage.claim(group, 200)
         await stage.ack(group, claim)

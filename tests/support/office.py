@@ -49,7 +49,7 @@ class Office:
         await self.node.pushers.put(self.topic, "billing", f"{self.there.url}/in", secrets, timeout, most)
 
     async def publish(self, *bodies: bytes, **draft: Any) -> list[int]:
-        drafts = tuple(Draft(self.topic, self.topic.queues[0], body, **draft) for body in bodies)
+        drafts = tuple(Draft(topic=self.topic, queue=self.topic.queues[0], body=body, **draft) for body in bodies)
         receipts = await self.node.intake.publish(Publication(drafts))
         assert isinstance(receipts, list)
         return [one.id for one in receipts]

@@ -491,8 +491,17 @@ class Oracle:
         """Each with another key, tag, ...; some without."""
         text = None if number % 4 == 3 else f"{number % 5} 🐢"
         headers = None if text is None else b'{"number":"%d"}' % number
-        more = (text, None if number % 3 else text, None if number % 2 else "red", headers)
-        return Draft(self.topic, place, b"%d" % number, None if number % 2 else "x/y", deliver_at, *more)
+        return Draft(
+            topic=self.topic,
+            queue=place,
+            body=b"%d" % number,
+            content_type=None if number % 2 else "x/y",
+            deliver_at=deliver_at,
+            key=text,
+            ordering_key=None if number % 3 else text,
+            tag=None if number % 2 else "red",
+            headers=headers,
+        )
 
     def _is_due(self, message: Message) -> bool:
         return message.state == "waiting" and message.due <= self.now

@@ -61,7 +61,9 @@ class Watch:
     async def publish(self, keys: Sequence[str | None]) -> None:
         for key in keys:
             number = zlib.crc32((key or "").encode()) % len(self.topic.queues)
-            draft = Draft(self.topic, self.topic.queues[number], b"%d" % self.published, ordering_key=key)
+            draft = Draft(
+                topic=self.topic, queue=self.topic.queues[number], body=b"%d" % self.published, ordering_key=key
+            )
             (receipts,) = await self.store.publish([Publication((draft,))], self.now)
             assert not isinstance(receipts, Conflict)
             assert receipts[0].offset is not None

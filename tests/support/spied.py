@@ -122,7 +122,7 @@ class SpiedServer:
     async def publish(self, topic: Topic, *bodies: bytes, **draft: Any) -> list[Receipt]:
         """A message of each body, to the first queue unless another is named."""
         queue = draft.pop("queue", topic.queues[0])
-        drafts = tuple(Draft(topic, queue, body, **draft) for body in bodies)
+        drafts = tuple(Draft(topic=topic, queue=queue, body=body, **draft) for body in bodies)
         receipts = await self.node.intake.publish(Publication(drafts))
         assert isinstance(receipts, list)
         return receipts

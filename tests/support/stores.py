@@ -158,7 +158,7 @@ class Stage:
         self, topic: Topic, body: bytes = b"{}", delay: int | None = None, *, queue: int = 0, **rest: Any
     ) -> Draft:
         deliver_at = None if delay is None else self.now + delay
-        return Draft(topic, topic.queues[queue], body, deliver_at=deliver_at, **rest)
+        return Draft(topic=topic, queue=topic.queues[queue], body=body, deliver_at=deliver_at, **rest)
 
     async def publish(self, *drafts: Draft) -> list[Receipt]:
         """One request of these drafts; its receipts."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from ...http.requests import Message
 from ..api import part
 from ..page import Confirm, Elsewhere, Page, Said
 from ..pictures.lifeline import lifeline
@@ -14,7 +15,7 @@ from ..words import utc
 
 STATES = ("scheduled", "published", "claimed", "retrying", "parked", "dead", "cancelled", "suppressed")
 _PAGE = 50
-_COPIED = ("key", "ordering_key", "tag", "headers", "body", "body_base64", "content_type")
+_COPIED = {*Message.__struct_fields__} - {"deliver_at", "expires_at", "queue", "guard"}
 """Fields of a message that is published again."""
 _SHOWN = 120
 """Characters of a body in a table."""

@@ -23,8 +23,8 @@ async def test_a_report_ends_now(
     """Messages that nobody took, one that is overdue, and a topic without a group; since then nothing happened."""
     topic, unread = await stage.topic("orders"), await stage.topic("unread")
     group = await stage.group(topic)
-    await stage.publish(*(Draft(topic, topic.queues[0], b"%d" % n) for n in range(20)))
-    await stage.publish(Draft(unread, unread.queues[0], b"x"))
+    await stage.publish(*(Draft(topic=topic, queue=topic.queues[0], body=b"%d" % n) for n in range(20)))
+    await stage.publish(Draft(topic=unread, queue=unread.queues[0], body=b"x"))
     claim = await stage.claim(group, 10)
     await stage.ack(group, claim)
     with StoreConnection(dsn) as connection:

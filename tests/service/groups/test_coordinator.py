@@ -93,7 +93,7 @@ class Counter:
         self.timers += [timer for settled in turn.settled if settled for timer in settled.timers]
 
     async def publish(self, count: int) -> None:
-        drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1") for _ in range(count))
+        drafts = tuple(Draft(topic=self.topic, queue=self.topic.queues[0], body=b"1") for _ in range(count))
         await self.store.publish([Publication(drafts)], self.clock.now())
         self.coordinator.notify()
 
@@ -227,7 +227,7 @@ async def test_after_a_while_an_empty_queue_is_asked_again(counter: Counter, mon
     """Another server may have published, and nobody has told."""
     monkeypatch.setattr(coordinator, "_SURE", 0.0)
     assert await counter.claim() is None
-    drafts = (Draft(counter.topic, counter.topic.queues[0], b"1"),)
+    drafts = (Draft(topic=counter.topic, queue=counter.topic.queues[0], body=b"1"),)
     await counter.store.publish([Publication(drafts)], counter.clock.now())
     assert await counter.claim() is not None
     assert len(counter.turns) == 2
@@ -459,8 +459,10 @@ async def test_a_lease_is_ended_when_the_users_transaction_that_acks_of_it_is_ov
 
 
 async def test_a_claim_by_tag_does_not_go_home_while_there_is_more(counter: Counter) -> None:
-    drafts = [Draft(counter.topic, counter.topic.queues[0], b"1", tag="blue") for _ in range(claims.SCAN + 1)]
-    drafts.append(Draft(counter.topic, counter.topic.queues[0], b"2", tag="red"))
+    drafts = [
+        Draft(topic=counter.topic, queue=counter.topic.queues[0], body=b"1", tag="blue") for _ in range(claims.SCAN + 1)
+    ]
+    drafts.append(Draft(topic=counter.topic, queue=counter.topic.queues[0], body=b"2", tag="red"))
     await counter.store.publish([Publication(tuple(drafts))], counter.clock.now())
     claim = await counter.claim(tags=frozenset({"red"}))
     assert claim is not None

@@ -53,7 +53,7 @@ class Town:
         topic = self.group.topic
         for key in keys:
             queue = self.node.intake.choose_queue(topic, key)
-            draft = Draft(topic, queue, key.encode(), ordering_key=key)
+            draft = Draft(topic=topic, queue=queue, body=key.encode(), ordering_key=key)
             await self.node.intake.publish(Publication((draft,)))
 
     async def claim(self, client: str, size: int = 10, wait: int = 0, lease: int = MINUTE) -> Claim | None:
@@ -201,7 +201,7 @@ async def test_liveness_survives_a_restart(town: Town, tmp_path: Path, nursery: 
     await store.write(clients.renew, {"ann": town.ms - 90_000}, ["ann"])
     topic = await store.write(catalogue.add_topic, TopicDraft("orders"), town.ms)
     group = await store.add_group(topic, "billing", town.ms)
-    await store.publish([Publication((Draft(topic, topic.queues[0], b"1"),))], town.ms)
+    await store.publish([Publication((Draft(topic=topic, queue=topic.queues[0], body=b"1"),))], town.ms)
     (held,) = (await store.turn(group, [], [_request("ann")], town.ms)).claims
     assert held is not None
     await store.backend.aclose()
@@ -288,7 +288,7 @@ async def test_offsets_of_a_broadcast_client_go_with_it(town: Town, goes: str) -
     if goes != "never renews":
         await town.node.membership.renew("ann")
     assert await read() == []
-    await town.node.intake.publish(Publication((Draft(topic, topic.queues[0], b"1"),)))
+    await town.node.intake.publish(Publication((Draft(topic=topic, queue=topic.queues[0], body=b"1"),)))
     if goes == "deregisters":
         assert await town.node.membership.deregister("ann") == (True, 0)
     await town.pass_time(14_999)

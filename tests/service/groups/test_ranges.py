@@ -40,7 +40,7 @@ class Town:
     async def begin(self) -> None:
         topic, _ = await self.node.catalogue.put_topic(TopicDraft("wide", queues=QUEUES))
         self.group, _ = await self.node.catalogue.put_group(topic, "g", None)
-        drafts = tuple(Draft(topic, queue, b"%d" % queue.number) for queue in topic.queues)
+        drafts = tuple(Draft(topic=topic, queue=queue, body=b"%d" % queue.number) for queue in topic.queues)
         await self.node.intake.publish(Publication(drafts))
 
     async def claim(self, size: int = 1000, wait: int = 0) -> Claim | None:

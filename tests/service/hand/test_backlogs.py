@@ -39,7 +39,7 @@ class World:
     async def publish(self, topic: str, *dues: int) -> list[int]:
         """Accepted an hour before, when none of it was due."""
         one = self.topics[topic]
-        drafts = tuple(Draft(one, one.queues[0], b"1", deliver_at=NOW + due) for due in dues)
+        drafts = tuple(Draft(topic=one, queue=one.queues[0], body=b"1", deliver_at=NOW + due) for due in dues)
         (receipts,) = await self.store.publish([Publication(drafts)], NOW - 3_600_000)
         assert isinstance(receipts, list)
         return [one.id for one in receipts]
@@ -147,7 +147,7 @@ async def test_what_nobody_brings_is_passed_over_in_the_end(world: World) -> Non
 
 async def test_who_waits_for_a_guard_is_passed_over(world: World) -> None:
     topic = world.topics["log"]
-    draft = Draft(topic, topic.queues[0], b"1", key="k", deliver_at=NOW - 500, guard="unpaid")
+    draft = Draft(topic=topic, queue=topic.queues[0], body=b"1", key="k", deliver_at=NOW - 500, guard="unpaid")
     await world.store.publish([Publication((draft,))], NOW - 3_600_000)
     assert await world.look() == set()
 

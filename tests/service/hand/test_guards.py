@@ -36,7 +36,17 @@ async def guards(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Guards]
 
 
 def message(*, due: int, guard: str | None = "unpaid") -> Found:
-    return Found(7, "orders", "scheduled", *("order-7", None, None, None, None, b"{}"), NOW, due, None, (), guard=guard)
+    return Found(
+        id=7,
+        topic="orders",
+        state="scheduled",
+        key="order-7",
+        body=b"{}",
+        accepted_at=NOW,
+        deliver_at=due,
+        life=(),
+        guard=guard,
+    )
 
 
 async def test_of_one_that_another_server_has_it_is_told_late(guards: Guards) -> None:

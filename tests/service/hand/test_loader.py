@@ -61,7 +61,7 @@ class Node:
         return [], ()
 
     async def schedule(self, dues: Sequence[int], accepted: int = NOW - 48 * HOUR) -> list[int]:
-        drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1", deliver_at=due) for due in dues)
+        drafts = tuple(Draft(topic=self.topic, queue=self.topic.queues[0], body=b"1", deliver_at=due) for due in dues)
         (receipts,) = await self.store.publish([Publication(drafts)], accepted)
         assert isinstance(receipts, list)
         return [receipt.id for receipt in receipts]
@@ -95,7 +95,9 @@ async def test_rescheduled_rows_and_retries_are_loaded_at_their_present_time(nod
     near, far, back = await node.schedule([NOW + HOUR, NOW + 2 * HOUR, NOW + 50 * HOUR])
     await node.store.write(timers.reschedule, [(far, NOW + 40 * HOUR), (back, NOW + 60_000)], NOW - 48 * HOUR)
     group = await node.store.add_group(node.topic, "billing", 1)
-    await node.store.publish([Publication((Draft(node.topic, node.topic.queues[0], b"1"),))], NOW - HOUR)
+    await node.store.publish(
+        [Publication((Draft(topic=node.topic, queue=node.topic.queues[0], body=b"1"),))], NOW - HOUR
+    )
     turn = await node.store.turn(group, [], [ClaimRequest("c", 1, 1000)], NOW - HOUR)
     assert turn.claims[0] is not None
     settling = Settlement(turn.claims[0].key, "fail", retry_after=2 * HOUR)

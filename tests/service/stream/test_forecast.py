@@ -38,7 +38,9 @@ class Town:
         return self.ms
 
     async def schedule(self, topic: Topic, *delays: int) -> None:
-        drafts = tuple(Draft(topic, topic.queues[0], b"1", deliver_at=self.ms + delay) for delay in delays)
+        drafts = tuple(
+            Draft(topic=topic, queue=topic.queues[0], body=b"1", deliver_at=self.ms + delay) for delay in delays
+        )
         await self.store.publish([Publication(drafts)], self.ms)
 
     async def count(self, topic: Topic) -> int:

@@ -40,9 +40,9 @@ async def test_one_batch_at_a_time_where_others_draw_from_the_same_row(
     topic, _ = await node.catalogue.put_topic(TopicDraft("orders", queues=queues))
     node.intake._place = lambda: (0, nodes)
     queue = node.intake.choose_queue(topic, key)
-    await node.intake.publish(Publication((Draft(topic, queue, b"1", ordering_key=key),)))
+    await node.intake.publish(Publication((Draft(topic=topic, queue=queue, body=b"1", ordering_key=key),)))
     assert node.intake._publishing._writers() == writers
-    later = Draft(topic, queue, b"2", ordering_key=key, deliver_at=node.clock.now() + 60_000)
+    later = Draft(topic=topic, queue=queue, body=b"2", ordering_key=key, deliver_at=node.clock.now() + 60_000)
     await node.intake.publish(Publication((later,)))
     assert node.intake._publishing._writers() == 2, "what is for later goes to no queue"
 
@@ -67,12 +67,14 @@ async def test_what_waited_while_another_server_took_the_database_is_not_written
     try:
         await node.directory.read_anew()
         with pytest.raises(Unavailable, match="no topic 'lost' as it was"):
-            await node.intake.publish(Publication((Draft(lost, lost.queues[0], b"1"),)))
-        (answer,) = await node.intake.publish_each([Publication((Draft(lost, lost.queues[0], b"1"),))])
+            await node.intake.publish(Publication((Draft(topic=lost, queue=lost.queues[0], body=b"1"),)))
+        (answer,) = await node.intake.publish_each([Publication((Draft(topic=lost, queue=lost.queues[0], body=b"1"),))])
         assert isinstance(answer, Unavailable)
         with pytest.raises(Unavailable, match="no topic 'lost' as it was"):  # beside others, of a row that nobody holds
-            await node.intake._publish_free([[Publication((Draft(lost, lost.queues[0], b"1"),))]])
-        assert isinstance(await node.intake.publish(Publication((Draft(kept, kept.queues[0], b"2"),))), list)
+            await node.intake._publish_free([[Publication((Draft(topic=lost, queue=lost.queues[0], body=b"1"),))]])
+        assert isinstance(
+            await node.intake.publish(Publication((Draft(topic=kept, queue=kept.queues[0], body=b"2"),))), list
+        )
         ends = await there.read(catalogue.queue_ends, [kept.queues[0].id, made.queues[0].id])
         assert ends == {kept.queues[0].id: 1, made.queues[0].id: 0}
     finally:

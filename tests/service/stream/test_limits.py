@@ -34,7 +34,9 @@ class Town:
         return await self.store.write(catalogue.add_topic, TopicDraft(name, **limits), 1)  # type: ignore[arg-type]
 
     async def schedule(self, topic: Topic, count: int) -> None:
-        drafts = tuple(Draft(topic, topic.queues[0], b"1", deliver_at=self.ms + 9_999) for _ in range(count))
+        drafts = tuple(
+            Draft(topic=topic, queue=topic.queues[0], body=b"1", deliver_at=self.ms + 9_999) for _ in range(count)
+        )
         await self.store.publish([Publication(drafts)], self.ms)
 
 

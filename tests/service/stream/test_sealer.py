@@ -23,7 +23,7 @@ async def test_a_queue_that_stands_still_is_told_of_until_it_moves_on() -> None:
     backend = StillBackend()
     store = Store(backend)
     topic: Topic = await store.write(catalogue.add_topic, TopicDraft("orders"), START)
-    await store.publish([Publication((Draft(topic, topic.queues[0], b"{}"),))], START)
+    await store.publish([Publication((Draft(topic=topic, queue=topic.queues[0], body=b"{}"),))], START)
     run = backend._connection.execute
     run("CREATE TABLE wild AS SELECT * FROM message")
     run("UPDATE wild SET `offset` = 5000000, id = id + 4096")

@@ -50,7 +50,7 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
 async def test_it_goes_round_what_others_have_there(town: Town) -> None:
     topic = await town.store.write(catalogue.add_topic, TopicDraft("theirs"), 1)
     at = NOW + 10 * HOUR
-    drafts = tuple(Draft(topic, topic.queues[0], b"1", deliver_at=at + i) for i in range(1000))
+    drafts = tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1", deliver_at=at + i) for i in range(1000))
     await town.store.publish([Publication(drafts)], NOW)
     window = (at, at + 2 * MINUTE)
     await town.shaping.learn([window])
@@ -60,7 +60,7 @@ async def test_it_goes_round_what_others_have_there(town: Town) -> None:
 async def test_it_goes_round_a_second_that_the_wheel_knows(town: Town) -> None:
     topic = await town.store.write(catalogue.add_topic, TopicDraft("theirs"), 1)
     at = NOW + 5 * MINUTE
-    drafts = tuple(Draft(topic, topic.queues[0], b"1", deliver_at=at + 3 * SECOND) for _ in range(100))
+    drafts = tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1", deliver_at=at + 3 * SECOND) for _ in range(100))
     (receipts,) = await town.store.publish([Publication(drafts)], NOW)
     assert isinstance(receipts, list)
     for one in receipts:

@@ -43,7 +43,9 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
         for number, name in enumerate("ebdca"):
             topic = await town.directory.topic(name, create=True)
             messages = 0 if name == "c" else 1 + number
-            publication = Publication(tuple(Draft(topic, topic.queues[0], b"1") for _ in range(messages)))
+            publication = Publication(
+                tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1") for _ in range(messages))
+            )
             if messages:
                 await store.publish([publication], clock.now())
             for group_name in "zyx":

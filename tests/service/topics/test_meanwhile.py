@@ -109,7 +109,9 @@ class Consumer:
         for topic in directory.some(10):
             assert topic.queues, "a topic without queues takes no message"
             try:
-                await self.store.publish([Publication(tuple(Draft(topic, one, b"a") for one in topic.queues))], NOW)
+                await self.store.publish(
+                    [Publication(tuple(Draft(topic=topic, queue=one, body=b"a") for one in topic.queues))], NOW
+                )
             except TopicGone:
                 continue
             self.published[topic.id] += len(topic.queues)

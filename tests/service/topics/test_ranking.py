@@ -44,7 +44,7 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
             topic = await town.directory.topic(name, create=True)
             if number % 3 == 0:
                 await town.directory.group(topic, "g", create=True)
-                drafts = tuple(Draft(topic, topic.queues[0], b"1") for _ in range(1 + number))
+                drafts = tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1") for _ in range(1 + number))
                 await store.publish([Publication(drafts)], clock.now())
                 town.rates.count(topic.id, published=100 - number)
         yield town

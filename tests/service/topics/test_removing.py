@@ -43,7 +43,9 @@ class Town:
 
     async def publish(self, topic: Topic, delay: int | None = None) -> None:
         at = None if delay is None else self.node.clock.now() + delay
-        await self.node.intake.publish(Publication((Draft(topic, topic.queues[0], b"1", deliver_at=at),)))
+        await self.node.intake.publish(
+            Publication((Draft(topic=topic, queue=topic.queues[0], body=b"1", deliver_at=at),))
+        )
 
     def count(self, table: str) -> int:
         return int(self.tables.rows(f"SELECT COUNT(*) FROM `{table}`")[0][0])

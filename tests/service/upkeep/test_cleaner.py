@@ -55,7 +55,7 @@ class Node:
         """So many messages, of which a group has settled the first."""
         topic = await self.directory.topic("orders", create=True)
         group = await self.directory.group(topic, "billing", create=True)
-        drafts = tuple(Draft(topic, topic.queues[0], b"1") for _ in range(count))
+        drafts = tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1") for _ in range(count))
         if not drafts:
             return
         await self.store.publish([Publication(drafts)], self.ms)
@@ -113,7 +113,7 @@ async def test_what_is_kept_for_less_than_a_minute_goes_between_the_rounds(node:
     await node.cleaner.clean_short()
     assert await node.left() == 10
     unread = await node.directory.topic("mails", create=True)
-    await node.store.publish([Publication((Draft(unread, unread.queues[0], b"1"),))], node.ms)
+    await node.store.publish([Publication((Draft(topic=unread, queue=unread.queues[0], body=b"1"),))], node.ms)
     await node.keep_nothing("mails")
     node.store.batches = 0
     await node.cleaner.clean_short()
@@ -186,7 +186,7 @@ async def test_what_is_empty_is_not_opened(node: Node) -> None:
     await node.cleaner.clean()
     assert node.store.batches == len(["messages", "deliveries", "seeks"])
     topic = await node.directory.topic("orders", create=True)
-    later = Draft(topic, topic.queues[0], b"1", deliver_at=node.ms + DAY)
+    later = Draft(topic=topic, queue=topic.queues[0], body=b"1", deliver_at=node.ms + DAY)
     (receipts,) = await node.store.publish([Publication((later,))], node.ms)
     assert not isinstance(receipts, Conflict)
     await node.store.cancel([receipts[0].id], node.ms)

@@ -46,7 +46,7 @@ async def test_seventeen_deliveries_then_dead_once(stage: Stage) -> None:
     assert (letter.message.body, letter.message.headers, letter.message.content_type) == (body, headers, "x/y")
     assert (letter.message.key, letter.message.ordering_key, letter.message.tag) == ("k🐢", "o", "t")
     assert (letter.message.queue, letter.message.offset, letter.message.attempt) == (0, 0, 17)
-    assert (letter.message.published_at, letter.message.deliver_at) == (START, START)
+    assert (letter.message.accepted_at, letter.message.deliver_at) == (START, START)
     history = json.loads(letter.history)
     assert len(history) == 17
     assert all(entry["reason"] == "poison" and entry["client"] == "client-1" for entry in history)

@@ -72,7 +72,7 @@ class TestInTheStream:
         assert await _erase(stage, id_) == Erasure(id_, stage.now, "none", None, True)
         assert _left(stage) == []
         (message,) = (await stage.claim(group)).messages
-        assert (message.id, message.key, message.tag, message.published_at) == (id_, "k", "t", START)
+        assert (message.id, message.key, message.tag, message.accepted_at) == (id_, "k", "t", START)
         assert (message.body, message.headers) == (b"", None)
         assert message.content_type == content_type_of(stage.now)
 

@@ -30,7 +30,7 @@ async def test_now_goes_straight_to_the_stream(stage: Stage) -> None:
     assert (message.id, message.queue, message.offset, message.attempt) == (receipt.id, 0, 0, 1)
     assert (message.key, message.ordering_key, message.tag) == ("order-7", "c", "t")
     assert (message.headers, message.content_type, message.body) == (b'{"a":"b"}', "x/y", b'{"order":7}')
-    assert (message.published_at, message.deliver_at, message.streamed_at) == (START, START, START)
+    assert (message.accepted_at, message.deliver_at, message.streamed_at) == (START, START, START)
 
 
 async def test_later_waits_in_delay(stage: Stage) -> None:

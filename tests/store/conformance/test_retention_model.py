@@ -82,7 +82,7 @@ class Lives(RuleBasedStateMachine):
         expires_at = self.now + LASTING if lasting else None
         if expires_at is not None:
             self.lasts |= dict.fromkeys(range(len(self.streamed), len(self.streamed) + count), expires_at)
-        draft = Draft(self.topic, self.topic.queues[0], b"1", key="k", expires_at=expires_at)
+        draft = Draft(topic=self.topic, queue=self.topic.queues[0], body=b"1", key="k", expires_at=expires_at)
         drafts = (draft,) * count
         self.drive(self.store.publish([Publication(drafts)], self.now))
         for _ in range(count):

@@ -52,7 +52,7 @@ async def test_nothing_expires_for_a_group_that_never_had_it(
             await plain.remove_topic(known, LATER, force=True)
         topic = await plain.write(catalogue.add_topic, TopicDraft("orders"), START)
         other = await plain.add_group(topic, "other", START)
-        draft = Draft(topic, topic.queues[0], b"a")
+        draft = Draft(topic=topic, queue=topic.queues[0], body=b"a")
         await plain.publish([Publication((draft,) * 10)], START)
         await plain.publish([Publication((draft,))], LATER)
         turn = await plain.turn(other, [], [ClaimRequest("ann", 11, 60_000)], LATER)

@@ -37,7 +37,7 @@ async def test_half_of_a_group_is_none(mysql_dsn: str) -> None:
     await backend.migrate()
     store = Store(backend)
     topic = await store.write(catalogue.add_topic, TopicDraft("orders"), START)
-    await store.publish([Publication((Draft(topic, topic.queues[0], b"a"),))], START)
+    await store.publish([Publication((Draft(topic=topic, queue=topic.queues[0], body=b"a"),))], START)
 
     async def look(tx: Transaction) -> list[Group]:
         interrupted = Interrupted(tx, lambda: store.add_group(topic, "billing", START))

@@ -33,7 +33,7 @@ async def _migrated(dsn: str) -> None:
 
 def _for(topic: Topic, queue: int, delay: int | None = None) -> Publication:
     later = None if delay is None else START + delay
-    return Publication((Draft(topic, topic.queues[queue], b"{}", deliver_at=later),))
+    return Publication((Draft(topic=topic, queue=topic.queues[queue], body=b"{}", deliver_at=later),))
 
 
 @pytest.fixture
