@@ -19,8 +19,8 @@ Label = Annotated[str, "label"]
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """What a message may have beside its body. A new one stands last, and is a column of the tables `delay`, `message`
-    and `dead`."""
+    """What a message may have beside its body. A new one stands last, is a column of the tables `delay`, `message` and
+    `dead`, and is in `SINCE`."""
 
     key: Label | None = None
     ordering_key: Label | None = None
@@ -47,27 +47,30 @@ _KINDS: Final = {name: get_args(kind) for name, kind in get_type_hints(Attribute
 LABELS: Final = tuple(name for name, kinds in _KINDS.items() if Label in kinds)
 TEXTS: Final = (*LABELS, *(name for name, kinds in _KINDS.items() if str in kinds))
 NUMBERS: Final = tuple(name for name, kinds in _KINDS.items() if int in kinds)
-FIRST: Final = ATTRIBUTES[: ATTRIBUTES.index("expires_at")]
-"""Those that a store of every version has a column for."""
-LATER: Final = ATTRIBUTES[len(FIRST) :]
-"""The others, of which an older store does not know."""
+SINCE: Final = {"expires_at": 16}
+"""The migrations that brought those that were not there from the first. An older server loses them."""
+LATER: Final = tuple(SINCE)
+FIRST: Final = tuple(name for name in ATTRIBUTES if name not in SINCE)
 
 
 def _made(expression: str) -> Callable[[Attributes], Any]:
     """As if it were written out for each attribute: it is asked for each message, and a loop takes three times as
     long."""
-    return eval(f"lambda of: {expression}")  # type: ignore[no-any-return]  # noqa: S307  # of names declared above
+    return eval(f"lambda of: {expression}")  # type: ignore[no-any-return]  # noqa: S307  # of declared names
 
 
 is_bare: Callable[[Attributes], bool] = _made(" and ".join(f"of.{name} is None" for name in ATTRIBUTES))
 """Whether it has none of them."""
-has_later: Callable[[Attributes], bool] = _made(" or ".join(f"of.{name} is not None" for name in LATER))
-"""Whether it has one of `LATER`: few do."""
 _VALUES: Final = ", ".join(
     f"None if of.{name} is None else of.{name}.encode()" if name in TEXTS else f"of.{name}" for name in ATTRIBUTES
 )
 columns: Callable[[Attributes], tuple[bytes | int | None, ...]] = _made(f"({_VALUES})")
 """The values of their columns."""
+
+
+def any_of(*names: str) -> Callable[[Attributes], bool]:
+    """Whether something has one of these."""
+    return _made(" or ".join(f"of.{name} is not None" for name in names) or "False")
 
 
 def picker(*names: str) -> Callable[[object], dict[str, Any]]:

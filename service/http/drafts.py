@@ -8,7 +8,7 @@ import trio
 from attrs import define, field
 from msgspec import UNSET
 
-from ...store.content import BYTES, LABELS, picker
+from ...store.content import BYTES, LABELS, SINCE, picker
 from ...store.records import Draft, Topic
 from ...store.stream import idempotency
 from ...store.stream.placing import WrongQueue, named_queue
@@ -26,8 +26,6 @@ from .requests import Message, Timed
 
 SLACK = 64 << 10
 """What a request may have beyond the limit of its bodies: the fields around a single one."""
-_LEVEL = 16
-"""The migration since which messages expire."""
 _MOST_FAULTS = 20
 _AT_ONCE = 256 << 10
 _all_labels = picker(*LABELS)
@@ -187,7 +185,7 @@ def _window(call: Call, message: Message, pointer: str, faults: Faults) -> Windo
 
 
 def _expires_at(call: Call, text: str, deliver_at: int | None, pointer: str, faults: Faults) -> int:
-    if call.node.nodes.level < _LEVEL:
+    if call.node.nodes.level < SINCE["expires_at"]:
         raise older_server("would hand it out past its expires_at")
     pointer, at = f"{pointer}/expires_at", 0
     try:
@@ -232,6 +230,8 @@ def _labels(call: Call, message: Timed, pointer: str, faults: Faults) -> Mapping
     """Those that it has. With them its headers are checked."""
     labels = _all_labels(message) if isinstance(message, Message) else _other_labels(message)
     for name, label in labels.items():
+        if name in SINCE and call.node.nodes.level < SINCE[name]:
+            raise older_server(f"would lose its {name}")
         faults.add(f"{pointer}/{name}", wrong_label(label, call.settings.max_key))
     if message.headers is not None:
         faults.add(f"{pointer}/headers", wrong_headers(message.headers))

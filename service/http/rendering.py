@@ -7,7 +7,7 @@ import attrs
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...store.content import BYTES, LABELS, as_json, has_later, headers_of
+from ...store.content import ATTRIBUTES, BYTES, LABELS, any_of, as_json, headers_of
 from ...store.erased import erased_at_of
 from ...store.groups.push import PushRow
 from ...store.history import since_redrive
@@ -44,6 +44,10 @@ from .answers import (
     TopicRanked,
     TopicSettings,
 )
+
+
+_SOON = ("key", "ordering_key", "tag", "headers", "content_type")
+_has_more = any_of(*(name for name in ATTRIBUTES if name not in _SOON))
 
 
 def client(one: ClientState) -> ClientAnswer:
@@ -105,7 +109,7 @@ def outlook(shaping: Shaping, due: int) -> tuple[int | UnsetType, int | UnsetTyp
 def message(topic: Topic, one: Delivered) -> MessageAnswer:
     """As claimed or pulled."""
     losses = one.losses or UNSET
-    if one.content_type is None and not one.losses and not has_later(one) and (raw := as_json(one.body)) is not None:
+    if one.content_type is None and not one.losses and not _has_more(one) and (raw := as_json(one.body)) is not None:
         # Nearly all are so; without a dict in between it pays for the look at the body.
         return MessageAnswer(
             topic=topic.name,
