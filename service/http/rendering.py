@@ -45,7 +45,6 @@ from .answers import (
     TopicSettings,
 )
 
-
 _SOON = ("key", "ordering_key", "tag", "headers", "content_type")
 _has_more = any_of(*(name for name in ATTRIBUTES if name not in _SOON))
 
