@@ -21,7 +21,10 @@ table more is no new version: whoever does not know it passes over it."""
 TEXT, INT, LONG, TIME = t.StringType(), t.IntegerType(), t.LongType(), t.TimestampType()
 
 
-def schema_of(*fields: tuple[str, t.DataType] | tuple[str, t.DataType, bool]) -> t.StructType:
+Field = tuple[str, t.DataType] | tuple[str, t.DataType, bool]
+
+
+def schema_of(*fields: Field) -> t.StructType:
     """A field is (name, type), or (name, type, True) when it may be null."""
     return t.StructType([t.StructField(field[0], field[1], len(field) == 3) for field in fields])
 
@@ -31,7 +34,7 @@ def _attributes(names: Sequence[str]) -> Iterator[tuple[str, t.DataType, bool]]:
     return ((name, TIME if name in NUMBERS else TEXT, True) for name in names)
 
 
-_CONTENT = (
+_CONTENT: tuple[Field, ...] = (
     *_attributes(FIRST),
     ("body", t.BinaryType()),
     ("accepted_at", TIME),

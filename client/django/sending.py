@@ -16,9 +16,8 @@ from django.db import connections, transaction
 from .. import spans
 from ..errors import NotFound
 from ..outbox import Outbox
-from ..outbox.box import Fields
 from ..processes import PerProcess
-from ..records import Receipt
+from ..records import Fields, Receipt
 from ..tarry import Tarry
 from .configuration import Configuration, configuration
 

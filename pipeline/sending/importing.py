@@ -238,10 +238,8 @@ def _columns(marked: DataFrame, topic: _Topic, bare: bool) -> DataFrame:
     )
     queue = fn.element_at(fn.array(*[fn.lit(id_) for id_ in topic.queues]), number.cast("int") + 1)
     details = () if bare else ATTRIBUTES
-    headers = fn.col("headers").cast("binary")
-    return marked.withColumn("headers", headers).select(
-        *("part", "mark", "deliver_at", "delay", queue.alias("queue_id"), "body", *details)
-    )
+    rows = marked.withColumn("headers", fn.col("headers").cast("binary"))
+    return rows.select("part", "mark", "deliver_at", "delay", queue.alias("queue_id"), "body", *details)
 
 
 def _put_away(checked: DataFrame, errors: str) -> str:

@@ -129,8 +129,8 @@ def _chunks(target: Target, batches: Iterable[Batch], most: int) -> Iterator[lis
     names = _PLAIN if target.bare else (*_PLAIN, *ATTRIBUTES)
     for batch in batches:
         for values in zip(*[batch.column(name).to_pylist() for name in names], strict=True):
-            plain, more = values[: len(_PLAIN)], values[len(_PLAIN) :]
-            row = _Row(*plain, Attributes(*more) if more else _BARE)
+            more = values[len(_PLAIN) :]
+            row = _Row._make((*values[: len(_PLAIN)], Attributes(*more) if more else _BARE))
             if chunk and (len(chunk) == most or size + row.size > _CHUNK_BYTES):
                 yield chunk
                 chunk, size = [], 0

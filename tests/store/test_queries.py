@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType, UnionType
+from types import MappingProxyType
 from typing import Any, get_args
 
 import attrs
@@ -136,7 +136,7 @@ def test_a_row_has_the_columns_of_its_query(name: str, row: Any, database: sqlit
     for (field, kind), column in zip(wanted, given, strict=True):
         assert field in ("", column)
         types, null = _column(database, load_queries()[name], column)
-        kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+        kinds = get_args(kind) or (kind,)
         assert null is None or (type(None) in kinds) is null, column
         assert all(one in types for one in kinds if one is not type(None)), column
 
