@@ -20,7 +20,7 @@ from functools import partial
 import trio
 
 from ..service.clock import Clock
-from ..service.groups.coordinator import Coordinator
+from ..service.engine.consume.coordinator import Coordinator
 from ..store.records import Claim, ClaimRequest, Draft, Gather, Group, Publication, Settlement, Turn
 from ..store.store import Store
 from . import databases, rival_claims

@@ -16,9 +16,9 @@ from statistics import median
 import trio
 
 from ..service.clock import Clock
+from ..service.engine.state.directory import Directory
 from ..service.metrics import Metrics
 from ..service.settings import Settings
-from ..service.topics.directory import Directory
 from ..service.upkeep.cleaner import Cleaner
 from ..service.upkeep.logs import set_up_logs
 from ..store.records import Topic

@@ -5,7 +5,7 @@ from statistics import mean
 
 import pytest
 
-from tarry.service.assignment import assign
+from tarry.service.engine.cluster.assignment import assign
 
 
 def boots(dice: random.Random, many: int) -> frozenset[str]:

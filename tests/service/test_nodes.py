@@ -13,7 +13,7 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tarry.service.clock import AGREEING, JUMP, Clock
-from tarry.service.nodes import HELD, LEASE, Nodes
+from tarry.service.engine.cluster.nodes import HELD, LEASE, Nodes
 from tarry.store import leases
 from tarry.store import nodes as nodes_in_store
 from tarry.store.errors import Refused, Unavailable

@@ -10,9 +10,9 @@ import trio
 from support import nodes
 from support.stores import SQLiteTables
 from tarry.service.clock import Clock
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft

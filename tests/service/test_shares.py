@@ -6,8 +6,8 @@ import random
 import attrs
 import pytest
 
-from tarry.service.assignment import assign
-from tarry.service.shares import Peer, Shares
+from tarry.service.engine.cluster.assignment import assign
+from tarry.service.engine.cluster.ownership import Peer, Shares
 
 ALL = frozenset(range(16))
 

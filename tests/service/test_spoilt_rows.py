@@ -16,12 +16,12 @@ from support.stores import Kind, Stage
 from tarry.service.cli import checkup
 from tarry.service.cli.checkup import Finding
 from tarry.service.clock import Clock
+from tarry.service.engine.dispatch.spoilt import FACT as SPOILT
 from tarry.service.errors import UnknownClaim, UnknownGroup
-from tarry.service.hand.spoilt import FACT as SPOILT
 from tarry.service.lifecycle import Lifecycle
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import StoreError

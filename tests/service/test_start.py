@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from tarry.service import rounds
-from tarry.service.hand import loader as loader_module
+from tarry.service.engine.dispatch import loader as loader_module
 from tarry.service.lifecycle import Lifecycle
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft

@@ -8,12 +8,12 @@ import pytest
 import trio
 
 from support import nodes
+from tarry.service.engine.state import directory
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
 from tarry.service.notices import Heard, Notices, Subject
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
-from tarry.service.topics import directory
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Group, Publication, Topic
 from tarry.store.sqlite.backend import SQLiteBackend

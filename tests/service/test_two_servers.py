@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from tarry.service.clock import Clock
-from tarry.service.groups.membership import Membership
+from tarry.service.engine.consume.membership import Membership
 from tarry.store.errors import StoreError, Unavailable
 from tarry.store.groups import clients
 from tarry.store.ports import Work

@@ -13,9 +13,9 @@ from tarry.service.clock import Clock
 from tarry.service.http.app import App
 from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.lifecycle import Lifecycle
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Receipt, Settled, Topic

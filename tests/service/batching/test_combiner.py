@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from tarry.service.batching.combiner import Combiner
+from tarry.service.engine.batching.combiner import Combiner
 from tarry.service.errors import Overloaded
 from tarry.store.errors import DuplicateKey, Locked, Refused, StoreError, Unavailable
 

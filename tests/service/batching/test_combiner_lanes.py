@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from tarry.service.batching import combiner as combiner_module
-from tarry.service.batching.combiner import Combiner
+from tarry.service.engine.batching import combiner as combiner_module
+from tarry.service.engine.batching.combiner import Combiner
 from tarry.service.errors import Busy, Overloaded
 from tarry.store.errors import Locked, Refused, Unavailable
 

@@ -16,7 +16,7 @@ from support.spied import NOW, SpiedServer
 from tarry.service.cli.app import app as command_line
 from tarry.service.dashboard.pages import groups, messages, timers
 from tarry.service.dashboard.places import PLACES
-from tarry.service.hand.guards import Guards, GuardState
+from tarry.service.engine.dispatch.guards import Guards, GuardState
 from tarry.store.looking import finding
 from tarry.store.schedules import schedules
 from tarry.wheel.ladder import Ladder

@@ -9,9 +9,9 @@ import trio.testing
 from attrs import evolve
 
 from tarry.service.clock import Clock
+from tarry.service.engine.consume import coordinator
+from tarry.service.engine.consume.coordinator import Coordinator
 from tarry.service.errors import Busy
-from tarry.service.groups import coordinator
-from tarry.service.groups.coordinator import Coordinator
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked, Unavailable

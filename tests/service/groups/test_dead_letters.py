@@ -6,7 +6,7 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.service.groups.dead_letters import Walk
+from tarry.service.engine.consume.dead_letters import Walk
 from tarry.store.operating.redriving import Fitting, Letters, Redriven
 
 EVER = Letters().until

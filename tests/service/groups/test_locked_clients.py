@@ -9,7 +9,7 @@ import trio
 from support.stores import Tables, connect_raw, open_tables
 from support.waiting import wait_until
 from tarry.service.clock import Clock
-from tarry.service.groups.membership import Membership
+from tarry.service.engine.consume.membership import Membership
 from tarry.store.groups import clients
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.records import ClaimKey

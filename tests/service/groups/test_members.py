@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from tarry.service.clock import Clock
-from tarry.service.groups.members import Members
+from tarry.service.engine.consume.members import Members
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 

@@ -13,12 +13,12 @@ import trio.testing
 from support import nodes
 from tarry.service import tasks
 from tarry.service.clock import Clock
+from tarry.service.engine.consume.coordinator import Coordinator
 from tarry.service.errors import Overloaded
-from tarry.service.groups.coordinator import Coordinator
 from tarry.service.lifecycle import Lifecycle
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tarry.service.groups.operations import Worked, _batches
+from tarry.service.engine.consume.operations import Worked, _batches
 from tarry.store.errors import Locked, StoreError, Unavailable
 
 

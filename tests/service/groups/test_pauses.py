@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from support.directories import open_directory
-from tarry.service.groups.pauses import Pauses
-from tarry.service.topics.directory import Directory
+from tarry.service.engine.consume.pauses import Pauses
+from tarry.service.engine.state.directory import Directory
 from tarry.store import catalogue
 from tarry.store.cleaning import removal
 from tarry.store.records import Group

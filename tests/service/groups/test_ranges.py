@@ -9,9 +9,9 @@ from attrs import evolve
 
 from support import nodes
 from tarry.service.errors import UnknownClaim
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -31,7 +31,7 @@ class Town:
     group: Group
 
     def __init__(self, path: Path) -> None:
-        self.server = begin(Store(SQLiteBackend(path)), Settings(), Metrics())
+        self.server = begin(SQLiteBackend(path), Settings(), Metrics())
 
     @property
     def node(self) -> Node:

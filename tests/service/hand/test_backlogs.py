@@ -8,8 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tarry.service.hand.backlogs import Backlogs
-from tarry.service.shares import Shares
+from tarry.service.engine.cluster.ownership import Shares
+from tarry.service.engine.dispatch.backlogs import Backlogs
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS, shard_of
@@ -104,7 +104,7 @@ async def test_what_was_moved_is_waited_for(world: World) -> None:
 
 async def test_what_has_no_place_in_an_order_is_passed_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Page by page: behind it something may be that has."""
-    monkeypatch.setattr("tarry.service.hand.backlogs._PAGE", 7)
+    monkeypatch.setattr("tarry.service.engine.dispatch.backlogs._PAGE", 7)
     (last,) = await world.publish("log", -1)
     shard = shard_of(last)
     await world.publish("orders", *range(-900, -100))
@@ -117,7 +117,7 @@ async def test_what_has_no_place_in_an_order_is_passed_over(world: World, monkey
 
 
 async def test_a_look_reads_some_pages_and_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tarry.service.hand.backlogs._PAGE", 10)
+    monkeypatch.setattr("tarry.service.engine.dispatch.backlogs._PAGE", 10)
     await world.publish("orders", *range(-900, -100))
     assert len(await world.look()) > SHARDS // 2
     for _ in range(39):

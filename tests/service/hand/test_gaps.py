@@ -5,7 +5,7 @@ import math
 import trio
 import trio.testing
 
-from tarry.service.hand.gaps import Gaps
+from tarry.service.engine.dispatch.pacing import Gaps
 
 BATCH = 500
 PER_S = 10_000

@@ -7,8 +7,8 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
+from tarry.service.engine.dispatch.guardroom import BATCH, YOUNG, GuardRoom
 from tarry.service.guards.question import Answers, NoAnswer
-from tarry.service.hand.guardroom import BATCH, YOUNG, GuardRoom
 from tarry.store.errors import Unavailable
 from tarry.store.timers.guarded import Guarded
 

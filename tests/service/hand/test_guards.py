@@ -7,13 +7,12 @@ import pytest
 import trio
 
 from tarry.service.clock import Clock
-from tarry.service.hand.guards import Guards
+from tarry.service.engine.dispatch.guards import Guards
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store.records import Found
 from tarry.store.sqlite.backend import SQLiteBackend
-from tarry.store.store import Store
 
 NOW = 1_700_000_000_000
 UNDECLARED = "it is not declared in this server's settings"
@@ -27,7 +26,7 @@ async def guards(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Guards]
     backend = SQLiteBackend(tmp_path / "tarry.db")
     clock = Clock(sample, monotonic=lambda: 0)
     await clock.take()
-    server = begin(Store(backend), Settings(), Metrics(), clock=clock)
+    server = begin(backend, Settings(), Metrics(), clock=clock)
     nursery.start_soon(server.run)
     await server.ready.wait()
     yield server.node.guards

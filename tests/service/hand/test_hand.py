@@ -7,8 +7,8 @@ import trio
 import trio.testing
 
 from tarry.service.clock import Clock
-from tarry.service.hand.hand import BATCH, Hand
-from tarry.service.hand.releases import Releases
+from tarry.service.engine.dispatch.dispatcher import BATCH, Hand
+from tarry.service.engine.state.releases import Releases
 from tarry.store.errors import Unavailable
 from tarry.store.ids import due_of, first_id
 from tarry.store.records import Promoted

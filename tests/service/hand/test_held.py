@@ -7,8 +7,8 @@ import structlog
 import trio
 import trio.testing
 
-from tarry.service.hand import held as held_module
-from tarry.service.hand.held import Held
+from tarry.service.engine.dispatch import held as held_module
+from tarry.service.engine.dispatch.held import Held
 from tarry.store.errors import Locked, Unavailable
 from tarry.store.records import Promoted
 

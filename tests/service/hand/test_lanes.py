@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tarry.service.hand.lanes import Batch, Lanes
+from tarry.service.engine.state.backlog import Batch, Lanes
 from tarry.wheel.columns import Columns
 
 timers = st.tuples(st.integers(0, 50), st.integers(-40, 40))

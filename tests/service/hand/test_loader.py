@@ -10,9 +10,9 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from tarry.service.clock import Clock
-from tarry.service.hand.hand import Hand
-from tarry.service.hand.loader import Loader
-from tarry.service.shares import Peer
+from tarry.service.engine.cluster.ownership import Peer
+from tarry.service.engine.dispatch.dispatcher import Hand
+from tarry.service.engine.dispatch.loader import Loader
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Refused, Unavailable

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tarry.service.hand.gaps import FEW
-from tarry.service.hand.lookahead import Lookahead
+from tarry.service.engine.dispatch.lookahead import Lookahead
+from tarry.service.engine.dispatch.pacing import FEW
 from tarry.store.errors import Unavailable
 from tarry.store.ids import first_id
 from tarry.wheel.columns import Columns

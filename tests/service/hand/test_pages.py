@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tarry.service.hand.pages import Pages
+from tarry.service.engine.dispatch.pages import Pages
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS, shard_of

@@ -3,7 +3,7 @@
 import random
 from itertools import pairwise
 
-from tarry.service.hand.releases import Releases
+from tarry.service.engine.state.releases import Releases
 
 
 class Time:

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tarry.service.clock import Clock
-from tarry.service.hand.spoilt import TOLD, Spoilt
+from tarry.service.engine.dispatch.spoilt import TOLD, Spoilt
 from tarry.store.errors import DuplicateKey, Locked, Refused, StoreError, Unavailable, Unfit
 from tarry.store.ids import IdMaker
 from tarry.store.store import Store

@@ -10,11 +10,11 @@ import trio
 import trio.testing
 
 from tarry.service.clock import Clock
-from tarry.service.hand.hand import Hand
-from tarry.service.hand.sweeps import Sweeps
+from tarry.service.engine.cluster.ownership import whole
+from tarry.service.engine.dispatch.dispatcher import Hand
+from tarry.service.engine.dispatch.sweeps import Sweeps
+from tarry.service.engine.signals import Growth
 from tarry.service.rounds import every
-from tarry.service.shares import whole
-from tarry.service.stream.growth import Growth
 from tarry.store import catalogue
 from tarry.store.errors import Unavailable
 from tarry.store.store import Store
@@ -406,7 +406,7 @@ async def test_more_than_one_look_shows_is_read_in_pages(
     rows: Rows, sweeps: Sweeps, far: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first shards' rows hide the others', also those that are known, or wait apart."""
-    monkeypatch.setattr("tarry.service.hand.sweeps._ROWS", 5)
+    monkeypatch.setattr("tarry.service.engine.dispatch.sweeps._ROWS", 5)
     due = NOW - (600_000 if far else 1_000)
     known = [due << 21 | number << 4 for number in range(6)]
     hidden = [due << 21 | 15, ~(due << 21 | 31), due << 21 | 47]

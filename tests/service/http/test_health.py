@@ -11,10 +11,10 @@ import trio.testing
 from support.documented import documented
 from support.spied import NOW, SpiedServer, spied
 from tarry import __version__
+from tarry.service.engine.consume.sealer import Standstill
 from tarry.service.http.app import App
 from tarry.service.http.routes import OPERATIONS, Operation
 from tarry.service.http.server.ports import App as ASGIApp
-from tarry.service.stream.sealer import Standstill
 from tarry.store.errors import ReadOnly, Unavailable
 from tarry.store.sqlite.backend import SQLiteBackend
 

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from support.spied import NOW, SpiedServer
-from tarry.service.topics.group_ranking import GroupPlace
-from tarry.service.topics.ranking import Place
+from tarry.service.engine.topics.group_ranking import GroupPlace
+from tarry.service.engine.topics.ranking import Place
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Group, GroupState
 from tarry.wheel.ladder import Ladder

@@ -7,9 +7,9 @@ import pytest
 import trio
 
 from tarry.service.clock import Clock
+from tarry.service.engine.publish import forecast as service
+from tarry.service.engine.publish.forecast import Forecast
 from tarry.service.metrics import Metrics
-from tarry.service.stream import forecast as service
-from tarry.service.stream.forecast import Forecast
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.looking import upcoming

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -21,7 +21,7 @@ from tarry.store.store import Store
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
     backend = SQLiteBackend(tmp_path / "tarry.db")
-    server = begin(Store(backend), Settings(), Metrics())
+    server = begin(backend, Settings(), Metrics())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run)
         await server.ready.wait()

@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from tarry.service.clock import Clock
+from tarry.service.engine.publish import limits
+from tarry.service.engine.publish.limits import Limits
 from tarry.service.errors import TooMany
-from tarry.service.stream import limits
-from tarry.service.stream.limits import Limits
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication, Topic

@@ -2,7 +2,7 @@
 
 import trio
 
-from tarry.service.stream.listeners import Listeners
+from tarry.service.engine.state.listeners import Listeners
 
 
 async def test_one_of_several_queues() -> None:

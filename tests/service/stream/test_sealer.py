@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from support.still import StillBackend
 from support.stores import START
 from tarry.service.clock import Clock
-from tarry.service.stream.sealer import Sealer
-from tarry.service.topics.directory import Directory
+from tarry.service.engine.consume.sealer import Sealer
+from tarry.service.engine.state.directory import Directory
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Refused

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from tarry.service.clock import Clock
-from tarry.service.stream.pace import Pace
-from tarry.service.stream.shaping import Shaping
+from tarry.service.engine.publish.shaping import Shaping
+from tarry.service.engine.state.pace import Pace
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tarry.service.clock import Clock
+from tarry.service.engine.state.directory import Directory
 from tarry.service.errors import UnknownGroup, UnknownTopic
-from tarry.service.topics.directory import Directory
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.sqlite.backend import SQLiteBackend

@@ -8,8 +8,8 @@ import trio
 
 from support.counting import counted
 from support.directories import open_directory
-from tarry.service.topics.directory import Directory
-from tarry.service.topics.group_ranking import GroupPlace, GroupRanking, GroupSort
+from tarry.service.engine.state.directory import Directory
+from tarry.service.engine.topics.group_ranking import GroupPlace, GroupRanking, GroupSort
 from tarry.store import catalogue
 from tarry.store.cleaning import removal
 from tarry.store.records import ClaimRequest, Draft, Publication, Settlement, Topic

@@ -11,7 +11,7 @@ from attrs import define, field
 
 from support.interrupted import InterruptedStore
 from tarry.service.clock import Clock
-from tarry.service.topics.directory import Directory
+from tarry.service.engine.state.directory import Directory
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.cleaning import removal

@@ -7,10 +7,10 @@ import pytest
 
 from support.counting import counted
 from support.directories import open_directory
-from tarry.service.topics import directory as directories
-from tarry.service.topics.directory import Directory
-from tarry.service.topics.ranking import Place, Ranking, Sort
-from tarry.service.topics.rates import Rates
+from tarry.service.engine.state import directory as directories
+from tarry.service.engine.state.directory import Directory
+from tarry.service.engine.state.rates import Rates
+from tarry.service.engine.topics.ranking import Place, Ranking, Sort
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication, Topic

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tarry.service.topics.rates import Rate, Rates
+from tarry.service.engine.state.rates import Rate, Rates
 
 
 class Seconds:

@@ -8,18 +8,17 @@ import trio
 
 from support import nodes
 from support.stores import SQLiteTables
+from tarry.service.engine.state import directory as directory_module
+from tarry.service.engine.topics.ranking import Place
 from tarry.service.errors import TopicConflict, UnknownClaim, UnknownGroup, UnknownTopic
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
-from tarry.service.topics import directory as directory_module
-from tarry.service.topics.ranking import Place
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import TopicGone
 from tarry.store.records import Draft, Group, Publication, ReadRequest, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
-from tarry.store.store import Store
 
 HOUR = 3_600_000
 
@@ -29,7 +28,7 @@ class Town:
 
     def __init__(self, path: Path) -> None:
         self.metrics = Metrics()
-        self.server = begin(Store(SQLiteBackend(path)), Settings(), self.metrics)
+        self.server = begin(SQLiteBackend(path), Settings(), self.metrics)
         self.tables = SQLiteTables(path)
 
     @property

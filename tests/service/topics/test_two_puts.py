@@ -8,9 +8,9 @@ from attrs import define
 
 from support.interrupted import InterruptedStore
 from tarry.service.clock import Clock
+from tarry.service.engine.state.directory import Directory
+from tarry.service.engine.topics.catalogue import Catalogue
 from tarry.service.errors import TopicConflict
-from tarry.service.topics.catalogue import Catalogue
-from tarry.service.topics.directory import Directory
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ports import Backend

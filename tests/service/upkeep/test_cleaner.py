@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tarry.service.clock import Clock
+from tarry.service.engine.state.directory import Directory
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
-from tarry.service.topics.directory import Directory
 from tarry.service.upkeep import cleaner as module
 from tarry.service.upkeep.cleaner import Cleaner
 from tarry.store import catalogue
