@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from support.engine import Told
 from tarry.service.clock import AGREEING, JUMP, Clock
 from tarry.service.engine.cluster.nodes import HELD, LEASE, Nodes
 from tarry.store import leases
@@ -70,19 +71,19 @@ class World:
         clock = Clock(sample, monotonic=lambda: self.ms * 1_000_000)
         await clock.take()
         self.clocks.append(clock)
-        self.servers[name] = nodes = Nodes(Store(self.backend), clock, name, level, lambda: {"url": name})
+        self.servers[name] = nodes = Nodes(Store(self.backend), clock, name, level, Told({"url": name}))
         await nodes.enter()
         return nodes
 
     def load(self) -> None:
         """Wheels that are filled at once."""
         for nodes in self.servers.values():
-            nodes.shares.loaded(nodes.shares.take())
-            nodes.shares.drop()
+            nodes.ownership.loaded(nodes.ownership.take())
+            nodes.ownership.drop()
 
     def held(self) -> dict[str, int]:
         """How many shards each has in its wheel."""
-        return {name: len(nodes.shares.held) for name, nodes in self.servers.items()}
+        return {name: len(nodes.ownership.held) for name, nodes in self.servers.items()}
 
     async def set_clock(self, by_ms: int) -> None:
         """The database's clock is set, and all follow it at once."""
@@ -418,7 +419,7 @@ async def test_the_server_of_an_embedded_store_is_alone(tmp_path: Path) -> None:
 
     clock = Clock(sample, monotonic=lambda: 0)
     await clock.take()
-    nodes = Nodes(Store(backend), clock, "a", 6, lambda: {"url": "here"})
+    nodes = Nodes(Store(backend), clock, "a", 6, Told({"url": "here"}))
     await nodes.enter()
     (state,) = await nodes.states()
     assert nodes.has_duties
@@ -448,9 +449,9 @@ async def test_shards_are_shared_out_and_told(world: World) -> None:
         world.load()
         await world.seconds(2)
     assert world.held() == {"a": 8, "b": 8}
-    assert a.shares.held | b.shares.held == set(range(16))
+    assert a.ownership.held | b.ownership.held == set(range(16))
     told = {one.row.name: set(one.facts["shards"]) for one in await a.states()}
-    assert told == {"a": a.shares.held, "b": b.shares.held}
+    assert told == {"a": a.ownership.held, "b": b.ownership.held}
 
 
 async def test_shards_of_the_dead_are_taken_and_who_only_slept_gets_his_own_again(world: World) -> None:
@@ -458,7 +459,7 @@ async def test_shards_of_the_dead_are_taken_and_who_only_slept_gets_his_own_agai
     for _ in range(4):
         world.load()
         await world.seconds(2)
-    its_own = a.shares.held
+    its_own = a.ownership.held
     assert len(its_own) == 8
     await world.seconds(8, "a")
     world.load()
@@ -467,8 +468,8 @@ async def test_shards_of_the_dead_are_taken_and_who_only_slept_gets_his_own_agai
         await world.seconds(2)
         world.load()
     assert world.held() == {"a": 8, "b": 8}
-    assert a.shares.held == its_own
-    assert not a.shares.held & b.shares.held
+    assert a.ownership.held == its_own
+    assert not a.ownership.held & b.ownership.held
 
 
 async def test_who_stops_waits_until_others_hold_what_it_held(world: World, nursery: trio.Nursery) -> None:
@@ -478,18 +479,18 @@ async def test_who_stops_waits_until_others_hold_what_it_held(world: World, nurs
         await world.seconds(2)
     a.stop()
     await a.hasten()
-    assert not a.shares.relieved
+    assert not a.ownership.relieved
     await b.round()
     await b.round()
     world.load()
-    assert len(b.shares.held) == 16
+    assert len(b.ownership.held) == 16
     await a.hasten()
-    assert not a.shares.relieved, "b holds them, and has not said so"
+    assert not a.ownership.relieved, "b holds them, and has not said so"
     b.tell_soon()
     await b.hasten()
     await a.hasten()
     assert await a.relieved()
-    assert len(a.shares.held) == 8
+    assert len(a.ownership.held) == 8
     b.stop()
     await b.hasten()
     assert not await b.relieved(), "a stops too: there is nobody to wait for"

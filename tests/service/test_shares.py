@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from tarry.service.engine.cluster.assignment import assign
-from tarry.service.engine.cluster.ownership import Peer, Shares
+from tarry.service.engine.cluster.ownership import Ownership, Peer
 
 ALL = frozenset(range(16))
 
@@ -17,7 +17,7 @@ class Server:
     """A node: its shares, what its wheel holds in full, and what it is about to do."""
 
     boot: str
-    shares: Shares = attrs.field(factory=Shares)
+    shares: Ownership = attrs.field(factory=Ownership)
     wheel: frozenset[int] = frozenset()
     loading: frozenset[int] = frozenset()
     telling: list[int] | None = None

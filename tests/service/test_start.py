@@ -93,7 +93,7 @@ async def _a_store_with_a_claim(path: Path) -> None:
 
 @asynccontextmanager
 async def _started(path: Path) -> AsyncIterator[Lifecycle]:
-    server = begin(Store(SQLiteBackend(path), ladder=Ladder((3_600_000,))), Settings(), Metrics())
+    server = begin(SQLiteBackend(path), Settings(ladder=(3_600_000,)), Metrics())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run)
         yield server

@@ -1,7 +1,8 @@
 """A coordinator combines, lets claims wait without asking the store, gives back what nobody takes, ends lost leases."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import trio
@@ -11,6 +12,9 @@ from attrs import evolve
 from tarry.service.clock import Clock
 from tarry.service.engine.consume import coordinator
 from tarry.service.engine.consume.coordinator import Coordinator
+from tarry.service.engine.consume.turns import Turns
+from tarry.service.engine.state.directory import Directory
+from tarry.service.engine.state.doorbells import Doorbell
 from tarry.service.errors import Busy
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -60,12 +64,16 @@ class Counter:
         """Turns stand in line for the group until then."""
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.timers: list[tuple[int, int]] = []
-        self.coordinator = Coordinator(lambda: self.group, self.clock, self.turn, self.done)
+        self.bell = Doorbell[Any]()
+        self.coordinator = Coordinator(group, cast(Directory, self), self.clock, cast(Turns, self), self.bell)
+
+    def group_by_id(self, id_: int) -> Group:
+        return self.group
 
     async def sample(self) -> int:
         return self.ms
 
-    async def turn(self, group: Group, gather: Gather) -> Turn:
+    async def take(self, group: Group, gather: Gather, _present: Collection[str]) -> Turn:
         if self.line is not None:
             gather()
             await self.line.wait()
@@ -89,13 +97,13 @@ class Counter:
             await self.gate.wait()
         return turn
 
-    def done(self, _group: Group, _settlements: Sequence[Settlement], turn: Turn) -> None:
+    def tell(self, _group: Group, _settlements: Sequence[Settlement], turn: Turn) -> None:
         self.timers += [timer for settled in turn.settled if settled for timer in settled.timers]
 
     async def publish(self, count: int) -> None:
         drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1") for _ in range(count))
         await self.store.publish([Publication(drafts)], self.clock.now())
-        self.coordinator.notify()
+        self.bell.ring()
 
     async def claim(
         self, size: int = 10, wait: int = 0, lease: int = LEASE, tags: frozenset[str] | None = None
@@ -207,7 +215,7 @@ async def test_who_came_while_a_turn_stood_in_line_hears_what_becomes_of_it(
         except (Busy, Unavailable) as error:
             heard.append(type(error))
 
-    counter.coordinator.notify()
+    counter.bell.ring()
     async with trio.open_nursery() as waiting:
         waiting.start_soon(ack)
         await trio.testing.wait_all_tasks_blocked()
@@ -326,7 +334,7 @@ async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: 
     ((due, entry),) = counter.timers
     assert due == counter.ms, "at once"
     await counter.store.promote([entry], counter.clock.now())
-    counter.coordinator.notify()
+    counter.bell.ring()
     claim = await counter.claim()
     assert claim is not None
     assert claim.messages[0].attempt == 1
@@ -361,7 +369,7 @@ async def test_what_nobody_took_is_given_back_however_long_that_takes(
     await pass_time(counter, autojump_clock, 2)
     ((due, entry),) = counter.timers
     await counter.store.promote([entry], counter.clock.now())
-    counter.coordinator.notify()
+    counter.bell.ring()
     claim = await counter.claim()
     assert claim is not None
     assert claim.messages[0].attempt == 1, "it was not counted"
@@ -385,7 +393,7 @@ async def test_a_lease_that_runs_out_goes_to_the_ladder(counter: Counter) -> Non
     claim = await counter.claim(lease=1)
     assert claim is not None
     counter.ms += 1
-    counter.coordinator.notify()
+    counter.bell.ring()
     await counter.claim()  # wakes the coordinator, which looks at its leases
     while not counter.timers:
         await trio.lowlevel.checkpoint()
@@ -507,7 +515,7 @@ async def test_a_higher_limit_wakes_who_waits(counter: Counter) -> None:
         waiting.start_soon(wait)
         await trio.testing.wait_all_tasks_blocked(0.01)
         counter.group = evolve(counter.group, concurrency=None)
-        counter.coordinator.look_again()
+        counter.bell.look_again()
     assert got[0] is not None
     assert len(got[0].messages) == 2
 
@@ -594,7 +602,7 @@ async def test_a_lease_that_ends_while_the_group_is_held_is_ended_afterwards(cou
         counter.held = False
         while not counter.timers:
             counter.ms += 100
-            counter.coordinator.notify()
+            counter.bell.ring()
             counter.coordinator.watch(claim.key, counter.ms)  # the clock is stepped by hand, and wakes nobody
             await trio.sleep(0.01)
     assert len(counter.timers) == 1
@@ -602,7 +610,7 @@ async def test_a_lease_that_ends_while_the_group_is_held_is_ended_afterwards(cou
 
 def pause(counter: Counter, *, paused: bool = True) -> None:
     counter.group = evolve(counter.group, paused=paused)
-    counter.coordinator.look_again()
+    counter.bell.look_again()
 
 
 async def test_a_group_that_is_paused_is_asked_nothing(counter: Counter) -> None:
@@ -713,7 +721,7 @@ async def test_a_wait_that_is_over_while_a_group_is_paused_gets_nothing(counter:
         async with trio.open_nursery() as asking:
             asking.start_soon(ask)
             await trio.testing.wait_all_tasks_blocked(0.01)
-            (waiting,) = counter.coordinator._asking
+            (waiting,) = counter.bell.asking
             waiting.cut = True
     assert got == [None]
 
@@ -743,17 +751,17 @@ async def test_a_claim_that_is_spoilt_takes_no_neighbour_along(counter: Counter)
     turns = len(counter.turns)
     counter.ms += LEASE
     await counter.publish(1)
-    counter.coordinator._wake.set()
+    counter.bell.wake.set()
     with trio.fail_after(10):
         while len(counter.turns) < turns + 3:
             await counter.claim(1, wait=20)
-            counter.coordinator.notify()
+            counter.bell.ring()
             await trio.sleep(0.001)
     alone = [turn for turn in counter.turns[turns:] if turn[0]]
     assert len(alone) <= 3, alone
     counter.spoilt.clear()
     counter.ms += LEASE
-    counter.coordinator._wake.set()
+    counter.bell.wake.set()
     with trio.fail_after(10):
         while not counter.timers:
             await trio.sleep(0.001)

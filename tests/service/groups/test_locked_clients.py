@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import cast
 
 import attrs
 import trio
@@ -9,6 +10,7 @@ import trio
 from support.stores import Tables, connect_raw, open_tables
 from support.waiting import wait_until
 from tarry.service.clock import Clock
+from tarry.service.engine.consume.groups import Groups
 from tarry.service.engine.consume.membership import Membership
 from tarry.store.groups import clients
 from tarry.store.mysql.backend import MySQLBackend
@@ -29,19 +31,19 @@ class World:
     ms: int = 1_795_000_000_000
     dismissed: list[str] = attrs.field(factory=list[str])
 
+    async def dismiss(self, client: str, _: Sequence[ClaimKey]) -> None:
+        self.dismissed.append(client)
+
     @asynccontextmanager
     async def server(self) -> AsyncGenerator[Membership, None]:
         async def time() -> int:
             return self.ms
 
-        async def dismiss(client: str, _: Sequence[ClaimKey]) -> None:
-            self.dismissed.append(client)
-
         clock = Clock(time, monotonic=lambda: self.ms * 1_000_000)
         await clock.take()
         backend = MySQLBackend(self.dsn)
         await backend.migrate()
-        membership = Membership(Store(backend), clock, dismiss, TIMEOUT)
+        membership = Membership(Store(backend), clock, cast(Groups, self), TIMEOUT)
         await membership.look()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(membership.run)

@@ -27,7 +27,6 @@ from tarry.store.groups import clients, holdings
 from tarry.store.records import Claim, ClaimKey, ClaimRequest, Draft, Group, Publication, ReadRequest, Settled
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
-from tarry.wheel.ladder import Ladder
 
 MINUTE = 60_000
 
@@ -81,9 +80,10 @@ def build(town: Town, path: Path, client_timeout: int = 15_000) -> Lifecycle:
     async def sample() -> int:
         return town.ms
 
-    store = Store(SQLiteBackend(path), ladder=Ladder((1000,) * 50))
     clock = Clock(sample, monotonic=lambda: town.ms * 1_000_000)
-    return begin(store, Settings(client_timeout=client_timeout), Metrics(), clock=clock)
+    return begin(
+        SQLiteBackend(path), Settings(client_timeout=client_timeout, ladder=(1000,) * 50), Metrics(), clock=clock
+    )
 
 
 @pytest.fixture

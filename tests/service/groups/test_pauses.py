@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
 
 from support.directories import open_directory
 from tarry.service.engine.consume.pauses import Pauses
+from tarry.service.engine.signals import Signals
 from tarry.service.engine.state.directory import Directory
 from tarry.store import catalogue
 from tarry.store.cleaning import removal
@@ -23,7 +25,11 @@ class Looker:
         self.store, self.directory = store, directory
         self.told: list[int] = []
         self.awaited: list[int] = []
-        self.pauses = Pauses(store, directory, self.told.append, lambda: self.awaited)
+        self.doorbells = self
+        self.pauses = Pauses(store, directory, cast(Signals, self))
+
+    def group_freed(self, group_id: int) -> None:
+        self.told.append(group_id)
 
     async def group(self) -> Group:
         return await self.directory.group(await self.directory.topic("orders"), "billing")

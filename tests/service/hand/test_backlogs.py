@@ -8,8 +8,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tarry.service.engine.cluster.ownership import Shares
+from tarry.service.clock import Clock
+from tarry.service.engine.cluster.ownership import Ownership
 from tarry.service.engine.dispatch.backlogs import Backlogs
+from tarry.service.engine.state.coverage import Coverage
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS, shard_of
@@ -29,12 +31,15 @@ class World:
 
     store: Store
     topics: dict[str, Topic]
-    shares: Shares = attrs.field(factory=Shares)
+    ownership: Ownership = attrs.field(factory=Ownership)
     ms: int = NOW
+    coverage: Coverage = attrs.field(init=False)
     backlogs: Backlogs = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.backlogs = Backlogs(self.store, self.shares)
+        clock = Clock(self.store.now)
+        self.coverage = Coverage(clock, self.ownership, shared=True)
+        self.backlogs = Backlogs(self.store, self.coverage, self.ownership)
 
     async def publish(self, topic: str, *dues: int) -> list[int]:
         """Accepted an hour before, when none of it was due."""
@@ -47,10 +52,10 @@ class World:
     async def look(self, until: int = 0) -> set[int]:
         """The shards with a backlog."""
         await self.backlogs.look(NOW + until)
-        return {shard for shard in range(SHARDS) if shard in self.backlogs}
+        return {shard for shard in range(SHARDS) if self.coverage.has_backlog(shard)}
 
     async def promote(self, *ids: int) -> None:
-        await self.store.promote_free(ids, self.ms)
+        await self.store.promote_some(ids, self.ms, whole=True)
 
 
 @pytest.fixture
@@ -66,9 +71,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_nothing_is_known_before_the_first_look(world: World) -> None:
-    assert all(shard in world.backlogs for shard in range(SHARDS))
-    world.shares.held = frozenset({3})
-    assert 3 not in world.backlogs
+    assert all(world.coverage.has_backlog(shard) for shard in range(SHARDS))
+    world.ownership.held = frozenset({3})
+    assert not world.coverage.has_backlog(3)
     assert await world.look() == set()
 
 

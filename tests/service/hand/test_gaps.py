@@ -1,11 +1,13 @@
-"""The gaps: a crowd's batch is through before a neighbour's message is due, and rests while that is on its way."""
+"""Burst pacing: a batch is through before another topic's message is due, and rests while that is on its way."""
 
 import math
+from typing import cast
 
 import trio
 import trio.testing
 
-from tarry.service.engine.dispatch.pacing import Gaps
+from tarry.service.engine.dispatch.pacing import BurstPacing
+from tarry.service.engine.state.pending import Pending
 
 BATCH = 500
 PER_S = 10_000
@@ -16,7 +18,7 @@ class Bench:
 
     def __init__(self, *dues: float) -> None:
         self.dues = list(dues)
-        self.gaps = Gaps(self.until_due)
+        self.pacing = BurstPacing(cast(Pending, self))
         self.began = trio.current_time()
         self.batches: list[tuple[float, float, int]] = []
         """When they began and were through, and how many went."""
@@ -25,15 +27,15 @@ class Bench:
     def now(self) -> float:
         return trio.current_time() - self.began
 
-    def until_due(self) -> float:
+    def until_other_topic(self) -> float:
         return min((due - self.now for due in self.dues if due > self.now), default=math.inf)
 
     async def go(self, until: float) -> None:
         while self.now < until:
-            many = await self.gaps.turn(BATCH)
+            many = await self.pacing.turn(BATCH)
             began = self.now
             await trio.sleep(many / PER_S)
-            self.gaps.went(many, self.now - began)
+            self.pacing.went(many, self.now - began)
             self.batches.append((began, self.now, many))
 
     def met(self, time: float) -> bool:
@@ -61,12 +63,12 @@ async def test_the_crowd_rests_while_a_neighbour_is_promoted_and_claims(
 ) -> None:
     bench = Bench()
     await bench.go(0.06)
-    with bench.gaps.neighbour():
+    with bench.pacing.other_topic():
         with trio.move_on_after(0.005) as asked:
-            await bench.gaps.turn(BATCH)
+            await bench.pacing.turn(BATCH)
         assert asked.cancelled_caught
     over = bench.now
-    assert await bench.gaps.turn(BATCH) == BATCH
+    assert await bench.pacing.turn(BATCH) == BATCH
     assert 0.0025 <= bench.now - over <= 0.004
 
 
@@ -74,10 +76,10 @@ async def test_one_that_was_due_while_a_batch_took_long_has_its_turn_next(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     bench = Bench(0.3)
-    assert await bench.gaps.turn(BATCH) == BATCH  # how long it takes is not known yet
+    assert await bench.pacing.turn(BATCH) == BATCH  # how long it takes is not known yet
     await trio.sleep(0.301)
-    bench.gaps.went(BATCH, 0.301)
-    await bench.gaps.turn(BATCH)
+    bench.pacing.went(BATCH, 0.301)
+    await bench.pacing.turn(BATCH)
     assert 0.3045 <= bench.now <= 0.306
 
 
@@ -94,18 +96,18 @@ async def test_where_neighbours_leave_no_gaps_it_goes_on_for_three_quarters_of_t
 
 async def test_few_that_are_left_go_at_once(autojump_clock: trio.testing.MockClock) -> None:
     bench = Bench(1.0)
-    bench.gaps.went(BATCH, BATCH / PER_S)
-    assert await bench.gaps.turn(3) == 3
+    bench.pacing.went(BATCH, BATCH / PER_S)
+    assert await bench.pacing.turn(3) == 3
     assert bench.now == 0
 
 
 async def test_a_rest_that_nobody_ended_costs_the_next_no_more_than_it_had(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    gaps = Bench().gaps
+    gaps = Bench().pacing
     for _ in range(2):
         gaps.went(BATCH, BATCH / PER_S)
-        with gaps.neighbour():
+        with gaps.other_topic():
             assert gaps.room(BATCH) == 0
             assert gaps.rests
         await trio.sleep(10)

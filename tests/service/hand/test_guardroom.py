@@ -1,16 +1,47 @@
 """Messages wait for their guard: what it says is done, what it cannot say is held, and nothing is done without it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import pytest
 import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
+from tarry.service.clock import Clock
+from tarry.service.engine.dispatch.guard_telling import GuardTelling
+from tarry.service.engine.dispatch.guarded_promotion import GuardedPromotion
 from tarry.service.engine.dispatch.guardroom import BATCH, YOUNG, GuardRoom
 from tarry.service.guards.question import Answers, NoAnswer
 from tarry.store.errors import Unavailable
 from tarry.store.timers.guarded import Guarded
+
+
+class Telling:
+    """Takes note of what is said of the guard."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+
+    def holds(self, name: str, why: str, waiting: int) -> None:
+        self.world.told.append(why)
+
+    def answers(self, name: str, waiting: int) -> None:
+        self.world.well += 1
+
+
+class Time:
+    """The world's."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+
+    def now(self) -> int:
+        return self.world.now
+
+    @property
+    def in_doubt(self) -> bool:
+        return self.world.doubted
 
 
 class World:
@@ -36,12 +67,12 @@ class World:
         self.told: list[str] = []
         self.well = 0
         self.room = GuardRoom(
-            *(self.ask, self.read, self.promote, lambda: self.now, lambda: self.doubted),
-            *(self.told.append, self.answers),
+            "unpaid",
+            self,
+            cast(GuardedPromotion, self),
+            cast(GuardTelling, Telling(self)),
+            cast(Clock, Time(self)),
         )
-
-    def answers(self) -> None:
-        self.well += 1
 
     def put(self, *ids: int, due: int = 0) -> None:
         for id_ in ids:

@@ -1,14 +1,19 @@
 """What is due for a queue that is locked waits by itself, in order, and keeps nothing for other queues waiting."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import pytest
 import structlog
 import trio
 import trio.testing
 
+from tarry.service.clock import Clock
 from tarry.service.engine.dispatch import held as held_module
 from tarry.service.engine.dispatch.held import Held
+from tarry.service.engine.dispatch.promotion import Promotion
+from tarry.service.engine.dispatch.unblocking import Unblocking
+from tarry.service.engine.signals import Signals
 from tarry.store.errors import Locked, Unavailable
 from tarry.store.records import Promoted
 
@@ -31,13 +36,21 @@ class Stream:
         self.away = False
         self.passed_over: set[int] = set()
         """Somebody has them locked, and a promotion leaves them alone."""
-        self.streamed: list[int] = []
+        self.went: list[int] = []
         self.told: list[int] = []
         self.waits = 0
         self.in_line = self.most_in_line = 0
-        self.held = Held(self.promote, self.promote_free, self.tell, topic_of, lambda: self.doubted)
+        self.held = Held()
+        self.unblocking = Unblocking(self.held, cast(Promotion, self), cast(Signals, self), cast(Clock, self))
 
-    async def promote(self, entries: Sequence[int]) -> list[Promoted]:
+    @property
+    def in_doubt(self) -> bool:
+        return self.doubted
+
+    def topic_of(self, queue_id: int) -> int:
+        return topic_of(queue_id)
+
+    async def promote_waiting(self, entries: Sequence[int]) -> list[Promoted]:
         (queue_id,) = {entry // 1000 for entry in entries}
         if self.away:
             raise Unavailable("away")
@@ -52,7 +65,7 @@ class Stream:
             await trio.sleep(0.01)
         finally:
             self.in_line -= 1
-        self.streamed += entries
+        self.went += entries
         return [Promoted(entry, queue_id, 0) for entry in entries]
 
     async def promote_free(self, entries: Sequence[int]) -> tuple[list[Promoted], Mapping[int, list[int]]]:
@@ -67,21 +80,21 @@ class Stream:
             if entry // 1000 in self.locked:
                 held.setdefault(entry // 1000, []).append(entry)
             else:
-                self.streamed.append(entry)
+                self.went.append(entry)
         return [Promoted(entry, entry // 1000, 0) for entry in entries if entry // 1000 not in held], held
 
-    def tell(self, promoted: Sequence[Promoted]) -> None:
+    def streamed(self, promoted: Sequence[Promoted]) -> None:
         self.told += [one.entry for one in promoted]
 
 
 async def test_a_busy_queue_is_stood_in_line_for(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
     stream = Stream()
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     stream.held.put({1: [1001, 1002]})
     assert 1001 in stream.held
     assert set(stream.held.queues) == {1}
     await trio.sleep(0.1)
-    assert stream.streamed == stream.told == [1001, 1002]
+    assert stream.went == stream.told == [1001, 1002]
     assert not stream.held.queues
     assert 1001 not in stream.held
 
@@ -91,7 +104,7 @@ async def test_a_locked_queue_keeps_no_other_waiting_and_goes_in_order_when_it_i
 ) -> None:
     stream = Stream()
     stream.locked = {1}
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     stream.held.put({1: [1000 + number for number in range(600)]})
     for number in range(20):
         stream.held.put({2: [2000 + number], 1: [1600 + number]})
@@ -109,7 +122,7 @@ async def test_a_thousand_locked_queues_take_two_connections(
 ) -> None:
     stream = Stream()
     stream.locked = set(range(1, 1001))
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     stream.held.put({queue_id: [queue_id * 1000] for queue_id in stream.locked})
     await trio.sleep(600)
     assert stream.most_in_line == 2
@@ -126,7 +139,7 @@ async def test_a_gap_that_somebody_holds_keeps_no_other_queue_waiting(
     stream = Stream()
     stream.gaps = {1, 2, 3}
     stream.locked = {201, 202}
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     stream.held.put({queue_id: [queue_id * 1000] for queue_id in (1, 2, 3, 201, 202, 301, 302)})
     await trio.sleep(2 * LOCK_WAIT + 0.1)
     assert sorted(stream.told) == [301_000, 302_000]
@@ -149,7 +162,7 @@ async def test_a_busy_queue_is_not_behind_many_that_are_locked(
     """All queues of a topic are locked, and stood in line for: those of other topics come first."""
     stream = Stream()
     stream.locked = set(range(1, 65))
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     stream.held.put({queue_id: [queue_id * 1000] for queue_id in [*stream.locked, 100]})
     await trio.sleep(LOCK_WAIT + 0.1)
     assert stream.told == [100_000]
@@ -167,7 +180,7 @@ async def test_suspects_are_parted_from_the_queue_that_is_slow(
     queues = range(1, 21)
     stream.held.note(queues, 20, 0.7)
     assert stream.held.queues == set(queues)
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     for number in range(20):
         stream.held.put({queue_id: [queue_id * 1000 + number] for queue_id in stream.held.queues})
         await trio.sleep(0.5)
@@ -190,7 +203,7 @@ async def test_when_all_are_slow_suspects_go_on_together(
     stream = Stream()
     stream.slow = set(range(1, 101))
     stream.held.note(stream.slow, 100, 0.7)
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     for number in range(10):
         stream.held.put({queue_id: [queue_id * 1000 + number] for queue_id in stream.slow})
         await trio.sleep(1)
@@ -214,7 +227,7 @@ async def test_a_lock_has_a_line_in_the_log_when_it_is_met_and_one_when_it_is_ov
 ) -> None:
     stream = Stream()
     stream.locked, stream.gaps = {1}, {2}
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     stream.held.put({queue_id: [queue_id * 1000] for queue_id in (1, 2, 3)})
     with structlog.testing.capture_logs() as lines:
         await trio.sleep(60)
@@ -232,7 +245,7 @@ async def test_nothing_is_promoted_while_time_is_in_doubt(
 ) -> None:
     stream = Stream()
     stream.locked = {1, 2, 3}
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     stream.held.put({1: [1000], 2: [2000], 3: [3000]})
     await trio.sleep(5)
     stream.held.put({4: [4000]})
@@ -250,7 +263,7 @@ async def test_what_is_put_twice_goes_once_and_a_store_that_is_away_is_waited_fo
 ) -> None:
     stream = Stream()
     stream.away = True
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     stream.held.put({1: [1001, 1002]})
     stream.held.put({1: [1002, 1003]})
     await trio.sleep(3)
@@ -265,7 +278,7 @@ async def test_what_is_put_again_while_it_is_passed_over_is_tried_again(
 ) -> None:
     """The hand has met it a second time, and locked it for a look, just when it was to go from here."""
     stream = Stream()
-    nursery.start_soon(stream.held.run)
+    nursery.start_soon(stream.unblocking.run)
     stream.held.put({1: [1001, 1002]})
     stream.passed_over = {1001}
     await trio.sleep(0.005)

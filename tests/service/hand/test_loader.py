@@ -9,20 +9,23 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from support.engine import Cluster, dispatcher_over, pending_from, promotion_over
 from tarry.service.clock import Clock
-from tarry.service.engine.cluster.ownership import Peer
-from tarry.service.engine.dispatch.dispatcher import Hand
+from tarry.service.engine.cluster.ownership import Peer, whole
+from tarry.service.engine.dispatch.dispatcher import Dispatcher
 from tarry.service.engine.dispatch.loader import Loader
+from tarry.service.engine.state.coverage import Coverage
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Refused, Unavailable
 from tarry.store.ids import shard_of
-from tarry.store.records import ClaimRequest, Draft, Promoted, Publication, Settlement, Topic
+from tarry.store.records import ClaimRequest, Draft, Publication, Settlement, Topic
+from tarry.store.schedules.course import Fired
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.timers import timers
-from tarry.wheel.horizon import Horizon
-from tarry.wheel.timing_wheel import TimingWheel
+from tarry.store.timers.timers import Brought
+from tarry.wheel.columns import Columns
 
 NOW = 1_795_000_000_000
 HOUR = 3_600_000
@@ -41,6 +44,17 @@ class Watched(Store):
         return await super().read(function, *args, **kwargs)
 
 
+class Telling(Cluster):
+    """Says when others are to be told."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def tell_soon(self) -> None:
+        self.tell()
+
+
 class Node:
     """A store with rows in it and a wheel to be filled."""
 
@@ -48,17 +62,30 @@ class Node:
         self.store = store
         self.topic = topic
         self.ms = NOW
+        self.backend = store.backend
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
+        self.ownership = whole()
+        self.pending = pending_from(NOW, self.clock, ownership=self.ownership)
+        self.coverage = Coverage(self.clock, self.ownership, shared=True)
         self.fired: list[int] = []
-        self.hand = Hand(TimingWheel(NOW), Horizon(NOW), self.clock, self.promote, lambda _: None)
-        self.loader = Loader(store, self.hand, self.clock)
+        self.loader = self.loading(Cluster())
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        return dispatcher_over(self.pending, promotion_over(self, self.clock), self.clock, self)[0]
+
+    async def topics_of(self, timers: Columns, burst: int) -> dict[int, int]:
+        return {}
+
+    async def promote_some(self, entries: Sequence[int], *args: Any) -> Brought:
+        self.fired += entries
+        return Brought([], {}, (), {}, Fired())
+
+    def loading(self, cluster: Cluster) -> Loader:
+        return Loader(self.store, self.pending, self.clock, self.ownership, self.coverage, cluster.nodes)
 
     async def sample(self) -> int:
         return self.ms
-
-    async def promote(self, entries: Sequence[int], _now: int) -> tuple[list[Promoted], Sequence[int]]:
-        self.fired += entries
-        return [], ()
 
     async def schedule(self, dues: Sequence[int], accepted: int = NOW - 48 * HOUR) -> list[int]:
         drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1", deliver_at=due) for due in dues)
@@ -67,7 +94,7 @@ class Node:
         return [receipt.id for receipt in receipts]
 
     def held(self) -> list[int]:
-        return self.hand.wheel.advance(NOW + 1000 * HOUR)
+        return self.pending.wheel.advance(NOW + 1000 * HOUR)
 
 
 @pytest.fixture
@@ -119,17 +146,17 @@ async def test_many_pages_of_all_shards_are_loaded_once_each(node: Node, nursery
 
 
 async def test_what_is_overdue_fires_in_the_order_of_its_time(node: Node, nursery: trio.Nursery) -> None:
-    """Whatever shards it lies in, and though some of it was moved: the hand promotes while the loader reads."""
+    """Whatever shards it lies in, and though some of it was moved: the dispatcher promotes while the loader reads."""
     dues = [NOW - 50_000 + 10 * number for number in range(3_000)]
     ids = await node.schedule(dues)
     moved = [(id_, NOW - 50_000 + 10 * number + 5) for number, id_ in enumerate(ids[::7])]
     await node.store.write(timers.reschedule, moved, NOW - 48 * HOUR)
     due_of = dict(zip(ids, dues, strict=True)) | dict(moved)
-    nursery.start_soon(node.hand.run)
+    nursery.start_soon(node.dispatcher.run)
     nursery.start_soon(node.loader.run)
     await node.loader.recovered.wait()
     while len(node.fired) < len(ids):
-        await node.hand.turned()
+        await node.pending.turned()
     assert [due_of[id_] for id_ in node.fired] == sorted(due_of.values())
 
 
@@ -138,16 +165,16 @@ async def test_it_tells_up_to_when_a_shard_is_read(node: Node, nursery: trio.Nur
     told: list[int] = []
 
     async def note(shard: int, _until: int) -> None:
-        told.append(node.loader.read_until(shard))
+        told.append(node.coverage.loaded_until(shard))
 
     node.store.before = note
-    assert node.loader.read_until(3) == 0
+    assert node.coverage.loaded_until(3) == 0
     nursery.start_soon(node.loader.run)
     await node.loader.recovered.wait()
     assert told == sorted(told)
     assert told[0] == 0
     assert NOW - 20_000 < max(told) <= NOW
-    assert node.loader.read_until(3) > NOW + 1000 * HOUR
+    assert node.coverage.loaded_until(3) > NOW + 1000 * HOUR
     assert node.held() == ids
 
 
@@ -160,7 +187,7 @@ async def test_overdue_messages_fire_while_the_rest_is_loading(node: Node, nurse
             await trio.lowlevel.checkpoint()
 
     node.store.before = slow
-    nursery.start_soon(node.hand.run)
+    nursery.start_soon(node.dispatcher.run)
     nursery.start_soon(node.loader.run)
     await node.loader.recovered.wait()
     assert node.fired[0] == overdue
@@ -210,7 +237,7 @@ async def test_a_page_moves_the_horizon_before_it_is_read(node: Node, nursery: t
 
     async def look(_shard: int, until: int) -> None:
         if until > NOW:
-            seen.append(node.hand.horizon.covers(until - 1))
+            seen.append(node.pending.horizon.covers(until - 1))
 
     node.store.before = look
     nursery.start_soon(node.loader.run)
@@ -229,8 +256,8 @@ async def test_what_comes_while_what_is_overdue_is_read_is_in_the_wheel_at_once(
     async def publish(_shard: int, until: int) -> None:
         if until <= NOW and len(ids) == 3:
             ids.extend(await node.schedule([NOW + HOUR]))
-            node.hand.add(NOW + HOUR, ids[3])
-            missing.extend(node.hand.wheel.missing([NOW + HOUR], [ids[3]]))
+            node.pending.add(NOW + HOUR, ids[3])
+            missing.extend(node.pending.wheel.missing([NOW + HOUR], [ids[3]]))
 
     node.store.before = publish
     nursery.start_soon(node.loader.run)
@@ -252,9 +279,9 @@ async def test_shards_that_come_are_loaded_and_told_and_those_that_go_forgotten(
     node: Node, nursery: trio.Nursery
 ) -> None:
     told: list[list[int]] = []
-    node.hand.shares.held = frozenset()
-    shares = node.hand.shares
-    node.loader = Loader(node.store, node.hand, node.clock, lambda: told.append(shares.to_tell))
+    node.ownership.held = frozenset()
+    shares = node.ownership
+    node.loader = node.loading(Telling(lambda: told.append(shares.to_tell)))
     ids = await node.schedule([NOW - HOUR + one for one in range(40)] + [NOW + HOUR + one for one in range(200)])
     soon = await node.schedule([NOW + 1_000 + one for one in range(40)])
     shares.see("a", [Peer("b", frozenset(range(16)), leaving=False)])
@@ -263,7 +290,7 @@ async def test_shards_that_come_are_loaded_and_told_and_those_that_go_forgotten(
     own = set(shares.held)
     assert len(own) == 8
     assert told == [sorted(own)]
-    wheel = node.hand.wheel
+    wheel = node.pending.wheel
     assert len(wheel) == len([id_ for id_ in [*ids, *soon] if shard_of(id_) in own])
 
     shares.see("a", [])
@@ -287,7 +314,7 @@ async def test_shards_that_come_are_loaded_and_told_and_those_that_go_forgotten(
 
 
 async def test_what_comes_for_a_shard_while_it_is_loaded_is_in_the_wheel(node: Node, nursery: trio.Nursery) -> None:
-    shares = node.hand.shares
+    shares = node.ownership
     shares.held = frozenset()
     shares.see("a", [])
     late: list[int] = []
@@ -296,7 +323,7 @@ async def test_what_comes_for_a_shard_while_it_is_loaded_is_in_the_wheel(node: N
         if until > NOW and not late:
             late.extend(await node.schedule([NOW + HOUR + one for one in range(32)]))
             for place, id_ in enumerate(late):
-                node.hand.add(NOW + HOUR + place, id_)
+                node.pending.add(NOW + HOUR + place, id_)
 
     node.store.before = publish
     nursery.start_soon(node.loader.run)
@@ -310,9 +337,9 @@ async def test_all_is_read_again_when_another_server_has_the_database(node: Node
     await node.loader.recovered.wait()
     lost = [id_ + 1 for id_ in kept]
     for place, id_ in enumerate(lost):  # nobody has their rows any more
-        node.hand.add(NOW + HOUR + place, id_)
+        node.pending.add(NOW + HOUR + place, id_)
     for place, id_ in enumerate(kept[:20]):  # their cancels are lost
-        node.hand.cancel(NOW + HOUR + place, id_)
+        node.pending.cancel(NOW + HOUR + place, id_)
     await node.loader.reload()
-    assert len(node.hand.wheel) == len(kept)
+    assert len(node.pending.wheel) == len(kept)
     assert sorted(node.held()) == sorted(kept)

@@ -1,11 +1,15 @@
 """The lookahead: what it tells of a crowded second, and what it leaves to a look in its turn."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import pytest
 
+from tarry.service.clock import Clock
+from tarry.service.engine.dispatch.due_topics import DueTopics
 from tarry.service.engine.dispatch.lookahead import Lookahead
-from tarry.service.engine.dispatch.pacing import FEW
+from tarry.service.engine.state.known_seconds import FEW, KnownSeconds
+from tarry.service.engine.state.pending import Pending
 from tarry.store.errors import Unavailable
 from tarry.store.ids import first_id
 from tarry.wheel.columns import Columns
@@ -14,6 +18,13 @@ EPOCH = 1_795_000_000_000
 SECOND = EPOCH // 1_000 + 5
 DUE = SECOND * 1_000 + 300
 A, B, C = 1, 2, 3
+
+
+class Asked:
+    """A look into the store."""
+
+    def __init__(self, topics: "Topics") -> None:
+        self.topics_of, self.others_in = topics.ask, topics.others_in
 
 
 class Topics:
@@ -27,23 +38,35 @@ class Topics:
         self.crowd = A
         self.comes: list[tuple[int, int]] = []
         self.loads = {SECOND: 1_000_000}
-        self.lookahead = Lookahead(self.ask, self.strangers)
+        self.seconds = KnownSeconds()
+        self.wheel = self
+        self.now = EPOCH
+        self.clock = Clock(self.sample, monotonic=lambda: self.now * 1_000_000)
+        self.lookahead = Lookahead(cast(Pending, self), cast(DueTopics, Asked(self)), self.clock)
+
+    async def sample(self) -> int:
+        return self.now
+
+    def load(self, second: int) -> int | None:
+        return self.loads.get(second)
 
     async def ask(self, timers: Columns, crowd: int) -> Mapping[int, int]:
         self.asked += [entry for _, entry in timers]
         return {entry: topic for _, entry in timers if (topic := self.of.get(entry, A)) != crowd}
 
-    async def strangers(self, second: int) -> tuple[int, Mapping[int, int]] | None:
+    async def others_in(self, second: int) -> tuple[int, Mapping[int, int]] | None:
         if self.away:
             raise Unavailable("away")
         self.looked_at.append(second)
         others = {entry: topic for entry, topic in self.of.items() if topic != self.crowd}
         for timer in self.comes:
-            self.lookahead.note(*timer)
+            self.seconds.note(*timer)
         return (self.crowd, others) if self.crowd else None
 
     async def look(self, now: int = EPOCH) -> None:
-        await self.lookahead.look(now, self.loads.get)
+        self.now = now
+        await self.clock.take()
+        await self.lookahead.look_ahead()
 
     async def topics_of(self, entries: Sequence[int], crowd: int = 0, due: int = DUE) -> Mapping[int, int]:
         return await self.lookahead.topics_of(Columns.of((due, entry) for entry in entries), crowd)
@@ -67,19 +90,19 @@ async def test_of_a_crowded_second_nothing_is_asked_any_more(topics: Topics) -> 
     assert (topics.asked, topics.looked_at) == ([], [SECOND])
 
 
-async def test_when_the_next_stranger_falls_due(topics: Topics) -> None:
+async def test_when_the_next_other_falls_due(topics: Topics) -> None:
     other, last = first_id(DUE + 3), first_id(DUE + 7)
     topics.of = {other: B, last: C}
-    assert topics.lookahead.next_stranger(DUE) is None, "nothing is known yet"
+    assert topics.seconds.next_other(DUE) is None, "nothing is known yet"
     await topics.look()
-    nexts = [topics.lookahead.next_stranger(now) for now in (DUE, DUE + 3, DUE + 4, DUE + 8)]
+    nexts = [topics.seconds.next_other(now) for now in (DUE, DUE + 3, DUE + 4, DUE + 8)]
     assert nexts == [DUE + 3, DUE + 3, DUE + 7, None]
 
 
 async def test_between_very_many_strangers_there_is_no_next(topics: Topics) -> None:
     topics.of = {first_id(DUE + one // 2) + one % 2: B for one in range(FEW + 1)}
     await topics.look()
-    assert topics.lookahead.next_stranger(DUE) is None
+    assert topics.seconds.next_other(DUE) is None
 
 
 async def test_it_looks_once_and_at_crowded_seconds_that_come_soon(topics: Topics) -> None:
@@ -96,7 +119,7 @@ async def test_what_comes_later_is_asked_for(topics: Topics) -> None:
     topics.comes = [(DUE, during)]
     await topics.look()
     topics.of = {during: B, later: C, retry: B}
-    topics.lookahead.note(DUE, later)
+    topics.seconds.note(DUE, later)
     assert await topics.topics_of([known, during, later, retry], crowd=A) == {during: B, later: C, retry: B}
     assert topics.asked == [during, later, retry]
 
@@ -128,16 +151,16 @@ async def test_one_that_was_moved_among_many_of_its_millisecond_is_asked_for(top
 async def test_when_much_comes_it_looks_anew(topics: Topics) -> None:
     some = entries(3)
     await topics.look()
-    topics.lookahead.note_many([DUE - 10_000, DUE - 9_000])
+    topics.seconds.note_many([DUE - 10_000, DUE - 9_000])
     await topics.topics_of(some)
     assert topics.asked == []
-    topics.lookahead.note_many([DUE + 3_000, DUE - 3_000])
+    topics.seconds.note_many([DUE + 3_000, DUE - 3_000])
     await topics.topics_of(some)
     assert topics.asked == some
     await topics.look()
     assert topics.looked_at == [SECOND, SECOND]
     for entry in entries(20_001):
-        topics.lookahead.note(DUE, entry)
+        topics.seconds.note(DUE, entry)
     await topics.look()
     assert topics.looked_at == [SECOND] * 3
 

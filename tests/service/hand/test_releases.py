@@ -2,7 +2,10 @@
 
 import random
 from itertools import pairwise
+from typing import cast
 
+from tarry.service.clock import Clock
+from tarry.service.engine.cluster.ownership import Ownership
 from tarry.service.engine.state.releases import Releases
 
 
@@ -11,7 +14,10 @@ class Time:
         self.ms = 1_000_000
         self.rates = {1: 10, 2: 1000}
         self.part = 1.0
-        self.releases = Releases(lambda: self.rates, lambda: self.part, lambda: self.ms)
+        self.releases = Releases(self.rates, cast(Ownership, self), cast(Clock, self))
+
+    def monotonic(self) -> int:
+        return self.ms
 
 
 def test_in_no_stretch_of_time_more_than_the_rate_and_a_burst() -> None:
@@ -35,7 +41,8 @@ def test_in_no_stretch_of_time_more_than_the_rate_and_a_burst() -> None:
 
 def test_a_slow_rate_lets_one_go_at_a_time() -> None:
     time = Time()
-    time.rates = {1: 1}
+    time.rates.clear()
+    time.rates |= {1: 1}
     gone = []
     for _ in range(100):
         time.ms += 50
@@ -57,7 +64,8 @@ def test_shares_and_what_is_given_back() -> None:
     assert time.releases.room(2) == 5
     assert time.releases.room(3) > 1_000_000
     assert (time.releases.bounds(2), time.releases.bounds(3)) == (True, False)
-    time.rates = {}
+    time.rates.clear()
+    time.rates |= {}
     assert not time.releases
     assert time.releases.room(2) > 1_000_000
     time.releases.spend(2, 5)

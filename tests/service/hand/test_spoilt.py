@@ -51,7 +51,7 @@ class Promoting:
     async def over(self) -> Spoilt:
         clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         await clock.take()
-        return Spoilt(cast(Store, self), clock, lambda: ())
+        return Spoilt(cast(Store, self), clock)
 
 
 @pytest.mark.parametrize("spoilt", [[0], [499], [250], [7, 8], list(range(0, 500, 50)), list(range(100, 140))])
@@ -60,7 +60,7 @@ async def test_all_others_go_in_order_and_in_few_tries(spoilt: list[int]) -> Non
     aside = await promoting.over()
     parts = await aside.wholly(range(500), promoting.promote)
     assert [one for part in parts for one in part] == [one for one in range(500) if one not in spoilt]
-    assert [one for one in range(500) if one in aside] == spoilt
+    assert [one for one in range(500) if one in aside.rows] == spoilt
     assert len(promoting.tried) <= 1 + 20 * len(spoilt)
 
 
@@ -70,7 +70,7 @@ async def test_those_whose_ids_are_taken_are_found_in_one_look() -> None:
     aside = await promoting.over()
     (part,) = await aside.wholly(range(500), promoting.promote)
     assert part == list(range(1, 500, 2))
-    assert (len(promoting.tried), len(aside)) == (2, 250)
+    assert (len(promoting.tried), len(aside.rows)) == (2, 250)
 
 
 async def test_nothing_but_failures_may_be_the_stores() -> None:
@@ -78,7 +78,7 @@ async def test_nothing_but_failures_may_be_the_stores() -> None:
     aside = await promoting.over()
     with pytest.raises(StoreError, match="nothing of a batch goes: out of range"):
         await aside.wholly(range(500), promoting.promote)
-    assert len(aside) == 8
+    assert len(aside.rows) == 8
     promoting.spoilt.clear()  # it was
     (part,) = await aside.wholly(range(500), promoting.promote)
     assert part == list(range(8, 500))
@@ -91,7 +91,7 @@ async def test_a_store_that_is_away_makes_nobody_spoilt(error: Exception) -> Non
     aside = await promoting.over()
     with pytest.raises(type(error)):
         await aside.wholly(range(10), promoting.promote)
-    assert (len(promoting.tried), len(aside)) == (1, 0)
+    assert (len(promoting.tried), len(aside.rows)) == (1, 0)
 
 
 async def test_what_is_put_right_before_the_rehearsal_makes_nobody_spoilt() -> None:
@@ -101,7 +101,7 @@ async def test_what_is_put_right_before_the_rehearsal_makes_nobody_spoilt() -> N
     assert await aside.part([1, 2], promoting.promote, Unfit("1644")) == ([[1, 2]], [])
     promoting.error, promoting.spoilt = Unfit("1644"), {2}
     assert await aside.part([1, 2], promoting.promote, Unfit("1644")) == ([[1]], [])
-    assert aside.named() == ["message 2: 1644"]
+    assert aside.rows.named() == ["message 2: 1644"]
 
 
 async def test_a_store_that_goes_away_in_between_leaves_the_rest_to_do() -> None:
@@ -118,8 +118,8 @@ async def test_what_is_put_right_goes_and_is_told_once() -> None:
     aside = await promoting.over()
     with capture_logs() as lines:
         await aside.wholly([4, 5, -6], promoting.promote)
-        assert aside.named() == ["message 5: out of range", "retry 5: out of range"]
-        assert aside.wrong == "due, and cannot be promoted: message 5: out of range; retry 5: out of range"
+        assert aside.rows.named() == ["message 5: out of range", "retry 5: out of range"]
+        assert aside.rows.wrong(()) == "due, and cannot be promoted: message 5: out of range; retry 5: out of range"
 
         async def again(entries: Sequence[int]) -> None:
             await aside.wholly(entries, promoting.promote)
@@ -136,7 +136,7 @@ async def test_what_is_put_right_goes_and_is_told_once() -> None:
         promoting.there = {-6: "there is no queue 9"}
         promoting.ms += 60_000
         await aside.try_again(again)
-    assert aside.named() == ["retry 5: out of range"]
+    assert aside.rows.named() == ["retry 5: out of range"]
     assert [line["event"] for line in lines] == ["rows_set_aside", "rows_well_again"]
     assert lines[1]["rows"] == ["message 5"]
 
@@ -154,11 +154,11 @@ async def test_what_is_there_still_without_a_failure_stays_aside() -> None:
         for _ in range(3):
             promoting.ms += 60_000
             await aside.try_again(again)
-        assert aside.named() == ["message 7: there is no queue 9"]
+        assert aside.rows.named() == ["message 7: there is no queue 9"]
         promoting.there.clear()
         promoting.ms += 60_000
         await aside.try_again(again)
-    assert (len(aside), aside.wrong) == (0, None)
+    assert (len(aside.rows), aside.rows.wrong(())) == (0, None)
     assert len(lines) == 2
 
 
@@ -167,7 +167,7 @@ async def test_what_other_nodes_are_told_is_short() -> None:
     promoting.error = Refused("x" * 5000)
     aside = await promoting.over()
     await aside.wholly(range(100), promoting.promote)
-    told = aside.named(TOLD)
+    told = aside.rows.named(TOLD)
     assert len(told) == 4
     assert told[3] == "and 47 more"
     assert sum(map(len, told)) < 1000, "it has a part of a column of 4096 bytes"

@@ -11,9 +11,13 @@ import trio.testing
 
 from tarry.service.clock import Clock
 from tarry.service.engine.cluster.ownership import whole
-from tarry.service.engine.dispatch.dispatcher import Hand
+from tarry.service.engine.consume.groups import Groups
+from tarry.service.engine.dispatch.loader import Loader
+from tarry.service.engine.dispatch.spoilt import Spoilt
 from tarry.service.engine.dispatch.sweeps import Sweeps
-from tarry.service.engine.signals import Growth
+from tarry.service.engine.signals import Signals
+from tarry.service.engine.state.coverage import Coverage
+from tarry.service.engine.state.pending import Pending
 from tarry.service.rounds import every
 from tarry.store import catalogue
 from tarry.store.errors import Unavailable
@@ -32,9 +36,6 @@ class Awaiting:
         self.awaited: set[int] = set()
         self.told: list[int] = []
 
-    def look_again(self, group_id: int) -> None:
-        self.told.append(group_id)
-
 
 class Rows:
     """A store that has what is due, and a hand that holds what it was told of."""
@@ -48,16 +49,17 @@ class Rows:
         self.behind = 0
         self.backend = self
         self.shared = True
-        self.oldest: int | None = None
-        self.shares = whole()
-        self.crowd = self
+        self.oldest_in_lanes: int | None = None
+        self.ownership = whole()
+        self.coverage: Coverage
+        self.aside: set[int] = set()
         self.held_back: list[int] = []
         self.passed_over: list[list[int]] = []
         self.untils: list[dict[int, int]] = []
         self.limits: list[int] = []
         self.soon: list[int] = []
         self.listeners = Awaiting()
-        self.groups = Awaiting()
+        self.doorbells = Awaiting()
         self.claimable: set[int] = set()
         self.grown: list[int] = []
         self.ends: dict[int, int] = {}
@@ -138,8 +140,14 @@ class Rows:
             found |= new
         return len(new)
 
-    async def stuck(self, entries: Sequence[int]) -> None:
+    async def pass_over(self, entries: Sequence[int]) -> None:
         self.stuck_entries.append(list(entries))
+
+    def group_freed(self, group_id: int) -> None:
+        self.doorbells.told.append(group_id)
+
+    async def watch(self, *_: Any) -> None:
+        raise AssertionError
 
     def known(self, until: int) -> int:
         return sum(due <= until for due in self.soon)
@@ -147,7 +155,7 @@ class Rows:
     async def sample(self) -> int:
         return self.ms
 
-    def seen(self, queue_id: int) -> None:
+    def queue_seen(self, queue_id: int) -> None:
         self.grown.append(queue_id)
 
 
@@ -161,15 +169,18 @@ async def sweeps(rows: Rows) -> Sweeps:
     clock = Clock(rows.sample, monotonic=lambda: rows.ms * 1_000_000)
     await clock.take()
 
-    async def lost(*_: Any) -> None:
-        raise AssertionError
-
+    rows.coverage = Coverage(clock, rows.ownership, shared=True)
     return Sweeps(
-        *(cast(Store, rows), cast(Hand, rows), clock),
-        lost=lost,
-        growth=cast(Growth, rows),
-        stuck=rows.stuck,
-        reload=rows.reload,
+        cast(Store, rows),
+        cast(Pending, rows),
+        clock,
+        rows.ownership,
+        rows.coverage,
+        cast(Signals, rows),
+        rows.aside,
+        cast(Spoilt, rows),
+        cast(Groups, rows),
+        cast(Loader, rows),
     )
 
 
@@ -231,16 +242,16 @@ async def test_the_look_is_at_the_queues_that_somebody_listens_to(rows: Rows, sw
 
 
 async def test_groups_that_have_something_to_claim_are_told_each_time(rows: Rows, sweeps: Sweeps) -> None:
-    rows.groups.awaited = {1, 2, 3}
+    rows.doorbells.awaited = {1, 2, 3}
     rows.claimable = {2, 4}
     await sweeps.look()
-    assert rows.groups.told == [2]
+    assert rows.doorbells.told == [2]
     await sweeps.look()  # another server may have settled what made it full
-    assert rows.groups.told == [2, 2]
+    assert rows.doorbells.told == [2, 2]
 
 
 async def test_own_shards_are_swept_ahead_and_all_shards_behind(rows: Rows, sweeps: Sweeps) -> None:
-    rows.shares.held = frozenset({1})
+    rows.ownership.held = frozenset({1})
     own, others = 1, 2
     rows.due = [(NOW + 1_400, 16 + own), (NOW - 400, 32 + own), (NOW - 400, 16 + others), (NOW - 600, 32 + others)]
     rows.due += [(NOW + 1_600, 48 + own), (NOW - 600, ~(48 + others)), (NOW - 400, ~(48 + own))]
@@ -252,7 +263,7 @@ async def test_own_shards_are_swept_ahead_and_all_shards_behind(rows: Rows, swee
 
 
 async def test_a_nudge_looks_ahead_in_all_shards(rows: Rows, sweeps: Sweeps) -> None:
-    rows.shares.held = frozenset({1})
+    rows.ownership.held = frozenset({1})
     await sweeps.near()
     rows.due = [(NOW - 10, 2)]
     await nudged(sweeps)
@@ -261,16 +272,16 @@ async def test_a_nudge_looks_ahead_in_all_shards(rows: Rows, sweeps: Sweeps) -> 
 
 async def test_of_others_shards_nothing_is_swept_while_they_have_a_backlog_in_order(rows: Rows, sweeps: Sweeps) -> None:
     """Far more waits than a look sees; they bring it in its order."""
-    rows.shares.held = frozenset({1})
+    rows.ownership.held = frozenset({1})
     long_ago = NOW - 3_600_000
     old, late, others, own = (long_ago, long_ago << 21 | 2), (NOW - 600, 18), (NOW - 600, 3), (NOW - 600, 17)
     rows.due = [old, late, others, own]
     for sweep in (sweeps.near, partial(nudged, sweeps), sweeps.far):
         await sweep()
         assert rows.held == {3, 17}
-        assert 2 in sweeps.backlogs
+        assert rows.coverage.has_backlog(2)
     rows.due.remove(old)
-    sweeps.loaded()
+    rows.coverage.loaded()
     await sweeps.near()
     assert rows.held == {3, 17, 18}
     rows.due.append(old)
@@ -279,17 +290,17 @@ async def test_of_others_shards_nothing_is_swept_while_they_have_a_backlog_in_or
 
 
 async def test_how_far_back_a_look_goes(rows: Rows, sweeps: Sweeps) -> None:
-    rows.shares.held = frozenset({1})
+    rows.ownership.held = frozenset({1})
     long_ago = NOW - 3_600_000
     rows.due = [(long_ago, long_ago << 21 | 2)]
     await sweeps.near()
-    assert [sweeps.unseen_from(shard, NOW) for shard in (1, 2, 3)] == [NOW - 1_500, NOW - 120_000, NOW - 1_500]
+    assert [rows.coverage.unseen_from(shard, NOW) for shard in (1, 2, 3)] == [NOW - 1_500, NOW - 120_000, NOW - 1_500]
     rows.due.clear()
     while_it_sweeps: list[int] = []
-    rows.meanwhile = lambda: while_it_sweeps.append(sweeps.unseen_from(2, NOW))
+    rows.meanwhile = lambda: while_it_sweeps.append(rows.coverage.unseen_from(2, NOW))
     await sweeps.near()
     assert while_it_sweeps == [NOW - 120_000]
-    assert sweeps.unseen_from(2, NOW) == NOW - 1_500
+    assert rows.coverage.unseen_from(2, NOW) == NOW - 1_500
 
 
 async def test_a_hand_that_is_far_behind_is_swept_for_now_and_then(rows: Rows, sweeps: Sweeps) -> None:
@@ -308,15 +319,15 @@ async def test_a_hand_that_is_far_behind_is_swept_for_now_and_then(rows: Rows, s
 
 
 async def test_where_nobody_else_writes_a_crowd_is_swept_once_in_a_minute(rows: Rows, sweeps: Sweeps) -> None:
-    rows.shared, rows.oldest = False, NOW
+    rows.shared, rows.oldest_in_lanes = False, NOW
     for _ in range(120):
         await sweeps.near()
     assert len(rows.asked) == 2
-    rows.oldest = None
+    rows.oldest_in_lanes = None
     for _ in range(3):
         await sweeps.near()
     assert len(rows.asked) == 5, "when it is through each second again"
-    rows.shared, rows.oldest = True, NOW
+    rows.shared, rows.oldest_in_lanes = True, NOW
     for _ in range(3):
         await sweeps.near()
     assert len(rows.asked) == 8
@@ -324,9 +335,9 @@ async def test_where_nobody_else_writes_a_crowd_is_swept_once_in_a_minute(rows: 
 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_what_fell_due_in_an_outage_is_found_after_it(rows: Rows, sweeps: Sweeps, shared: bool) -> None:
-    rows.shared = shared
-    sweeps.loading()
-    sweeps.loaded()
+    rows.shared = rows.coverage._shared = shared
+    rows.coverage.loading()
+    rows.coverage.loaded()
     await sweeps.near()
     rows.due = [(NOW + 1_000, 1), (NOW + 700_000, 2)]
     rows.away = True
@@ -348,18 +359,18 @@ async def test_what_fell_due_in_an_outage_is_found_after_it(rows: Rows, sweeps: 
 @pytest.mark.parametrize("away", [10_000, 10_001, 120_000, 120_001])
 async def test_after_an_outage_looks_go_far_until_all_is_seen(rows: Rows, sweeps: Sweeps, away: int) -> None:
     """Others may have accepted much that nobody here knows of. After a long one all is read as at a start."""
-    rows.shares.held = frozenset({1})
-    sweeps.loading()
-    sweeps.loaded()
+    rows.ownership.held = frozenset({1})
+    rows.coverage.loading()
+    rows.coverage.loaded()
     await sweeps.near()
 
     def far() -> list[bool]:
-        return [sweeps.unseen_from(shard, rows.ms) == rows.ms - 120_000 for shard in (1, 2)]
+        return [rows.coverage.unseen_from(shard, rows.ms) == rows.ms - 120_000 for shard in (1, 2)]
 
-    assert (far(), sweeps.leaves(2)) == ([False, False], False)
+    assert (far(), rows.coverage.leaves(2)) == ([False, False], False)
     rows.ms += away
     assert far() == 2 * [away > 10_000]
-    assert [sweeps.leaves(shard) for shard in (1, 2)] == [False, away > 120_000]
+    assert [rows.coverage.leaves(shard) for shard in (1, 2)] == [False, away > 120_000]
     old = rows.ms - 130_000
     rows.due = [(old, old << 21 | 2)] if away > 120_000 else []
     rows.meanwhile = lambda: seen.append(far())
@@ -367,27 +378,27 @@ async def test_after_an_outage_looks_go_far_until_all_is_seen(rows: Rows, sweeps
     await sweeps.near()
     assert rows.reloads == (away > 120_000)
     assert seen == [{10_000: [False, False], 120_001: [False, True]}.get(away, [True, True])]
-    assert [sweeps.leaves(shard) for shard in (1, 2)] == [False, away > 120_000]
+    assert [rows.coverage.leaves(shard) for shard in (1, 2)] == [False, away > 120_000]
     assert far() == [False, away > 120_000]
     rows.due.clear()
     await sweeps.near()
-    assert (far(), sweeps.leaves(2), rows.reloads) == ([False, False], False, away > 120_000)
+    assert (far(), rows.coverage.leaves(2), rows.reloads) == ([False, False], False, away > 120_000)
 
 
 async def test_who_writes_alone_was_never_away(rows: Rows, sweeps: Sweeps) -> None:
-    rows.shared = False
-    sweeps.loading()
-    sweeps.loaded()
+    rows.shared = rows.coverage._shared = False
+    rows.coverage.loading()
+    rows.coverage.loaded()
     await sweeps.near()
     rows.ms += 600_000
     await sweeps.near()
     assert rows.reloads == 0
-    assert sweeps.unseen_from(1, rows.ms) == rows.ms - 1_500
+    assert rows.coverage.unseen_from(1, rows.ms) == rows.ms - 1_500
 
 
 async def test_while_the_wheel_is_filled_only_what_falls_due_from_then_on_is_swept(rows: Rows, sweeps: Sweeps) -> None:
     rows.due = [(NOW - 60_000, 1), (NOW - 1, 2), (NOW + 1_000, 3)]
-    sweeps.loading()
+    rows.coverage.loading()
     await sweeps.near()
     assert rows.held == {3}, "the loader reads the others, oldest first"
     rows.due += [(NOW + 100_000, 4), (NOW + 299_000, 5)]
@@ -396,7 +407,7 @@ async def test_while_the_wheel_is_filled_only_what_falls_due_from_then_on_is_swe
         await sweeps.near()
     assert rows.held == {3, 4, 5}
     rows.due.append((rows.ms - 119_000, 6))  # of a transaction that was open for long
-    sweeps.loaded()
+    rows.coverage.loaded()
     await sweeps.near()
     assert rows.held == {3, 4, 5, 6}
 

@@ -48,7 +48,7 @@ async def test_ready(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.usefixtures("undurable")
 async def test_durability_is_flagged_and_stays_ready(client: httpx.AsyncClient, server: SpiedServer) -> None:
-    server.node.growth.sealer.standing[1] = Standstill("a", 0, (3, 9), NOW)
+    server.node.sealer.standing[1] = Standstill("a", 0, (3, 9), NOW)
     assert (await client.get("/readyz")).status_code == 200
     checks = (await client.get("/readyz?verbose")).json()["checks"]
     sealing, durability = (check for check in checks if not check["ok"])

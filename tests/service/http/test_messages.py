@@ -298,7 +298,7 @@ async def test_of_a_key_by_state_and_time(client: httpx.AsyncClient, server: Spi
     later = await publish("later", NOW + 5)
     server.ms = NOW + 5
     while (await client.get(later)).json()["state"] != "published":
-        await server.node.hand.turned()
+        await server.node.dispatcher.turned()
     await server.settle(await server.claim(group), "ack")
 
     assert await found() == {"now", "cancelled", "later"}

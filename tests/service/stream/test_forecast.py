@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from support.engine import Cluster
 from tarry.service.clock import Clock
 from tarry.service.engine.publish import forecast as service
 from tarry.service.engine.publish.forecast import Forecast
@@ -27,12 +28,12 @@ class Town:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.ms = 1_795_000_020_000
-        self.level, self.duties = 14, True
+        self.cluster = Cluster(level=14)
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.forecast = self.another()
 
     def another(self) -> Forecast:
-        return Forecast(self.store, self.clock, Metrics(), lambda: self.level, lambda: self.duties)
+        return Forecast(self.store, self.clock, Metrics(), self.cluster.nodes)
 
     async def sample(self) -> int:
         return self.ms
@@ -94,7 +95,7 @@ async def test_nobody_trusts_it_beside_a_server_of_before(town: Town, monkeypatc
         await town.forecast.look()
         town.ms += 1
     assert town.forecast.trusted
-    town.level, town.duties = 13, False
+    town.cluster.level, town.cluster.has_duties = 13, False
     assert not town.forecast.trusted, "at once"
     with monkeypatch.context() as before:
         before.setattr(forecast, "changes", lambda *_args, **_rest: [])
@@ -104,7 +105,7 @@ async def test_nobody_trusts_it_beside_a_server_of_before(town: Town, monkeypatc
     assert await town.count(topic) == 2
     await town.forecast.add_up()  # a server of before would not
     assert not await town.store.read(forecast.is_changed)
-    town.level = 14
+    town.cluster.level = 14
     assert not town.forecast.trusted, "what it did is yet to be counted"
     for _ in range(2):
         town.ms += 1
@@ -122,19 +123,19 @@ async def test_who_has_the_duties_counts_every_hour(town: Town, monkeypatch: pyt
         before.setattr(forecast, "changes", lambda *_args, **_rest: [])
         await town.schedule(topic, 10 * HOUR)
     town.ms += HOUR + MINUTE
-    town.duties = False
+    town.cluster.has_duties = False
     await town.forecast.look()
     assert await town.kept(topic) == 0
-    town.duties = True
+    town.cluster.has_duties = True
     await town.forecast.look()
     assert await town.kept(topic) == 1
 
 
 async def test_one_of_all_adds_up(town: Town) -> None:
     await town.schedule(await topic_of(town), HOUR)
-    town.duties = False
+    town.cluster.has_duties = False
     await town.forecast.add_up()
     assert await town.store.read(forecast.is_changed)
-    town.duties = True
+    town.cluster.has_duties = True
     await town.forecast.add_up()
     assert not await town.store.read(forecast.is_changed)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from support.engine import Cluster
 from tarry.service.clock import Clock
 from tarry.service.engine.publish import limits
 from tarry.service.engine.publish.limits import Limits
@@ -25,7 +26,7 @@ class Town:
         self.store = store
         self.ms = 1_795_000_000_000
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
-        self.limits = Limits(store, self.clock, lambda: 1)
+        self.limits = Limits(store, self.clock, Cluster().nodes)
 
     async def sample(self) -> int:
         return self.ms

@@ -5,6 +5,7 @@ from typing import Any
 import trio
 from structlog.testing import capture_logs
 
+from support.engine import signals_over
 from support.still import StillBackend
 from support.stores import START
 from tarry.service.clock import Clock
@@ -35,17 +36,16 @@ async def test_a_queue_that_stands_still_is_told_of_until_it_moves_on() -> None:
 
     clock = Clock(sample, monotonic=lambda: passed[0])
     await clock.take()
-    grown: list[int] = []
     directory = Directory(store, clock, auto_create=False)
     await directory.refresh()
-    sealer = Sealer(store, clock, directory, widest=100_000)
+    signals = signals_over(directory, clock)
+    sealer = Sealer(store, clock, directory, signals, widest=100_000)
 
     async def look() -> list[str]:
         with capture_logs() as lines:
             await sealer.look()
-            for queue_id in sorted(sealer._queues):
-                await sealer._seal(queue_id, grown.append)
-            sealer._queues.clear()
+            for queue_id in sorted(signals.unsealed.take()):
+                await sealer._seal(queue_id)
         return [line["event"] for line in lines]
 
     await sealer.look_everywhere()
@@ -58,7 +58,7 @@ async def test_a_queue_that_stands_still_is_told_of_until_it_moves_on() -> None:
     assert await look() == ["queue_stands_still"], "but every minute"
     run("DELETE FROM message WHERE `offset` = 5000000")
     assert await look() == ["queue_moves_on"]
-    assert (sealer.standing, grown) == ({}, [])
+    assert sealer.standing == {}
     backend.close()
 
 
@@ -87,12 +87,13 @@ async def test_queues_that_cannot_be_sealed_are_no_flood_in_the_log(
     clock = Clock(sample)
     await clock.take()
     directory = Directory(store, clock, auto_create=False)
-    sealer = Sealer(store, clock, directory, widest=100_000)
+    signals = signals_over(directory, clock)
+    sealer = Sealer(store, clock, directory, signals, widest=100_000)
     store.failures = 3 * 450  # of each round three, and of rounds as many as 22.5 s have
     with capture_logs() as logs:
-        nursery.start_soon(sealer.run, lambda _: None)
+        nursery.start_soon(sealer.run)
         for queue in topic.queues:
-            sealer.committed(queue.id)
+            signals.unsealed.committed(queue.id)
         await trio.sleep(60)
     told = [(line["event"], line["failures"]) for line in logs]
     assert told[0] == ("sealing_failed", 1)

@@ -1,16 +1,32 @@
 """Topics and groups come into being at first use, unless the settings say that they are made by name only."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tarry.service.clock import Clock
 from tarry.service.engine.state.directory import Directory
+from tarry.service.engine.state.forgetting import Forgetting
 from tarry.service.errors import UnknownGroup, UnknownTopic
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.records import Group, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
+
+
+class Gone:
+    """Takes note of what is forgotten."""
+
+    def __init__(self, gone: list[str]) -> None:
+        self.gone = gone
+
+    def topic_gone(self, topic: Topic) -> None:
+        """Not looked at."""
+
+    def group_gone(self, group: Group) -> None:
+        self.gone.append(f"{group.topic.name} {group.name}")
 
 
 @pytest.mark.parametrize("auto_create", [True, False])
@@ -121,11 +137,10 @@ async def test_the_number_of_a_group_that_was_lost_with_a_server_is_taken_anew(t
         clock = Clock(first.now)
         await clock.take()
         store = Store(first)
-        directory = Directory(store, clock, auto_create=True)
+        directory = Directory(store, clock, auto_create=True, forgetting=cast(Forgetting, Gone(gone)))
         kept, lost = await directory.topic("kept"), await directory.topic("lost")
         billing, mails = await directory.group(kept, "billing"), await directory.group(kept, "mails")
         elsewhere = await directory.group(lost, "billing")
-        directory.group_gone = lambda group: gone.append(f"{group.topic.name} {group.name}")
         store.backend = second
         after = Store(second)
         other = await after.write(catalogue.add_topic, TopicDraft("other"), 1)

@@ -78,7 +78,7 @@ async def test_a_removed_group_is_gone_at_once(town: Town, nursery: trio.Nursery
         ended.set()
 
     nursery.start_soon(poll)
-    while not town.node.groups._coordinators[group.id].waiting:
+    while not town.node.groups._coordinators[group.id]._bell.asking:
         await trio.lowlevel.checkpoint()
     assert 'group="g"' in town.metrics.text().decode()
     await town.node.remover.remove_group(group)

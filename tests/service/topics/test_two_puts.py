@@ -6,6 +6,7 @@ import pytest
 import trio
 from attrs import define
 
+from support.engine import Cluster, signals_over
 from support.interrupted import InterruptedStore
 from tarry.service.clock import Clock
 from tarry.service.engine.state.directory import Directory
@@ -38,7 +39,9 @@ class Server:
         await clock.take()
         directory = Directory(store, clock, auto_create=True)
         await directory.refresh()
-        return cls(store, directory, Catalogue(store, directory, lambda _: None, lambda *_: None, lambda: NEWEST))
+        return cls(
+            store, directory, Catalogue(store, directory, signals_over(directory, clock), Cluster(level=NEWEST).nodes)
+        )
 
     async def put(self, draft: TopicDraft, *named: str) -> None:
         await self.catalogue.put_topic(draft, set(named))
