@@ -488,7 +488,7 @@ async def test_what_a_schedule_has_missed(browser: httpx.AsyncClient, server: Sp
     server.ms += 10 * 3_600_000 + 1
     for _ in range(3):
         (row,) = await server.node.store.read(schedules.page, "", 10)
-        await server.node.store.promote([row.next_id or 0], server.ms)
+        await server.node.promotion.promote([row.next_id or 0])
         server.ms += 1000  # the next turn is within a second
     fires = (await browser.get("/v1/schedules/hourly/fires")).json()["fires"]
     assert [one["what"] for one in fires] == ["fired", "fired", "missed"]

@@ -26,7 +26,7 @@ async def turn(server: SpiedServer, ms: int) -> None:
     """So much later what is due is promoted."""
     server.ms += ms
     rows = await server.node.store.read(schedules.page, "", 100)
-    await server.node.store.promote([row.next_id for row in rows if row.next_id is not None], server.ms)
+    await server.node.promotion.promote([row.next_id for row in rows if row.next_id is not None])
 
 
 async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
@@ -256,7 +256,7 @@ async def test_a_change_loses_nothing_that_has_come(client: httpx.AsyncClient, s
         ("fired", id_)
     ]
     server.ms += MINUTE
-    await server.node.store.promote([int(id_)], server.ms)
+    await server.node.promotion.promote([int(id_)])
     message = (await client.get(f"/v1/messages/{id_}")).json()
     assert (message["state"], message["body"]) == ("published", {"a": 1})
     paused = await client.post(f"{DAILY}/pause")

@@ -19,7 +19,7 @@ async def put(client: httpx.AsyncClient, path: str = TIMER, *, headers: Any = No
 async def fire(server: SpiedServer, made: httpx.Response) -> None:
     """An hour later its message is in the stream."""
     server.ms += HOUR
-    await server.node.store.promote([int(made.json()["id"])], server.ms)
+    await server.node.promotion.promote([int(made.json()["id"])])
 
 
 def lasting(made: httpx.Response) -> dict[str, Any]:
