@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -37,9 +36,6 @@ from .settings import Settings
 from .systemd import Systemd, here
 from .upkeep.collector import tame_collector
 from .upkeep.logs import set_up_logs
-
-if TYPE_CHECKING:
-    pass
 
 _SWITCH_INTERVAL = 0.0005
 """Seconds until a thread that computes lets another go on: the embedded store's writer and trio take turns."""
