@@ -1,4 +1,4 @@
-"""Puts the parts together and serves: the one place that names concrete ones."""
+"""Serves: signals, settings and sockets. `making` puts a server together."""
 
 import math
 import signal
