@@ -146,7 +146,7 @@ class _Parting(Generic[T]):
 
     def set_aside(self, whys: Mapping[int, str]) -> None:
         self.spoilt |= whys
-        self.rows.found |= whys.keys()
+        self._found |= whys.keys()
         self.left = [entry for entry in self.left if entry not in whys]
 
     async def run(self, error: Exception | None) -> None:

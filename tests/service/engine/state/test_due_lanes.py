@@ -1,4 +1,4 @@
-"""Lanes: whatever comes, nothing is lost or doubled, a lane's order is that of time, and turns are fair."""
+"""DueLanes: whatever comes, nothing is lost or doubled, a lane's order is that of time, and turns are fair."""
 
 from collections import Counter, defaultdict
 
@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tarry.service.engine.state.backlog import Batch, Lanes
+from tarry.service.engine.state.due_lanes import Batch, DueLanes
 from tarry.wheel.columns import Columns
 
 timers = st.tuples(st.integers(0, 50), st.integers(-40, 40))
@@ -19,7 +19,7 @@ def shard_of(entry: int) -> int:
 class LanesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.lanes = Lanes()
+        self.lanes = DueLanes()
         self.waiting: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.flying: list[Batch] = []
         self.passed_over: Counter[int] = Counter()
@@ -144,7 +144,7 @@ def lane(first: int, many: int) -> Columns:
 
 
 def test_a_crowd_s_share_keeps_none_of_the_few_waiting() -> None:
-    lanes = Lanes()
+    lanes = DueLanes()
     lanes.put({1: lane(0, 20_000), 2: lane(20_000, 60), 3: lane(30_000, 30), 4: lane(40_000, 20)})
     batch = lanes.take_few(100)
     assert batch is not None
@@ -156,7 +156,7 @@ def test_a_crowd_s_share_keeps_none_of_the_few_waiting() -> None:
 
 
 def test_one_between_few_and_many_has_its_turn_however_often_few_go() -> None:
-    lanes = Lanes()
+    lanes = DueLanes()
     lanes.put({1: lane(0, 20_000), 2: lane(20_000, 200)})
     gone: set[int] = set()
     for number in range(3):
@@ -170,7 +170,7 @@ def test_one_between_few_and_many_has_its_turn_however_often_few_go() -> None:
 
 def test_a_lane_that_is_always_appended_to_does_not_grow() -> None:
     """What was taken is let go of, though the lane is never empty."""
-    lanes = Lanes()
+    lanes = DueLanes()
     for number in range(2_000):
         lanes.put({1: Columns.of((number * 100 + one, number * 100 + one) for one in range(100))})
         if number >= 10:
@@ -185,7 +185,7 @@ def test_a_lane_that_is_always_appended_to_does_not_grow() -> None:
 
 def test_a_few_do_not_ride_with_the_many() -> None:
     """They are through before the many are; and neither waits for more than one batch of the others."""
-    lanes = Lanes()
+    lanes = DueLanes()
     lanes.put({1: Columns.of((0, one) for one in range(5_000))})
     due = 0
     for _ in range(4):
@@ -210,7 +210,7 @@ def test_a_few_do_not_ride_with_the_many() -> None:
 
 
 def test_many_lanes_take_turns() -> None:
-    lanes = Lanes()
+    lanes = DueLanes()
     lanes.put({topic: Columns.of((1, topic * 10 + one) for one in range(3)) for topic in range(2_500)})
     turns = []
     for _ in range(8):
