@@ -222,7 +222,7 @@ class TestTurns:
         while late := sorted((due, entry) for entry, due in (await stage.waiting()).items() if due <= stage.now):
             (dice.shuffle(late) if seed % 2 else None)
             some = [entry for _, entry in late[: dice.choice([1, 7, 100])]]
-            promoted, held, *_ = await stage.store.promote_free(some, stage.now, dice.choice([None, ()]))
+            promoted, held, *_ = await stage.store.promote_some(some, stage.now, dice.choice([None, ()]), whole=True)
             assert {one.entry for one in promoted}.isdisjoint(id_ for ids in held.values() for id_ in ids)
         rows = stage.tables.rows("SELECT queue_id, ordering_key, deliver_at FROM message ORDER BY queue_id, `offset`")
         orders: dict[tuple[Any, Any], list[int]] = {}
