@@ -38,7 +38,7 @@ async def test_one_batch_at_a_time_where_others_draw_from_the_same_row(
     node: Node, nodes: int, queues: int, key: str | None, writers: int
 ) -> None:
     topic, _ = await node.catalogue.put_topic(TopicDraft("orders", queues=queues))
-    node.intake._place = lambda: (0, nodes)
+    node.intake._nodes._place = (0, nodes)
     queue = node.intake.choose_queue(topic, key)
     await node.intake.publish(Publication((Draft(topic, queue, b"1", ordering_key=key),)))
     assert node.intake._publishing._writers() == writers
