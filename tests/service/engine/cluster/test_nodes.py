@@ -532,7 +532,7 @@ async def test_where_the_store_cannot_be_asked_the_nodes_are_told_as_they_were_k
 
 async def test_what_one_tells_under_a_name_the_others_hear(world: World) -> None:
     a, b = await world.start("a"), await world.start("b")
-    a._tell = lambda: {"rivals": ["db2:3306"]}
+    a._facts = Told({"rivals": ["db2:3306"]})
     await world.seconds(3)
     assert (a.heard("rivals"), b.heard("rivals")) == ([], ["db2:3306"])
     await world.seconds(10, "a")

@@ -113,7 +113,7 @@ async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery
         pulled.set()
 
     nursery.start_soon(pull)
-    while not town.node.growth.listeners.awaited:
+    while not town.node.signals.listeners.awaited:
         await trio.lowlevel.checkpoint()
     await town.node.remover.remove_topic(topic, force=True)
     with trio.fail_after(5):
@@ -167,7 +167,7 @@ async def test_clients_of_a_broadcast_topic_go_home(town: Town, nursery: trio.Nu
         ended.set()
 
     nursery.start_soon(poll)
-    while not town.node.growth.listeners.awaited:
+    while not town.node.signals.listeners.awaited:
         await trio.lowlevel.checkpoint()
     await town.node.remover.remove_group(group)
     await town.cleared()
