@@ -15,12 +15,18 @@ it, see bench/lateness.py.
 """
 
 from argparse import Namespace
+from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Any, cast
 
 import trio
+from attrs import frozen
 
 from ..service.clock import Clock
-from ..service.groups.coordinator import Coordinator
+from ..service.engine.consume.coordinator import Coordinator
+from ..service.engine.consume.turns import Turns
+from ..service.engine.state.directory import Directory
+from ..service.engine.state.doorbells import Doorbell
 from ..store.records import Claim, ClaimRequest, Draft, Gather, Group, Publication, Settlement, Turn
 from ..store.store import Store
 from . import databases, rival_claims
@@ -93,6 +99,19 @@ async def publish_on(store: Store, group: Group) -> None:
         await store.publish([Publication(drafts)], await store.now())
 
 
+@frozen
+class _StoresTurns:
+    """Without what a node is told of them."""
+
+    store: Store
+
+    async def take(self, group: Group, gather: Gather, _present: Collection[str]) -> Turn:
+        return await self.store.turn(group, *gather())
+
+    def tell(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
+        """Nobody hears of it."""
+
+
 async def measure_desk(
     store: Store, group: Group, consumers: int, size: int, seconds: float, *, ahead: bool
 ) -> Figures:
@@ -100,10 +119,9 @@ async def measure_desk(
     clock = Clock(store.now)
     await clock.take()
 
-    async def take_turn(group: Group, gather: Gather) -> Turn:
-        return await store.turn(group, *gather())
-
-    coordinator = Coordinator(lambda: group, clock, take_turn, lambda _group, _settlements, _turn: None)
+    bell = Doorbell[Any]()
+    directory = Directory(store, clock, auto_create=False)
+    coordinator = Coordinator(group, directory, clock, cast(Turns, _StoresTurns(store)), bell)
     acked = 0
 
     async def take() -> Claim:
@@ -123,7 +141,7 @@ async def measure_desk(
         nursery.start_soon(coordinator.run)
         figures = await in_tasks([cycle(take, ack, ahead=ahead) for _ in range(consumers)], seconds)
         nursery.cancel_scope.cancel()
-    return {**figures, "messages": acked, "turns": coordinator.turns}
+    return {**figures, "messages": acked, "turns": coordinator.taken}
 
 
 if __name__ == "__main__":

@@ -16,12 +16,18 @@ from statistics import median
 import trio
 
 from ..service.clock import Clock
+from ..service.engine.cluster.ownership import whole
+from ..service.engine.state.cleaning_notes import CleaningNotes
+from ..service.engine.state.directory import Directory
+from ..service.engine.state.pending import Pending
+from ..service.engine.state.releases import Releases
 from ..service.metrics import Metrics
 from ..service.settings import Settings
-from ..service.topics.directory import Directory
 from ..service.upkeep.cleaner import Cleaner
 from ..service.upkeep.logs import set_up_logs
 from ..store.records import Topic
+from ..wheel.horizon import Horizon
+from ..wheel.timing_wheel import TimingWheel
 from . import databases
 from .report import Figures, chosen, show
 from .subject import CHUNK, bulk_sql, opened, publish_beside
@@ -53,7 +59,9 @@ async def measure(dsn: str, rows: int, callers: int, seconds: float, windows: in
         topic = await directory.topic("bench", create=True)
         group = await directory.group(topic, "bench", create=True)
         await trio.to_thread.run_sync(fill, dsn, topic, group.id, clock.now() - _AGE, rows)
-        cleaner = Cleaner(store, directory, clock, Metrics(), Settings(), busy=lambda: False)
+        now, ownership = clock.now(), whole()
+        pending = Pending(TimingWheel(now), Horizon(now), clock, Releases({}, ownership, clock))
+        cleaner = Cleaner(store, directory, clock, Metrics(), Settings(), pending, CleaningNotes())
         took = 0
 
         async def clean() -> None:

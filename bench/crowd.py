@@ -26,7 +26,7 @@ import msgspec
 import trio
 
 from ..service.demo.server_process import ServerProcess
-from ..service.hand.hand import BATCH
+from ..service.engine.dispatch.burst import BATCH
 from ..store.catalogue import TopicDraft
 from . import databases, promote
 from .lean_http import LeanHTTP

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import trio
 
+from ..service.making import begin
 from ..service.metrics import Metrics
-from ..service.serve import begin
 from ..service.settings import Settings
 from ..service.upkeep.collector import tame_collector
 from ..service.upkeep.logs import set_up_logs
@@ -52,7 +52,7 @@ def main() -> None:
 async def measure(dsn: str, groups: int, callers: int, seconds: float) -> Figures:
     """A node of its own, its groups claimed for once."""
     async with opened(dsn) as store:
-        server = begin(store, Settings(dsn=dsn), Metrics())
+        server = begin(store.backend, Settings(dsn=dsn), Metrics())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run)
             await server.ready.wait()

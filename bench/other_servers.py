@@ -10,8 +10,8 @@ from typing import Any, cast
 import trio
 
 from ..service.http.app import App
+from ..service.making import begin
 from ..service.metrics import Metrics
-from ..service.serve import begin
 from ..service.settings import Settings
 from ..service.upkeep.collector import tame_collector
 from .subject import opened
@@ -28,7 +28,7 @@ async def behind_hypercorn(port: int, dsn: str) -> None:
     config.accesslog = config.errorlog = None
     settings, metrics = Settings(dsn=dsn), Metrics()
     async with opened(dsn) as store:
-        lifecycle = begin(store, settings, metrics)
+        lifecycle = begin(store.backend, settings, metrics)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lifecycle.run)
             await lifecycle.ready.wait()

@@ -22,8 +22,8 @@ import httpx
 import msgspec
 import trio
 
+from ..service.making import begin
 from ..service.metrics import Metrics
-from ..service.serve import begin
 from ..service.settings import Settings
 from ..store.records import ClaimRequest
 from . import databases
@@ -56,7 +56,7 @@ def main() -> None:
 async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
     """Counts while they wait."""
     async with opened(dsn) as store:
-        server = begin(store, Settings(dsn=dsn), Metrics())
+        server = begin(store.backend, Settings(dsn=dsn), Metrics())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run)
             await server.ready.wait()

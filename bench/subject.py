@@ -8,9 +8,9 @@ from pathlib import Path
 
 import trio
 
-from ..service.batching.combiner import Combiner
 from ..service.clock import Clock
 from ..service.demo.server_process import ServerProcess
+from ..service.engine.batching.combiner import Combiner
 from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.ids import first_id

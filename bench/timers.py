@@ -20,7 +20,7 @@ from functools import partial
 
 import trio
 
-from ..service.batching.combiner import Combiner
+from ..service.engine.batching.combiner import Combiner
 from ..service.upkeep.collector import tame_collector
 from ..store.records import Draft, Publication, Topic
 from ..store.store import Store

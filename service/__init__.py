@@ -1,1 +1,1 @@
-"""The trio service: the hand, promotion, claims, retries, HTTP and the command line."""
+"""The trio service: the dispatcher, promotion, claims, retries, HTTP and the command line."""

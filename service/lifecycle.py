@@ -11,12 +11,14 @@ from attrs import define, field
 from ..store.errors import Contention, StoreError, Unavailable
 from ..store.store import Store
 from .clock import Clock
+from .engine.dispatch.spoilt import FACT as SPOILT
 from .errors import Stopping
 from .metrics import Metrics
 from .node import Node
 from .outages import why_away
 from .rounds import until_done
 from .tasks import run_tasks
+from .upkeep.writer_watch import FACT as RIVALS
 
 _TAKEN, _ENDED = 3.0, 0.5
 """Seconds at most until others have taken what this node held, and until the last promotion is over."""
@@ -52,18 +54,18 @@ class Lifecycle:
     async def run(self) -> None:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
         await until_done(self._open, (Unavailable, Contention))
-        hand, sealer, directory = self.node.hand, self.node.growth.sealer, self.node.directory
-        spoilt = self.node.promotion.spoilt
+        node = self.node
+        pending, directory = node.pending, node.directory
         self._metrics.watch(
-            entries=lambda: len(hand),
-            behind=lambda: hand.behind,
+            entries=pending.__len__,
+            behind=lambda: pending.behind,
             ahead=lambda: self._clock.now() / 1000 - time.time(),
-            standing=lambda: len(sealer.standing),
-            spoilt=lambda: len(spoilt),
-            held_back=lambda: {directory.name_of(id_): hand.crowd.held_back_of(id_) for id_ in directory.release_rates},
+            standing=node.sealer.standing.__len__,
+            spoilt=node.spoilt.rows.__len__,
+            held_back=lambda: {directory.name_of(id_): pending.held_back_of(id_) for id_ in directory.release_rates},
         )
         self.ready.set()
-        await run_tasks(self.node)
+        await run_tasks(node)
 
     async def _open(self) -> None:
         try:
@@ -113,8 +115,8 @@ class Lifecycle:
         await trio.sleep(_SEEN)
         with trio.move_on_after(_ENDED):
             # What it cuts off comes late: another that meets it in hand here leaves it alone.
-            await self._node.hand.stop()
-            await self._node.promotion.held.emptied()
+            await self._node.dispatcher.stop()
+            await self._node.held.emptied()
 
     async def leave(self) -> None:
         """Nobody needs to wait for what is this node's. A store that is away hears nothing of it."""
@@ -138,11 +140,11 @@ class Lifecycle:
         checks.append(("host", node.host_watch.wrong))
         checks.append(("clock", _doubt(node.clock)))
         checks.append(("host_clock", node.clock_watch.wrong))
-        checks.append(("writers", node.writer_watch.wrong))
-        behind = node.hand.behind
+        checks.append(("writers", node.writer_watch.wrong(node.nodes.heard(RIVALS))))
+        behind = node.pending.behind
         checks.append(("hand", f"the hand is {behind} ms behind" if behind > 60_000 else None))
-        checks.append(("rows", node.promotion.spoilt.wrong))
-        checks += [("sealing", str(one)) for one in node.growth.sealer.standing.values()]
+        checks.append(("rows", node.spoilt.rows.wrong(node.nodes.heard(SPOILT))))
+        checks += [("sealing", str(one)) for one in node.sealer.standing.values()]
         checks.append(("stopping", "the server is shutting down" if self._stopping else None))
         checks += [("durability", problem) for problem in self._durability]
         return checks

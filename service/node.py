@@ -1,94 +1,177 @@
-"""A node: the parts of one server over one store. `serve` makes it, `tasks` keeps it going, HTTP's handlers ask it.
+"""A node: the parts of one server over one store. `tasks` keeps it going, HTTP's handlers ask it.
 
 Every write goes through a task of the node's own (a combiner or a coordinator), never through a request's, so that a
 client that goes away cuts no transaction in two.
 """
 
-import trio
-from attrs import field, frozen
+import ssl
+import time
+from functools import cache, partial
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
-from ..store.store import Store
+import trio
+
 from .access.clients import ClientOwners
 from .access.keyring import Keyring
 from .access.sessions import Sessions
-from .alarm import Alarm
-from .clock import Clock
-from .groups.groups import Groups
-from .groups.members import Members
-from .groups.membership import Membership
-from .groups.operations import Operations
-from .groups.pauses import Pauses
-from .groups.roster import Roster
-from .hand.guards import Guards
-from .hand.hand import Hand
-from .hand.loader import Loader
-from .hand.promotion import Promotion
-from .hand.sweeps import Sweeps
-from .nodes import Nodes
+from .engine.consume.deliveries import Deliveries
+from .engine.consume.groups import Groups
+from .engine.consume.members import Members
+from .engine.consume.membership import Membership
+from .engine.consume.operations import Operations
+from .engine.consume.pauses import Pauses
+from .engine.consume.readers import Readers
+from .engine.consume.roster import Roster
+from .engine.consume.sealer import Sealer
+from .engine.consume.turns import Turns
+from .engine.dispatch.aside import Aside
+from .engine.dispatch.burst import Burst
+from .engine.dispatch.dispatcher import Dispatcher
+from .engine.dispatch.due_topics import DueTopics
+from .engine.dispatch.guarded_promotion import GuardedPromotion
+from .engine.dispatch.guards import Guards
+from .engine.dispatch.held import Held
+from .engine.dispatch.loader import Loader
+from .engine.dispatch.lookahead import Lookahead
+from .engine.dispatch.promotion import Promotion
+from .engine.dispatch.spoilt import Spoilt
+from .engine.dispatch.sweeps import Sweeps
+from .engine.dispatch.unblocking import Unblocking
+from .engine.publish.accepted import Accepted
+from .engine.publish.forecast import Forecast
+from .engine.publish.intake import Intake
+from .engine.publish.keyed import Timers
+from .engine.publish.limits import Limits
+from .engine.publish.schedules import Schedules
+from .engine.publish.shaping import Shaping
+from .engine.state.pace import Pace
+from .engine.topics.catalogue import Catalogue
+from .engine.topics.group_ranking import GroupRanking
+from .engine.topics.ranking import Ranking
+from .engine.topics.remover import Remover
+from .ground import Ground, Surroundings
+from .push.addresses import read_networks
+from .push.pusher import Desk
 from .push.pushers import Pushers
-from .stream.forecast import Forecast
-from .stream.growth import Growth
-from .stream.intake import Intake
-from .stream.readers import Readers
-from .stream.schedules import Schedules
-from .stream.shaping import Shaping
-from .stream.timers import Timers
-from .topics.catalogue import Catalogue
-from .topics.directory import Directory
-from .topics.group_ranking import GroupRanking
-from .topics.ranking import Ranking
-from .topics.remover import Remover
+from .settings import Settings
 from .upkeep.cleaner import Cleaner
 from .upkeep.clock_watch import ClockWatch
 from .upkeep.host_watch import HostWatch
 from .upkeep.measures import Measures
 from .upkeep.write_probe import WriteProbe
-from .upkeep.writer_watch import WriterWatch
+
+if TYPE_CHECKING:
+    from .push.posting import Poster
+
+_LEFT_FOR_THE_END = 5.0
+"""Seconds of the shutdown's grace kept for the last writes, and as many to let go of the store; of a short grace a
+fifth."""
 
 
-@frozen(eq=False)
 class Node:
-    """Who wants something asks the part that does it: `await node.intake.cancel(id_)`."""
+    """Who wants something asks the part that does it: `await node.intake.cancel(id_)`.
 
-    store: Store
-    clock: Clock
-    directory: Directory
-    catalogue: Catalogue
-    ranking: Ranking
-    group_ranking: GroupRanking
-    remover: Remover
-    intake: Intake
-    timers: Timers
-    schedules: Schedules
-    forecast: Forecast
-    shaping: Shaping
-    readers: Readers
-    growth: Growth
-    groups: Groups
-    operations: Operations
-    pauses: Pauses
-    membership: Membership
-    members: Members
-    roster: Roster
-    hand: Hand
-    loader: Loader
-    promotion: Promotion
-    guards: Guards
-    sweeps: Sweeps
-    cleaner: Cleaner
-    measures: Measures
-    alarm: Alarm
-    clock_watch: ClockWatch
-    host_watch: HostWatch
-    writer_watch: WriterWatch
-    write_probe: WriteProbe
-    keyring: Keyring
-    sessions: Sessions
-    nodes: Nodes
-    client_owners: ClientOwners
-    pushers: Pushers
-    counting: trio.Lock = field(factory=trio.Lock, init=False)
-    """Held by who counts rows of everybody's: one after another, for the readers are for others, too."""
+    A part is made of those before it, and of the ground; what others have to know of it goes by the signals.
+    """
+
+    def __init__(self, given: Surroundings, ground: Ground) -> None:
+        self.store = ground.store
+        self.clock = ground.clock
+        self.directory = ground.directory
+        self.pending = ground.pending
+        self.coverage = ground.coverage
+        self.signals = ground.signals
+        self.nodes = ground.nodes
+        self.alarm = ground.alarm
+        self.writer_watch = ground.writer_watch
+        self.notices = given.notices
+        self.counting = trio.Lock()
+        """Held by who counts rows of everybody's: one after another, for the readers are for others, too."""
+        accepted = Accepted(self.directory, given.metrics, ground.rates, self.signals)
+        self._consume(given, ground)
+        self._publish(given, ground, accepted)
+        self._dispatch(given, ground, accepted)
+        self._keep_up(given, ground)
+
+    def _consume(self, given: Surroundings, ground: Ground) -> None:
+        store, clock, directory, signals, nodes = self.store, self.clock, self.directory, self.signals, self.nodes
+        metrics, settings, present_for = given.metrics, given.settings, given.settings.client_timeout
+        deliveries = Deliveries(metrics, ground.rates)
+        turns = Turns(store, clock, metrics, self.alarm, nodes, signals, deliveries)
+        self.groups = Groups(store, directory, clock, metrics, signals, ground.cleaning, turns, present_for)
+        self.operations = Operations(store, clock, signals, self.groups)
+        self.pauses = Pauses(store, directory, signals)
+        self.membership = Membership(store, clock, self.groups, present_for)
+        self.members = Members(store, clock, self.groups, present_for)
+        self.roster = Roster(store, directory, self.membership, self.groups)
+        self.readers = Readers(store, directory, clock, signals.listeners, deliveries)
+        self.sealer = Sealer(store, clock, directory, signals, widest=settings.widest_hole)
+        self.catalogue = Catalogue(store, directory, signals, nodes)
+        self.ranking = Ranking(store, directory, ground.rates)
+        self.group_ranking = GroupRanking(store, directory)
+        self.remover = Remover(store, directory, clock, signals)
+
+    def _publish(self, given: Surroundings, ground: Ground, accepted: Accepted) -> None:
+        store, clock, directory, signals, nodes = self.store, self.clock, self.directory, self.signals, self.nodes
+        metrics, waiting = given.metrics, given.settings.max_waiting
+        self.pace = Pace()
+        limits = Limits(store, clock, nodes)
+        self.schedules = Schedules(store, clock, accepted, nodes)
+        self.intake = Intake(
+            store, directory, clock, metrics, accepted, signals, limits, self.schedules, nodes, waiting
+        )
+        self.timers = Timers(store, directory, clock, metrics, accepted, signals, limits, waiting)
+        self.forecast = Forecast(store, clock, metrics, nodes)
+        self.shaping = Shaping(store, clock, ground.pending.wheel, self.pace)
+
+    def _dispatch(self, given: Surroundings, ground: Ground, accepted: Accepted) -> None:
+        store, clock, directory, signals, nodes = self.store, self.clock, self.directory, self.signals, self.nodes
+        metrics, pending, ownership, coverage = given.metrics, self.pending, ground.ownership, self.coverage
+        declared = {guard.name: guard for guard in given.settings.guards}
+        self.spoilt = Spoilt(store, clock, ground.spoilt_rows)
+        guarded = GuardedPromotion(store, directory, clock, metrics, signals, self.spoilt)
+        self.guards = Guards(declared, store, clock, metrics, self.alarm, nodes, guarded)
+        self.held = Held()
+        aside = Aside(self.held, self.guards, ground.spoilt_rows)
+        self.promotion = Promotion(
+            store, directory, clock, metrics, signals, accepted, self.guards, self.held, self.spoilt, self.pace
+        )
+        self.unblocking = Unblocking(self.held, self.promotion, signals, clock)
+        self.lookahead = Lookahead(pending, DueTopics(store, directory), clock)
+        burst = Burst(pending, self.promotion, self.lookahead, clock, aside)
+        self.dispatcher = Dispatcher(pending, self.promotion, burst, clock)
+        self.loader = Loader(store, pending, clock, ownership, coverage, nodes)
+        self.sweeps = Sweeps(
+            store, pending, clock, ownership, coverage, signals, aside, self.spoilt, self.groups, self.loader
+        )
+
+    def _keep_up(self, given: Surroundings, ground: Ground) -> None:
+        store, clock, directory, metrics, settings = (
+            self.store,
+            self.clock,
+            self.directory,
+            given.metrics,
+            given.settings,
+        )
+        self.cleaner = Cleaner(store, directory, clock, metrics, settings, self.pending, ground.cleaning)
+        self.measures = Measures(store, directory, metrics)
+        self.clock_watch = ClockWatch(clock, self.alarm, store.backend.skew)
+        before = (self.clock_watch.follow_another, directory.read_anew, self.sweeps.read_anew)
+        self.host_watch = HostWatch(store.backend, before, (self.loader.reload,))
+        self.write_probe = WriteProbe(store, given.outage, clock, self.alarm, time.monotonic)
+        self.keyring = Keyring(store, always=settings.always_asks)
+        self.sessions = Sessions(self.keyring, clock, store)
+        self.client_owners = ClientOwners(store, clock, self.keyring, directory.look_up_group)
+        desk = Desk(
+            *(store, self.groups, clock, metrics, self.alarm),
+            poster=cache(partial(_make_poster, settings)),
+            lease=min(settings.client_timeout, settings.max_lease),
+            leave=self.membership.deregister,
+            asked=self.pauses.asked,
+        )
+        networks, grace = read_networks(settings.push_allow), left_for_the_end(settings) / 2
+        self.pushers = Pushers(desk, directory, self.nodes, settings.node, networks, grace)
 
     def stop(self) -> None:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
@@ -105,3 +188,16 @@ class Node:
     def idle(self) -> bool:
         """Whether nothing is left to be written."""
         return all(part.idle for part in (self.pushers, self.groups, self.intake, self.timers, self.readers))
+
+
+def _make_poster(settings: Settings) -> "Poster":
+    """With the first post: who has none does not load what posts."""
+    posting, lookups = (import_module(f".push.{name}", __package__) for name in ("posting", "lookups"))
+    trusted = ssl.create_default_context()
+    trusted.set_alpn_protocols(["http/1.1"])
+    return cast("Poster", posting.Poster(read_networks(settings.push_allow), lookups.Lookups(), trusted))
+
+
+def left_for_the_end(settings: Settings) -> float:
+    """Seconds of the grace that are kept for the last writes."""
+    return min(_LEFT_FOR_THE_END, settings.shutdown_grace / 5000)

@@ -1,113 +1,47 @@
-"""Puts the parts together and serves: the one place that names concrete ones."""
+"""Serves: signals, settings and sockets. `making` puts a server together."""
 
 import math
 import signal
 import socket
-import ssl
 import sys
-import time
 from collections.abc import AsyncIterable, Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 import trio
 from attrs import define, evolve, field
 
-from .. import __version__  # `mypy .` ends here: use `make check`
 from ..store.errors import StoreError
-from ..store.migrations import newest
 from ..store.opening import database_of, open_backend
 from ..store.ports import Backend
-from ..store.store import Store
-from ..store.timers.order import Orders
-from ..wheel.horizon import Horizon
-from ..wheel.ladder import Ladder
-from ..wheel.timing_wheel import TimingWheel
-from .access.clients import ClientOwners
-from .access.keyring import Keyring
-from .access.sessions import Sessions
-from .alarm import Alarm
-from .clock import Clock
 from .dashboard.dashboard import Dashboard
-from .groups.groups import Groups
-from .groups.members import Members
-from .groups.membership import Membership
-from .groups.operations import Operations
-from .groups.pauses import Pauses
-from .groups.roster import Roster
-from .hand.guards import Either, Guards
-from .hand.hand import Hand
-from .hand.loader import Loader
-from .hand.promotion import Promotion
-from .hand.releases import Releases
-from .hand.spoilt import FACT as SPOILT
-from .hand.spoilt import TOLD
-from .hand.sweeps import Sweeps
+from .facts import Place
 from .http.app import App
 from .http.server.entrance import Alone
 from .http.server.front_door import FrontDoor
 from .http.server.listening import listen_on_host, listen_on_path
 from .http.server.tls import BadCertificate, Certificate
 from .lifecycle import Lifecycle
+from .making import begin
 from .metrics import Metrics
-from .node import Node
-from .nodes import Nodes
-from .notices import Notices, nobody_hears
-from .outages import Outage
+from .node import left_for_the_end
+from .notices import Notices
 from .own_address import others_reach
 from .processes.process import Process
 from .processes.supervisor import Supervisor
-from .push.addresses import read_networks
-from .push.pusher import Desk
-from .push.pushers import Pushers
 from .settings import Settings
-from .shares import Shares
-from .stream.forecast import Forecast
-from .stream.growth import Growth
-from .stream.intake import Intake
-from .stream.limits import Limits
-from .stream.listeners import Listeners
-from .stream.readers import Readers
-from .stream.schedules import Schedules
-from .stream.sealer import Sealer
-from .stream.shaping import Shaping
-from .stream.timers import Timers
 from .systemd import Systemd, here
-from .topics.catalogue import Catalogue
-from .topics.directory import Directory
-from .topics.group_ranking import GroupRanking
-from .topics.ranking import Ranking
-from .topics.rates import Rates
-from .topics.remover import Remover
-from .upkeep.cleaner import Cleaner
-from .upkeep.clock_watch import ClockWatch
 from .upkeep.collector import tame_collector
-from .upkeep.forgetting import Forgetting
-from .upkeep.host_watch import HostWatch
 from .upkeep.logs import set_up_logs
-from .upkeep.measures import Measures
-from .upkeep.write_probe import WriteProbe
-from .upkeep.writer_watch import FACT, WriterWatch
-
-if TYPE_CHECKING:
-    from .push.posting import Poster
-
-_LEFT_FOR_THE_END = 5.0
-"""Seconds of the shutdown's grace kept for the last writes, and as many to let go of the store; of a short grace a
-fifth."""
 
 _SWITCH_INTERVAL = 0.0005
 """Seconds until a thread that computes lets another go on: the embedded store's writer and trio take turns."""
 
 _LONGEST_NAME = 64
 """Characters of a node's name."""
-
-_BEHIND = 1000
-"""Milliseconds by which the hand may be late while what is past its time is cleared up: what is due comes first."""
 
 log = structlog.get_logger()
 
@@ -122,13 +56,6 @@ class _Ending:
 
     stopped: trio.Event = field(factory=trio.Event)
     code: int = 0
-
-
-@define
-class _Place:
-    """Where the server is reached; its port is known once it listens."""
-
-    url: str
 
 
 @define
@@ -219,13 +146,12 @@ async def _serve(settings: Settings, manager: Systemd | Process, process: Proces
     backend = await open_backend(settings.dsn, settings.redis or None)
     try:
         metrics = Metrics()
-        store = Store(backend, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         notices = Notices(settings.redis, database_of(settings.dsn)) if settings.redis else None
-        place = _Place(settings.url)
-        lifecycle = begin(store, settings, metrics, notices, place=place)
+        place = Place(settings.url)
+        lifecycle = begin(backend, settings, metrics, notices, place=place)
         app = App(lifecycle, settings, metrics, partial(process.exposition, metrics.text) if process else None)
         grace = settings.shutdown_grace / 1000
-        left = _left(settings)
+        left = left_for_the_end(settings)
         limits = (settings.max_incoming, settings.body_timeout / 1000)
         sharing = process.share if process else Alone()
         ending = _Ending()
@@ -274,12 +200,10 @@ async def embed(
     """
     try:
         metrics = Metrics()
-        store = Store(backend, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
-        place = _Place(settings.url)
-        clock = Clock(store.exact_now, monotonic=elapsed, server=lambda: backend.server, ahead=ahead)
-        lifecycle = begin(store, settings, metrics, clock=clock, place=place)
+        place = Place(settings.url)
+        lifecycle = begin(backend, settings, metrics, place=place, elapsed=elapsed, ahead=ahead)
         app = App(lifecycle, settings, metrics, None)
-        left = _left(settings)
+        left = left_for_the_end(settings)
         door = FrontDoor(app, settings.shutdown_grace / 1000 - 2 * left, settings.max_incoming, math.inf)
         with _listening(settings) as sockets:
             place.url = _reached(settings, sockets).url
@@ -297,180 +221,6 @@ async def embed(
     finally:
         with trio.CancelScope(shield=True):
             await backend.aclose()
-
-
-def begin(
-    store: Store,
-    settings: Settings,
-    metrics: Metrics,
-    notices: Notices | None = None,
-    clock: Clock | None = None,
-    *,
-    place: _Place | None = None,
-) -> Lifecycle:
-    """A server over this store, which is to be `run`, and is watched from now on."""
-    outage = Outage(metrics.db_error)
-    store.watch = outage.watch
-    make = partial(make_node, store, settings, metrics, notices, place or _Place(settings.url), outage)
-    return Lifecycle(store, metrics, clock or Clock(store.exact_now, server=lambda: store.backend.server), make)
-
-
-def make_node(
-    store: Store,
-    settings: Settings,
-    metrics: Metrics,
-    notices: Notices | None,
-    place: _Place,
-    outage: Outage,
-    clock: Clock,
-) -> Node:
-    """Puts a node together. What is called later than it is made is named by a function: the hand above all."""
-
-    def add(due: int, entry: int) -> None:
-        hand.add(due, entry)
-
-    def forget(due: int, entry: int) -> None:
-        hand.cancel(due, entry)
-
-    def busy() -> bool:
-        return hand.behind > _BEHIND
-
-    def facts() -> dict[str, Any]:
-        told = {"version": __version__, "url": place.url, "hand_behind": hand.behind, "timers": len(hand)}
-        told |= {"skew": store.backend.skew(), FACT: list(writer_watch.found)}
-        return told | {SPOILT: promotion.spoilt.named(TOLD)}
-
-    tell = nobody_hears if notices is None else notices.tell
-    shares = Shares()
-    nodes = Nodes(store, clock, settings.node, newest(), facts, shares, announce=tell)
-    directory = Directory(store, clock, auto_create=settings.auto_create)
-    listeners, rates, alarm = Listeners(), Rates(time.monotonic), Alarm(settings.alarm_url)
-    cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy)
-    present_for = settings.client_timeout
-    groups = Groups(
-        *(store, directory, clock, metrics, rates, alarm, present_for),
-        add=add,
-        see=cleaner.see,
-        tell=tell,
-        place=lambda: nodes.place,
-    )
-    sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
-    growth = Growth(directory, listeners, groups, sealer, notices)
-    limits = Limits(store, clock, lambda: nodes.place[1])
-    intake = Intake(
-        *(store, directory, clock, metrics, rates, growth, limits, settings.max_waiting),
-        add=add,
-        forget=forget,
-        place=lambda: nodes.place,
-    )
-    timers = Timers(*(store, directory, clock, metrics, intake, limits, settings.max_waiting), add=add, forget=forget)
-    schedules = Schedules(store, clock, intake, lambda: nodes.level, add=add, forget=forget)
-    promotion = Promotion(store, directory, clock, metrics, growth, intake, elsewhere=lambda: nodes.heard(SPOILT))
-    now = clock.now()
-    wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)
-    declared = {guard.name: guard for guard in settings.guards}
-    guards = Guards(
-        *(declared, store, directory, clock, metrics, alarm, promotion.streamed),
-        level=lambda: nodes.level,
-        alone=lambda: nodes.place[1] == 1,
-        wholly=promotion.spoilt.wholly,
-    )
-    hand = Hand(
-        *(wheel, horizon, clock, promotion.promote, promotion.streamed),
-        aside=Either(promotion.held, guards, promotion.spoilt),
-        shares=shares,
-        topics_of=promotion.topics_of,
-        strangers=promotion.strangers,
-        releases=Releases(lambda: directory.release_rates, lambda: shares.part, clock.monotonic),
-    )
-    membership = Membership(store, clock, groups.dismiss, present_for)
-    clock_watch = ClockWatch(clock, alarm, store.backend.skew)
-    loader = Loader(store, hand, clock, nodes.tell_soon)
-    sweeps = Sweeps(
-        *(store, hand, clock),
-        lost=groups.watch,
-        growth=growth,
-        stuck=promotion.spoilt.pass_over,
-        reload=loader.reload,
-    )
-    store.orders = Orders(
-        sweeps.unseen_from,
-        lambda shard: 0 if sweeps.leaves(shard) else loader.read_until(shard),
-        released=lambda topic: topic in directory.release_rates,
-        holds=lambda shard: shard in shares.held,
-        aside=promotion.spoilt,
-    )
-    host_watch = HostWatch(
-        lambda: store.backend.server,
-        lambda server: store.backend.admit(server),
-        (clock_watch.follow_another, directory.read_anew, sweeps.read_anew),
-        (loader.reload,),
-    )
-    writer_watch = WriterWatch(lambda: store.backend.rivals(), lambda: nodes.heard(FACT), alarm, clock)
-    write_probe = WriteProbe(store, outage, clock, alarm, time.monotonic)
-    forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
-    keyring = Keyring(store, always=settings.always_asks)
-    pauses = Pauses(store, directory, groups.look_again, lambda: groups.awaited)
-    desk = Desk(
-        *(store, groups, clock, metrics, alarm),
-        poster=cache(partial(_make_poster, settings)),
-        lease=min(settings.client_timeout, settings.max_lease),
-        leave=membership.deregister,
-        asked=pauses.asked,
-    )
-    directory.topic_gone, directory.group_gone = forgetting.topic_gone, forgetting.group_gone
-    return Node(
-        store=store,
-        clock=clock,
-        directory=directory,
-        catalogue=Catalogue(store, directory, groups.look_again, tell, lambda: nodes.level),
-        ranking=Ranking(store, directory, rates),
-        group_ranking=GroupRanking(store, directory),
-        remover=Remover(store, directory, clock, busy, tell),
-        intake=intake,
-        timers=timers,
-        schedules=schedules,
-        forecast=Forecast(store, clock, metrics, lambda: nodes.level, lambda: nodes.has_duties),
-        readers=Readers(store, directory, clock, listeners, groups.handed_out),
-        shaping=Shaping(store, clock, wheel, promotion.pace),
-        growth=growth,
-        groups=groups,
-        operations=Operations(store, clock, add, groups.closed),
-        pauses=pauses,
-        membership=membership,
-        members=Members(store, clock, groups, present_for),
-        roster=Roster(store, directory, membership, groups.present),
-        hand=hand,
-        loader=loader,
-        promotion=promotion,
-        guards=guards,
-        sweeps=sweeps,
-        cleaner=cleaner,
-        measures=Measures(store, directory, metrics),
-        alarm=alarm,
-        clock_watch=clock_watch,
-        host_watch=host_watch,
-        writer_watch=writer_watch,
-        write_probe=write_probe,
-        keyring=keyring,
-        sessions=Sessions(keyring, clock, store),
-        nodes=nodes,
-        client_owners=ClientOwners(store, clock, keyring, directory.look_up_group),
-        pushers=Pushers(desk, directory, nodes, settings.node, read_networks(settings.push_allow), _left(settings) / 2),
-    )
-
-
-def _make_poster(settings: Settings) -> "Poster":
-    """With the first post: who has none does not load what posts."""
-    posting, lookups = (import_module(f".push.{name}", __package__) for name in ("posting", "lookups"))
-    trusted = ssl.create_default_context()
-    trusted.set_alpn_protocols(["http/1.1"])
-    return cast("Poster", posting.Poster(read_networks(settings.push_allow), lookups.Lookups(), trusted))
-
-
-def _left(settings: Settings) -> float:
-    """Seconds of the grace that are kept for the last writes."""
-    return min(_LEFT_FOR_THE_END, settings.shutdown_grace / 5000)
 
 
 @contextmanager

@@ -15,15 +15,15 @@ from .upkeep.cleaner import EVERY, EVERY_SHORT
 
 async def run_tasks(node: Node) -> None:
     """Keeps a node going, until cancelled."""
-    sweeps, growth, cleaner = node.sweeps, node.growth, node.cleaner
-    sweeps.loading()
+    sweeps, sealer, cleaner = node.sweeps, node.sealer, node.cleaner
+    node.coverage.loading()
     async with trio.open_nursery() as nursery:
         node.groups.open(nursery)
         node.intake.open(nursery)
         node.timers.open(nursery)
         for run in (node.nodes.run, node.membership.run, node.readers.run, node.alarm.run):
             nursery.start_soon(run)
-        for run in (node.hand.run, node.promotion.held.run, node.guards.run, node.loader.run):
+        for run in (node.dispatcher.run, node.unblocking.run, node.guards.run, node.loader.run):
             nursery.start_soon(run)
         nursery.start_soon(every, 2, node.clock_watch.take)
         nursery.start_soon(node.write_probe.run)
@@ -35,7 +35,7 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, keyring.EVERY, node.keyring.refresh)
         nursery.start_soon(every, 1, sweeps.look)
         nursery.start_soon(every, 1, sweeps.near)
-        nursery.start_soon(every, 1, node.hand.look_ahead)
+        nursery.start_soon(every, 1, node.lookahead.look_ahead)
         nursery.start_soon(every, 1, node.promotion.try_again)
         await until_done(sweeps.watch_all, (StoreError,))
         nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
@@ -48,22 +48,22 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, node.forecast.rest, node.forecast.add_up)
         nursery.start_soon(every, 2, node.forecast.look)
         nursery.start_soon(partial(every, 120, *forgetting(node)))
-        nursery.start_soon(every, 60, duty(node, growth.sealer.look_everywhere))
-        nursery.start_soon(growth.sealer.run, growth.ours)
-        nursery.start_soon(every, 1, growth.sealer.look)
-        if growth.notices is not None:
+        nursery.start_soon(every, 60, duty(node, sealer.look_everywhere))
+        nursery.start_soon(sealer.run)
+        nursery.start_soon(every, 1, sealer.look)
+        if node.notices is not None:
             heard: Heard = {
-                "grown": growth.seen,
-                "group": node.groups.look_again,
+                "grown": node.signals.queue_seen,
+                "group": node.signals.group_freed,
                 "catalogue": partial(note_change, node),
                 "node": node.nodes.look_soon,
             }
-            nursery.start_soon(growth.notices.run, heard)
+            nursery.start_soon(node.notices.run, heard)
         nursery.start_soon(every, 10, duty(node, node.intake.count_outbox))
         nursery.start_soon(every, 10, duty(node, node.writer_watch.look, node.writer_watch.forget))
         nursery.start_soon(every, 20, duty(node, node.measures.take, node.measures.forget))
         await node.loader.recovered.wait()
-        sweeps.loaded()
+        node.coverage.loaded()
         nursery.start_soon(until_done, node.guards.look_for_undeclared, (StoreError,))
         nursery.start_soon(every, 60, duty(node, sweeps.far))
         nursery.start_soon(every, EVERY, cleaner.write_seen)

@@ -39,7 +39,7 @@ from .records import (
     Turn,
     Verdict,
 )
-from .schedules.course import Calendar
+from .schedules.course import Courses, Fired
 from .schedules.firing import Firing
 from .stream import publishing, sealing
 from .stream.positions import Position
@@ -47,6 +47,7 @@ from .stream.sealing import Sealed
 from .timers import keyed, timers
 from .timers.guarded import Guarding, Suppressed
 from .timers.order import Orders
+from .timers.timers import Brought
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,6 +57,8 @@ _KEY_TRIES = 6
 _PAGE = 10_000
 _WIDEST_SPREAD = 1000
 """How late a new id may be made after a duplicate key, milliseconds."""
+_SPREADS = (*(min(4**tried - 1, _WIDEST_SPREAD) for tried in range(_KEY_TRIES - 1)), _WIDEST_SPREAD)
+"""The same at each try: first in the very millisecond, then up to a second later."""
 
 _LOOKS = 16
 """Batches that look for idempotency keys behind one that knew some."""
@@ -86,10 +89,8 @@ class Store:
     window: int = IDEMPOTENCY_WINDOW
     ladder: Ladder = field(factory=Ladder)
     """Of groups for which neither they nor their topic name one."""
-    calendar: Calendar | None = None
+    courses: Courses | None = None
     """None: messages of schedules stay where they are."""
-    guards: Callable[[Mapping[int, str]], None] | None = None
-    """Who hears of messages that are due and whose guards have to be asked, with their guards' names."""
     orders: Orders = field(factory=Orders)
     """What is known of the order in which messages are to be promoted."""
     _expected: dict[int, Expected | None] = field(factory=dict[int, Expected | None], init=False)
@@ -109,9 +110,9 @@ class Store:
         """What a function over a transaction returns, once it is committed. It may be run again."""
         return await self._write(lambda tx: function(tx, *args, **kwargs))
 
-    async def _write(self, work: Work[T], *, heavy: bool = False) -> T:
+    async def _write(self, work: Work[T]) -> T:
         with self.watch("write"):
-            return await self.backend.write(work, heavy=heavy)
+            return await self.backend.write(work)
 
     async def note(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function over a transaction returns whose statements are committed one by one; see `Backend.note`."""
@@ -158,52 +159,40 @@ class Store:
         return answers
 
     async def promote(self, entries: Sequence[int], now: int) -> list[Promoted]:
-        """Hands what is due among these wheel entries to the stream."""
-        return (await self.promote_free(entries, now, None))[0]
-
-    async def promote_free(
-        self, entries: Sequence[int], now: int, behind: Collection[int] | None = ()
-    ) -> tuple[list[Promoted], timers.ByQueue]:
-        """As `promote`, without waiting for a queue, unless `behind` is None; what cannot go now, by its queue. See
-        `timers`."""
-        promoted, held, _ = await self._promote(entries, now, behind, len(entries))
-        return promoted, held
+        """Hands what is due among these wheel entries to the stream, standing in line for its queues."""
+        return (await self.promote_some(entries, now, None, whole=True)).promoted
 
     async def promote_some(
-        self, entries: Sequence[int], now: int, behind: Collection[int]
-    ) -> tuple[list[Promoted], timers.ByQueue, Sequence[int]]:
-        """As `promote_free`, of the first of these until somebody waits who has less to do; and what is left."""
-        piece = len(entries) if self.backend.shared else _PIECE
-        promoted, held, done = await self._promote(entries, now, behind, piece)
-        return promoted, held, entries[done:]
-
-    async def _promote(
-        self, entries: Sequence[int], now: int, behind: Collection[int] | None, piece: int
-    ) -> tuple[list[Promoted], timers.ByQueue, int]:
+        self, entries: Sequence[int], now: int, behind: Collection[int] | None = (), *, whole: bool = False
+    ) -> Brought:
+        """Hands what is due among these wheel entries to the stream: the first of them until somebody waits who has
+        less to do, or the `whole`. Without waiting for a queue, unless `behind` is None; see `timers`."""
+        piece = len(entries) if whole or self.backend.shared else _PIECE
         made: dict[tuple[int, int], int] = {}
-        run = Guarding(now, self.maker + 2)
-        heavy = len(entries) > LIGHT
+        spread = 0
 
-        async def attempt(spread: int) -> tuple[list[Promoted], timers.ByQueue, int]:
-            def promote(
-                tx: Transaction, firing: Firing | None = None
-            ) -> Coroutine[Any, Any, tuple[list[Promoted], timers.ByQueue, int]]:
-                nonlocal run
-                run = Guarding(now, self.maker + 2)
-                over = self.backend.waited_for
-                maker = self.maker + 2
-                return timers.promote_pieces(
-                    *(tx, entries, piece, over, now, maker, behind), judge=firing, guarding=run, orders=self.orders
-                )
+        async def work(tx: Transaction) -> Brought:  # one frame from here on: who reads a traceback counts them
+            guarding, firing = Guarding(now, self.maker + 2), self._firing(now, spread, made)
+            promoted, held, done = await timers.promote_pieces(
+                *(tx, entries, piece, self.backend.waited_for, now, self.maker + 2, behind),
+                judge=firing,
+                guarding=guarding,
+                orders=self.orders,
+            )
+            fired = Fired() if firing is None else firing.fired
+            return Brought(promoted, held, entries[done:], guarding.left, fired)
 
-            if self.calendar is None:
-                return await self._write(promote, heavy=heavy)
-            return await self._fire(promote, self.calendar, now, spread, made, heavy=heavy)
-
-        done = await self._again(attempt, now)
-        if run.left and self.guards is not None:
-            self.guards(run.left)
-        return done
+        for spread in _SPREADS:
+            if spread and self.courses is not None:
+                self._anew(made)
+            try:
+                with self.watch("write"):
+                    return await self.backend.write(work, heavy=len(entries) > LIGHT)
+            except DuplicateKey:
+                if spread == _WIDEST_SPREAD:
+                    raise
+                await self._reseat(now)
+        raise AssertionError("the last try ends it")
 
     async def promote_guarded(
         self, answers: Mapping[int, bool], now: int, fresh: Callable[[], bool]
@@ -220,38 +209,33 @@ class Store:
         promoted, held = await self._again(lambda _: self.write(work), now)
         return promoted, run.suppressed, {*run.left, *(id_ for some in held.values() for id_ in some)}
 
-    async def schedule(self, function: _OverSchedules[T], now: int) -> T:
-        """What a function over schedules returns, once it is committed; see `schedules`."""
+    async def schedule(self, function: _OverSchedules[T], now: int) -> tuple[T, Fired]:
+        """What a function over schedules returns, and what waits since, once it is committed; see `schedules`."""
         made: dict[tuple[int, int], int] = {}
-        calendar = self.calendar
-        if calendar is None:
-            raise ValueError("who changes schedules has a calendar")
-        return await self._again(lambda spread: self._fire(function, calendar, now, spread, made), now)
 
-    async def _fire(
-        self,
-        function: _OverSchedules[T],
-        calendar: Calendar,
-        now: int,
-        spread: int,
-        made: dict[tuple[int, int], int],
-        *,
-        heavy: bool = False,
-    ) -> T:
-        if spread:
-            self.ids.anew()
-            made.clear()  # one of these ids is somebody else's
+        async def attempt(spread: int) -> tuple[T, Fired]:
+            if spread:
+                self._anew(made)
 
-        async def work(tx: Transaction) -> tuple[T, Firing]:
-            firing = Firing(calendar, self.ids, now, self.maker + 5, self.orders, spread, made)
-            return await function(tx, firing), firing
+            async def work(tx: Transaction) -> tuple[T, Fired]:
+                firing = self._firing(now, spread, made)
+                if firing is None:
+                    raise ValueError("who changes schedules knows their courses")
+                return await function(tx, firing), firing.fired
 
-        result, firing = await self._write(work, heavy=heavy)
-        if firing.dropped:
-            calendar.dropped(firing.dropped)
-        if firing.armed:
-            calendar.armed(firing.armed)
-        return result
+            return await self._write(work)
+
+        return await self._again(attempt, now)
+
+    def _firing(self, now: int, spread: int, made: dict[tuple[int, int], int]) -> Firing | None:
+        if self.courses is None:
+            return None
+        return Firing(self.courses, self.ids, now, self.maker + 5, self.orders, spread, made)
+
+    def _anew(self, made: dict[tuple[int, int], int]) -> None:
+        """One of these ids is somebody else's."""
+        self.ids.anew()
+        made.clear()
 
     async def cancel(self, ids: Sequence[int], now: int) -> list[Verdict]:
         """Cancels waiting messages; a verdict for each."""
@@ -406,9 +390,9 @@ class Store:
 
     async def _again(self, attempt: Callable[[int], Awaitable[T]], now: int) -> T:
         """Runs `attempt(spread)` until no key is taken: first in the very millisecond, then up to a second later."""
-        for tried in range(_KEY_TRIES - 1):
+        for spread in _SPREADS[:-1]:
             try:
-                return await attempt(min(4**tried - 1, _WIDEST_SPREAD))
+                return await attempt(spread)
             except DuplicateKey:
                 await self._reseat(now)
         return await attempt(_WIDEST_SPREAD)

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from attrs import evolve, frozen
 
 from ...service.clock import Clock
+from ...service.engine.consume.readers import Readers
+from ...service.engine.publish.intake import Intake
 from ...service.http import claims
-from ...service.stream.intake import Intake
-from ...service.stream.readers import Readers
 from ...store.errors import Unavailable
 from ...store.groups import claims as hands_out
 from ...store.groups import failing

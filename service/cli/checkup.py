@@ -29,13 +29,13 @@ from ...store.sqlite.schema import read_applied
 from ...store.stream.sealing import wide_holes
 from ...store.timers import spoilt
 from ..durations import format_duration
+from ..engine.cluster.nodes import LEASE, told_by
+from ..engine.dispatch.spoilt import FACT as SPOILT
 from ..guards.asker import Asker
 from ..guards.declared import Guard
 from ..guards.question import NoAnswer
-from ..hand.spoilt import FACT as SPOILT
 from ..http.server.listening import check_path
 from ..http.server.tls import BadCertificate, Certificate
-from ..nodes import LEASE, told_by
 from ..places import masked
 from ..settings import SettingError, Settings
 from ..upkeep.redis_check import ping_redis

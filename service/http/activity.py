@@ -25,18 +25,18 @@ async def tell_activity(call: Call) -> Response:
 
 async def tell_wheel(call: Call) -> Response:
     """What lies in the 3600 slots of this server's wheel."""
-    hand, now = call.node.hand, call.node.clock.now()
+    pending, now = call.node.pending, call.node.clock.now()
     second = now // 1000
-    # From the hand on, an hour ahead; then turned so that the first is the hour's first second.
-    loads = [hand.wheel.load(second + ahead) or 0 for ahead in range(SLOTS)]
+    # From now on, an hour ahead; then turned so that the first is the hour's first second.
+    loads = [pending.wheel.load(second + ahead) or 0 for ahead in range(SLOTS)]
     place = second % SLOTS
     return answer(
         answers.WheelAnswer(
             node=call.settings.node,
             at=format_time(now),
             hand=place,
-            entries=len(hand),
-            behind=hand.behind,
+            entries=len(pending),
+            behind=pending.behind,
             slots=loads[SLOTS - place :] + loads[: SLOTS - place],
         )
     )

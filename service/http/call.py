@@ -17,10 +17,10 @@ from ..access.clients import is_own
 from ..access.keyring import Holder
 from ..activity import Activity
 from ..durations import format_duration, format_time, parse_duration, parse_time
+from ..engine.publish.shaping import WIDEST
 from ..lifecycle import Lifecycle
 from ..node import Node
 from ..settings import Settings
-from ..stream.shaping import WIDEST
 from ..trace_context import PARENT, STATE, trace_of
 from .access import forbidden, revoked, scope_text
 from .asgi import Request, Response

@@ -9,7 +9,7 @@ from ...store.looking import dead_letters
 from ...store.looking.dead_letters import DeadSearch
 from ...store.operating.redriving import Letters
 from ..durations import format_time
-from ..groups.operations import Worked
+from ..engine.consume.operations import Worked
 from . import answers, rendering, requests
 from .asgi import Response
 from .call import Call, answer

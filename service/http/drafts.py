@@ -13,10 +13,10 @@ from ...store.records import Draft, Topic
 from ...store.stream import idempotency
 from ...store.stream.placing import WrongQueue, named_queue
 from ..durations import format_time
+from ..engine.publish.intake import Intake
+from ..engine.publish.shaping import Shaping, Window
 from ..errors import UnknownTopic
 from ..settings import Settings
-from ..stream.intake import Intake
-from ..stream.shaping import Shaping, Window
 from ..trace_context import carrying
 from .call import Call
 from .names import wrong_content_type, wrong_headers, wrong_label

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..topics.group_ranking import GroupPlace, GroupSort
+from ..engine.topics.group_ranking import GroupPlace, GroupSort
 from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer

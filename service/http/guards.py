@@ -1,6 +1,6 @@
 """GET /v1/guards: who is asked at a message's time whether it is sent."""
 
-from ..hand.guards import GuardState
+from ..engine.dispatch.guards import GuardState
 from ..places import masked
 from . import answers
 from .asgi import Response

@@ -16,8 +16,8 @@ from attrs import define, field
 from ...store.errors import StoreError
 from ...store.records import Conflict, Publication, Receipt, Topic
 from ...store.stream import idempotency
+from ..engine.publish.intake import Intake
 from ..errors import Overloaded, ServiceError
-from ..stream.intake import Intake
 from . import rendering
 from .access import revoked
 from .answers import Answer, LineFault

@@ -1,7 +1,7 @@
 """GET /v1/nodes: the servers that work on the same database."""
 
 from ..durations import format_time
-from ..nodes import NodeState
+from ..engine.cluster.nodes import NodeState
 from . import answers
 from .asgi import Response
 from .call import Call, answer

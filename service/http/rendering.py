@@ -16,10 +16,10 @@ from ...store.operating.erasing import Erasure
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
 from ...wheel.ladder import Ladder
 from ..durations import format_time
-from ..groups.roster import ClientState
+from ..engine.consume.roster import ClientState
+from ..engine.publish.shaping import Shaping
+from ..engine.state.rates import Activity
 from ..settings import Settings
-from ..stream.shaping import Shaping
-from ..topics.rates import Activity
 from .answers import (
     Attempt,
     ClientAnswer,

@@ -10,9 +10,9 @@ from ...store.catalogue import TopicDraft
 from ...store.looking import group_counts
 from ...store.records import Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
+from ..engine.topics.catalogue import ALL
+from ..engine.topics.ranking import Place, Sort
 from ..errors import UnknownGroup, UnknownTopic
-from ..topics.catalogue import ALL
-from ..topics.ranking import Place, Sort
 from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer
@@ -117,7 +117,7 @@ async def get_topic(call: Call) -> Response:
     known = node.directory.groups_of(topic)
     counts = await node.store.read(group_counts.of_groups, known)
     groups = [(group, counts[group.id]) for group in known if group.id in counts]
-    held_back = node.hand.crowd.held_back_of(topic.id)
+    held_back = node.pending.held_back_of(topic.id)
     return answer(rendering.topic_detail(topic, states[topic.id], groups, held_back, call.settings))
 
 

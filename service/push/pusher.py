@@ -25,8 +25,8 @@ from ...store.store import Store
 from ..alarm import Alarm
 from ..clock import Clock
 from ..durations import format_time
+from ..engine.consume.groups import Groups
 from ..errors import Busy, Overloaded, ServiceError, Stopping, UnknownClaim
-from ..groups.groups import Groups
 from ..metrics import Metrics
 from ..outages import tell_failure
 from ..rounds import until_done

@@ -15,9 +15,9 @@ from ...store.groups import push
 from ...store.groups.push import PushRow
 from ...store.records import Group, Topic
 from ..access.clients import own_name
+from ..engine.cluster.nodes import Nodes
+from ..engine.state.directory import Directory
 from ..errors import TopicConflict, UnknownPush
-from ..nodes import Nodes
-from ..topics.directory import Directory
 from .addresses import Network
 from .pusher import Desk, Pusher
 

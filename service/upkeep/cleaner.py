@@ -2,13 +2,13 @@
 kept for less than that go every few seconds.
 
 `store.cleaning.leftovers` finds where there may be anything; `store.cleaning.retention` knows what may go, and how
-nobody is held up. This file paces, counts and logs. It runs once the wheel is loaded, rests while the hand
-is behind, and ends between two batches.
+nobody is held up. This file paces, counts and logs. It runs once the wheel is loaded, rests while what is
+due is late, and ends between two batches.
 """
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,9 +24,11 @@ from ...store.ports import Transaction
 from ...store.records import Group, Topic
 from ...store.store import Store
 from ..clock import Clock
+from ..engine.state.cleaning_notes import CleaningNotes
+from ..engine.state.directory import Directory
+from ..engine.state.pending import Pending
 from ..metrics import Metrics
 from ..settings import Settings
-from ..topics.directory import Directory
 
 EVERY, EVERY_SHORT = 60, 5
 """Seconds between two rounds; the second of what is kept for less than the first."""
@@ -68,23 +70,11 @@ class Cleaner:
     _clock: Clock
     _metrics: Metrics
     _settings: Settings
-    _busy: Callable[[], bool] = field(kw_only=True, alias="busy")
-    """Whether something more urgent is to be done."""
-    _starts: dict[tuple[object, ...], int] = field(factory=dict[tuple[object, ...], int], init=False)
-    _asked_for: set[int] = field(factory=set[int], init=False)
+    _pending: Pending
+    _notes: CleaningNotes
     _stopping: bool = field(default=False, init=False)
     _behind: int = field(default=0, init=False)
     """The topic where the last round ended."""
-
-    def see(self, group_id: int) -> None:
-        """Somebody asked for this group; written down in the next round."""
-        self._asked_for.add(group_id)
-
-    def forget(self, group: Group) -> None:
-        """The group is removed."""
-        for queue_id in group.queue_ids:
-            for what in ("deliveries", "seeks"):
-                self._starts.pop((what, group.id, queue_id), None)
 
     def stop(self) -> None:
         """No further batch."""
@@ -92,13 +82,13 @@ class Cleaner:
 
     async def write_seen(self) -> None:
         """Writes down which groups somebody has asked for here. Raises `StoreError`."""
-        if not self._asked_for:
+        if not self._notes.asked_for:
             return
-        asked_for, self._asked_for = self._asked_for, set()
+        asked_for, self._notes.asked_for = self._notes.asked_for, set()
         try:
             await self._store.write(retention.see, sorted(asked_for), self._clock.now())
         except StoreError as error:
-            self._asked_for |= asked_for
+            self._notes.asked_for |= asked_for
             if not isinstance(error, Locked):
                 raise
 
@@ -161,10 +151,10 @@ class Cleaner:
                 log.warning("cleaning_met_a_lock", what=place.what, key=place.key[1:], error=str(error))
 
     async def _clean(self, place: _Place) -> int:
-        start = self._starts.get(place.key, 0)
+        start = self._notes.starts.get(place.key, 0)
         rows = 0
         while not self._stopping:
-            if self._busy():
+            if self._pending.is_late:
                 break  # in a minute
             done = await self._store.write(partial(place.batch, now=self._clock.now(), start=start))
             rows += done.rows
@@ -172,7 +162,7 @@ class Cleaner:
             self._metrics.cleaned(place.what, done.rows)
             self._tell(done)
             if place.log_of is not None and self._directory.group_by_id(place.log_of) is not None:
-                self._starts[place.key] = start
+                self._notes.starts[place.key] = start
             if done.done:
                 break
             await trio.sleep(REST)
@@ -222,7 +212,7 @@ class Cleaner:
             end = left.logs.get((group.id, queue_id), 0)
             for what, batch in (("deliveries", retention.clean_deliveries), ("seeks", retention.clean_seeks)):
                 key = (what, group.id, queue_id)
-                if self._starts.get(key, 0) < end:
+                if self._notes.starts.get(key, 0) < end:
                     log_of = partial(batch, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
                     yield _Place(what, log_of, key, log_of=group.id)
         if group.topic.kind == "broadcast":

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from attrs import define, field
 
 from ...store.errors import StoreError
+from ...store.ports import Backend
 
 
 @define(eq=False)
 class HostWatch:
-    """`before` and `behind` are the steps that are taken, in order, when the `server` is another, and in between it is
-    told by `admit` that there may be writes to it. `look` every so often."""
+    """`before` and `behind` are the steps that are taken, in order, when the backend's server is another, and in
+    between the backend admits writes to it. `look` every so often."""
 
-    _server: Callable[[], str]
-    _admit: Callable[[str], None]
+    _backend: Backend
     _before: Sequence[Callable[[], Awaitable[object]]]
     _behind: Sequence[Callable[[], Awaitable[object]]]
     _known: str = field(init=False)
@@ -27,13 +27,13 @@ class HostWatch:
     """What went wrong at the last try."""
 
     def __attrs_post_init__(self) -> None:
-        self._known = self._admitted = self._server()
-        self._admit(self._known)
+        self._known = self._admitted = self._backend.server
+        self._backend.admit(self._known)
 
     @property
     def wrong(self) -> str | None:
         """Why nothing is written yet; None: it may be."""
-        if self._server() == self._admitted:
+        if self._backend.server == self._admitted:
             return None
         why = "another server of the database takes the writes now: what is in memory is read again, and then written"
         return f"{why}; the last try: {self._failed}" if self._failed else why
@@ -41,7 +41,7 @@ class HostWatch:
     async def look(self) -> None:
         """Costs nothing where nothing has changed. After a `StoreError` all steps are taken again; it is raised, and
         once if it is the same each time."""
-        server = self._server()
+        server = self._backend.server
         if server == self._known:
             return
         try:
@@ -56,7 +56,7 @@ class HostWatch:
     async def _follow(self, server: str) -> None:
         for step in self._before:
             await step()
-        self._admit(server)
+        self._backend.admit(server)
         self._admitted = server
         for step in self._behind:
             await step()

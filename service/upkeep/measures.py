@@ -3,8 +3,8 @@
 from ...store import catalogue
 from ...store.records import Group, Topic
 from ...store.store import Store
+from ..engine.state.directory import Directory
 from ..metrics import MAX_NAMES, Metrics
-from ..topics.directory import Directory
 
 
 class Measures:

@@ -4,11 +4,12 @@ Whoever reaches the one writes there, and whoever reaches the other there: two d
 again. The node that has the duties looks; the others hear of it with what it tells of itself.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 from attrs import define, field
 
+from ...store.ports import Backend
 from ..alarm import Alarm
 from ..clock import Clock
 from ..durations import format_time
@@ -22,10 +23,9 @@ log = structlog.get_logger()
 
 @define(eq=False)
 class WriterWatch:
-    """`look` every so often, by who has the duties; `elsewhere` is what another node has found."""
+    """`look` every so often, by who has the duties."""
 
-    _look: Callable[[], Awaitable[Sequence[str]]]
-    _elsewhere: Callable[[], Sequence[str]]
+    _backend: Backend
     _alarm: Alarm
     _clock: Clock
     found: Sequence[str] = field(default=(), init=False)
@@ -33,7 +33,7 @@ class WriterWatch:
 
     async def look(self) -> None:
         """One more look, and a word about what is new. Raises `StoreError`."""
-        before, self.found = self.found, await self._look()
+        before, self.found = self.found, await self._backend.rivals()
         if set(self.found) - set(before):
             log.warning("store_two_writers", hosts=list(self.found), because=_ADVICE)
             self._alarm.ring("store_two_writers", at=format_time(self._clock.now()), hosts=list(self.found))
@@ -44,8 +44,7 @@ class WriterWatch:
         """Another has the duties, and looks."""
         self.found = ()
 
-    @property
-    def wrong(self) -> str | None:
-        """As a sentence; None where one takes writes."""
-        hosts = self.found or self._elsewhere()
+    def wrong(self, elsewhere: Sequence[str]) -> str | None:
+        """As a sentence, with what another node has found; None where one takes writes."""
+        hosts = self.found or elsewhere
         return f"another server takes writes, too, at {', '.join(hosts)}: {_ADVICE}" if hosts else None

@@ -33,7 +33,7 @@ _OLDER = Statement(
     "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 - ? ORDER BY level, slot LIMIT 1"
 )
 _ALIVE = 5_000
-"""Milliseconds after which a server that has not renewed its row is dead: `service.nodes.LEASE`."""
+"""Milliseconds after which a server that has not renewed its row is dead: `service.engine.cluster.nodes.LEASE`."""
 
 _ADVICE = "make it a replica, with read_only, or take it out of the DSN"
 

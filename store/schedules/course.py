@@ -3,7 +3,7 @@
 The store knows no calendar.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from attrs import evolve, frozen
@@ -70,13 +70,14 @@ class Armed(NamedTuple):
     """False: it has waited before, for another time."""
 
 
-@frozen
-class Calendar:
-    """What the store is to be told of schedules."""
+Courses = Callable[[str, bytes, int], Course | None]
+"""By name, specification and when it was made, a schedule's course; None while nobody here can tell."""
 
-    course: Callable[[str, bytes, int], Course | None]
-    """By name, specification and when it was made; None while nobody here can tell."""
-    armed: Callable[[list[Armed]], None]
-    """Hears what waits once that is committed."""
-    dropped: Callable[[list[tuple[int, int]]], None]
-    """Hears once it is committed what waits no more, each a (due, id)."""
+
+class Fired(NamedTuple):
+    """What a transaction over schedules has changed of what waits."""
+
+    armed: Sequence[Armed] = ()
+    """It waits from now on."""
+    dropped: Sequence[tuple[int, int]] = ()
+    """(due, id) of what waits no more, though its time has not come."""

@@ -27,7 +27,7 @@ from ..stream.tallies import count, lock_tallies
 from ..timers import forecast
 from ..timers.order import Found, Orders
 from ..timers.timers import Judged, lock_waiting, remove_waiting, reschedule
-from .course import OUTCOMES, Armed, Calendar, Course, Outcome
+from .course import OUTCOMES, Armed, Course, Courses, Fired, Outcome
 
 _SOONEST, _LATEST = 1_000, 10_000
 """Milliseconds until it is looked again whether the message before is settled: a tenth of what it has taken so far."""
@@ -63,7 +63,7 @@ class _Turn(NamedTuple):
 class Firing:
     """One run of one transaction; made anew for each."""
 
-    calendar: Calendar
+    courses: Courses
     ids: IdMaker
     now: int
     maker: int
@@ -78,6 +78,11 @@ class Firing:
     """Of ordered topics that which waits from now on, though its time has come."""
     dropped: list[tuple[int, int]] = field(factory=list[tuple[int, int]], init=False)
     """(due, id) of what waits no more then, though its time has not come."""
+
+    @property
+    def fired(self) -> Fired:
+        """What waits since, and what waits no more."""
+        return Fired(self.armed, self.dropped)
 
     async def judge(self, tx: Transaction, rows: Sequence[Due]) -> Judged:
         """Which of these messages, locked and due, are to be sent; their schedules go on. Others are dropped.
@@ -210,7 +215,7 @@ class Firing:
 
     def course(self, schedule: ScheduleRow) -> Course | None:
         """What it says; None while nobody here can tell."""
-        return self.calendar.course(schedule.name, schedule.spec, schedule.made_at)
+        return self.courses(schedule.name, schedule.spec, schedule.made_at)
 
     def fire(
         self, schedule: ScheduleRow, fire_at: int, id_: int | None, outcome: Outcome, missed_until: int | None = None

@@ -17,6 +17,7 @@ from ..ids import SHARDS, apart, due_of, first_id, place_of, places_of, shard_in
 from ..ports import Transaction, Value
 from ..records import Promoted, Topic, Verdict
 from ..rows import GUARDED, OF_SCHEDULE, SUPPRESSED, Cancelled, Due, OutboxEnd, Resting, Scheduled, Streamed, Waiting
+from ..schedules.course import Fired
 from ..stream.offsets import draw_free, draw_offsets, lock_free
 from ..stream.tallies import count, locked_tallies
 from . import forecast
@@ -34,6 +35,20 @@ Scan = tuple[int, int]
 
 ByQueue = dict[int, list[int]]
 """Entries by the id of the queue that they are to go to."""
+
+
+class Brought(NamedTuple):
+    """What has become of entries that were to be promoted."""
+
+    promoted: list[Promoted]
+    held: ByQueue
+    """What cannot go now."""
+    left: Sequence[int]
+    """The last of them, whose turn is still to come."""
+    guarded: Mapping[int, str]
+    """Messages that are due and whose guards have to be asked, with their guards' names."""
+    fired: Fired
+    """What waits now of schedules."""
 
 
 class Judged(NamedTuple):

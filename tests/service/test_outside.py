@@ -10,9 +10,9 @@ import trio
 from support import nodes
 from support.stores import SQLiteTables
 from tarry.service.clock import Clock
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -20,7 +20,6 @@ from tarry.store.ports import Bound, Transaction, Value
 from tarry.store.records import Claim, Draft, Group, Outcome, Publication
 from tarry.store.rows import R
 from tarry.store.sqlite.backend import SQLiteBackend
-from tarry.store.store import Store
 from tarry.store.stream import outbox
 from tarry.store.stream.outbox import Entry
 from tarry.store.stream.positions import Position
@@ -55,9 +54,9 @@ class Shop:
     def __init__(self, path: Path) -> None:
         self.ms = 1_795_000_000_000
         self.metrics = Metrics()
-        self.store = Store(SQLiteBackend(path))
+        self.backend = SQLiteBackend(path)
         clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
-        self.server = begin(self.store, Settings(), self.metrics, clock=clock)
+        self.server = begin(self.backend, Settings(), self.metrics, clock=clock)
         self.tables = SQLiteTables(path)
         self.group: Group
 
@@ -71,9 +70,11 @@ class Shop:
     async def publish_outside(self, *entries: Entry) -> list[int]:
         async def work(tx: Transaction) -> list[int]:
             user = UserTransaction(tx, self.ms)
-            return [one.id for one in await outbox.publish(user, self.store.ids, "orders", entries, 10 * HOUR)]
+            return [
+                one.id for one in await outbox.publish(user, self.server.node.store.ids, "orders", entries, 10 * HOUR)
+            ]
 
-        return await self.store.backend.write(work)
+        return await self.server.node.store.backend.write(work)
 
     def ack_outside(self, claim: Claim, *places: int) -> None:
         """As `outbox.ack` leaves it."""
@@ -85,12 +86,11 @@ class Shop:
 
     async def pass_time(self, ms: int) -> None:
         self.ms += ms
-        hand = self.node.hand
-        assert hand is not None
-        hand.add_missing(await self.store.read(timers.near, 0, self.ms + HOUR, 1000))
+        pending = self.node.pending
+        pending.add_missing(await self.server.node.store.read(timers.near, 0, self.ms + HOUR, 1000))
         for _ in range(2):
-            hand._wake.set()
-            await hand.turned()
+            pending.wake.set()
+            await self.node.dispatcher.turned()
 
     def counted(self) -> dict[str, float]:
         """By verb."""

@@ -16,22 +16,20 @@ from support.stores import Kind, Stage
 from tarry.service.cli import checkup
 from tarry.service.cli.checkup import Finding
 from tarry.service.clock import Clock
+from tarry.service.engine.dispatch.spoilt import FACT as SPOILT
 from tarry.service.errors import UnknownClaim, UnknownGroup
-from tarry.service.hand.spoilt import FACT as SPOILT
 from tarry.service.lifecycle import Lifecycle
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import StoreError
 from tarry.store.looking import group_counts, tracing
 from tarry.store.nodes import NodeRow
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Topic
-from tarry.store.store import Store
 from tarry.store.timers import spoilt
 from tarry.store.timers.timers import LOST
-from tarry.wheel.ladder import Ladder
 
 __all__ = ["dsn", "homes", "migrated_file", "stage"]
 
@@ -56,8 +54,7 @@ class World:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
-        store = Store(self.stage.store.backend, ladder=Ladder((1000, 1000)))
-        self.lifecycle = begin(store, Settings(), Metrics(), clock=clock)
+        self.lifecycle = begin(self.stage.store.backend, Settings(ladder=(1000, 1000)), Metrics(), clock=clock)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.lifecycle.run)
             await self.lifecycle.ready.wait()
@@ -73,7 +70,7 @@ class World:
 
     def pass_by(self, ms: int) -> None:
         self.ms += ms
-        self.node.hand._wake.set()
+        self.node.pending.wake.set()
 
     def sql(self, statement: str) -> None:
         self.stage.tables.rows(statement)
@@ -113,7 +110,7 @@ class World:
         """As three minutes do."""
         for _ in range(3):
             await self.node.sweeps.far()
-            await self.until(lambda: not self.node.hand._firing and self.node.hand.wheel.next_due() is None)
+            await self.until(lambda: not self.node.pending.under_way and self.node.pending.wheel.next_due() is None)
 
 
 @pytest.fixture
@@ -184,7 +181,7 @@ async def test_a_row_that_cannot_be_promoted_is_set_aside_and_its_neighbours_go(
         if statement != TAKEN:  # such a one promotion does not even see: sweeps find out that it stays
             world.pass_by(180_000)
             await world.sweep_far()
-        await world.until(lambda: ids[1] in world.node.promotion.spoilt)
+        await world.until(lambda: ids[1] in world.node.spoilt.rows)
         for _ in range(3):
             world.pass_by(60_000)
             await world.sweep_far()
@@ -225,7 +222,7 @@ async def test_what_the_store_takes_of_nobody_is_no_row_s_fault(world: World, br
         try:
             world.pass_by(SOON)
             await world.until(lambda: [line for line in lines if line["event"] == "promotion_failed"])
-            assert not world.node.promotion.spoilt
+            assert not world.node.spoilt.rows
             assert not [line for line in lines if line["event"] == "rows_set_aside"]
         finally:
             world.sql(mends)
@@ -243,7 +240,7 @@ async def test_what_the_database_refuses_of_one_is_that_one_s(world: World) -> N
     try:
         world.pass_by(SOON)
         assert await world.bodies(orders, 2) == [b"1", b"3"]
-        await world.until(lambda: ids[1] in world.node.promotion.spoilt)
+        await world.until(lambda: ids[1] in world.node.spoilt.rows)
     finally:
         world.sql("DROP TRIGGER no")
 
@@ -269,13 +266,13 @@ async def test_of_many_at_once_each_is_set_aside_and_some_are_named(world: World
     with capture_logs() as lines:
         world.pass_by(SOON)
         assert len(await world.bodies(orders, 900 - taken)) == 900 - taken
-        await world.until(lambda: len(world.node.promotion.spoilt) == taken)
+        await world.until(lambda: len(world.node.spoilt.rows) == taken)
     told = [line for line in lines if line["event"] == "rows_set_aside"]
     assert len(told) < 20, "a line a batch"
     assert f"and {taken - 10} more" in await world.wrong()
     world.sql("DELETE FROM message WHERE queue_id = 999")  # a restore that went wrong, put right
     with trio.fail_after(30):
-        while world.node.promotion.spoilt:
+        while world.node.spoilt.rows:
             world.pass_by(60_000)
             await world.node.promotion.try_again()
     assert await world.wrong() == ""
@@ -449,7 +446,7 @@ async def test_the_doctor_names_what_is_spoilt(world: World) -> None:
     world.sql(f"UPDATE delay SET shard = (shard + 1) % 16 WHERE id = {ids[2]}")
     world.sql(f"UPDATE delay SET special = 9 WHERE id = {ids[3]}")
     world.sql("DELETE FROM moved")
-    world.node.hand.wheel.cancel(world.ms + SOON + 7, ids[4])  # as after a restart
+    world.node.pending.wheel.cancel(world.ms + SOON + 7, ids[4])  # as after a restart
     world.pass_by(SOON + 7)
     assert await world.bodies(orders, 1) == [b"6"]
     world.pass_by(120_000)

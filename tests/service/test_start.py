@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from tarry.service import rounds
-from tarry.service.hand import loader as loader_module
+from tarry.service.engine.dispatch import loader as loader_module
 from tarry.service.lifecycle import Lifecycle
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -95,7 +95,7 @@ async def _a_store_with_a_claim(path: Path) -> None:
 
 @asynccontextmanager
 async def _started(path: Path) -> AsyncIterator[Lifecycle]:
-    server = begin(Store(SQLiteBackend(path), ladder=Ladder((3_600_000,))), Settings(), Metrics())
+    server = begin(SQLiteBackend(path), Settings(ladder=(3_600_000,)), Metrics())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run)
         yield server

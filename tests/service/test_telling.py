@@ -8,16 +8,15 @@ import pytest
 import trio
 
 from support import nodes
+from tarry.service.engine.state import directory
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
 from tarry.service.notices import Heard, Notices, Subject
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
-from tarry.service.topics import directory
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Group, Publication, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
-from tarry.store.store import Store
 from tarry.store.stream.positions import Position
 
 
@@ -46,14 +45,14 @@ def told() -> Told:
 
 @pytest.fixture
 async def node(told: Told, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
-    store = Store(SQLiteBackend(tmp_path / "tarry.db"))
-    server = begin(store, Settings(), Metrics(), told)
+    backend = SQLiteBackend(tmp_path / "tarry.db")
+    server = begin(backend, Settings(), Metrics(), told)
     nursery.start_soon(server.run)
     await server.ready.wait()
     yield server.node
     nursery.cancel_scope.cancel()
     with trio.CancelScope(shield=True):
-        await store.backend.aclose()
+        await backend.aclose()
 
 
 async def made(node: Node, *, ordered: bool = False) -> tuple[Topic, Group]:

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from tarry.service.clock import Clock
-from tarry.service.groups.membership import Membership
+from tarry.service.engine.consume.membership import Membership
 from tarry.store.errors import StoreError, Unavailable
 from tarry.store.groups import clients
 from tarry.store.ports import Work
@@ -64,7 +64,7 @@ class Server:
         clock = Clock(self.world.time, monotonic=lambda: self.world.ms * 1_000_000)
         await clock.take()
         self.line = Line(self.world.backend)
-        self.membership = Membership(Store(self.line), clock, self._dismiss, TIMEOUT)  # type: ignore[arg-type]
+        self.membership = Membership(Store(self.line), clock, self, TIMEOUT)  # type: ignore[arg-type]
         await self.membership.look()
         self.nursery.start_soon(self._run)
 
@@ -87,7 +87,7 @@ class Server:
                 await self.membership._write()
                 await self.membership._end_dead_clients()
 
-    async def _dismiss(self, client: str, _: Sequence[ClaimKey]) -> None:
+    async def dismiss(self, client: str, _: Sequence[ClaimKey]) -> None:
         self.world.dismissed(client)
 
 

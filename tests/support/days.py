@@ -7,7 +7,6 @@ from support.stores import MINUTE, Stage
 from tarry.service.schedules.courses import course_of
 from tarry.store.records import Topic
 from tarry.store.schedules import schedules
-from tarry.store.schedules.course import Armed, Calendar
 from tarry.store.schedules.schedules import Wish
 
 
@@ -23,13 +22,10 @@ class Days:
     async def begin(cls, stage: Stage, name: str = "minutely", topic_name: str = "orders") -> "Days":
         topic = await stage.topic(topic_name)
 
-        def heard(_: list[Armed] | list[tuple[int, int]]) -> None:
-            """The wheel is asked for instead."""
-
-        stage.store.calendar = Calendar(course_of, heard, heard)
+        stage.store.courses = course_of
         spec = msgspec.json.encode({"topic": topic.name, "every": MINUTE, "body": {}, "key": "k"})
         wish = Wish(name, topic, topic.queues[0], spec, None)
-        await stage.store.schedule(lambda tx, firing: schedules.put(tx, firing, wish), stage.now)
+        await stage.store.change(lambda tx, firing: schedules.put(tx, firing, wish), stage.now)
         return cls(stage, topic, [])
 
     async def live(self, minutes: int) -> None:
@@ -38,7 +34,7 @@ class Days:
             self.sent += [done.entry for done in await self.stage.fall_due()]
 
     async def run(self, name: str = "minutely") -> int:
-        done = await self.stage.store.schedule(lambda tx, firing: schedules.run(tx, firing, name), self.stage.now)
+        done = await self.stage.store.change(lambda tx, firing: schedules.run(tx, firing, name), self.stage.now)
         assert done is not None
         await self.stage.fall_due()
         return done[0]

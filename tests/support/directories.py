@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from tarry.service.clock import Clock
-from tarry.service.topics.directory import Directory
+from tarry.service.engine.state.directory import Directory
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 

@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-import attrs
 import trio
 
 from support.nodes import name_of
@@ -13,15 +13,14 @@ from tarry.service.clock import Clock
 from tarry.service.http.app import App
 from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.lifecycle import Lifecycle
+from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Receipt, Settled, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
-from tarry.wheel.ladder import Ladder
 
 NOW = 1_795_255_200_000
 """2026-11-21T10:00:00.000Z, at which a spied node's clock stands."""
@@ -87,12 +86,17 @@ class SpiedServer:
         """By verb; `*` is each."""
         self.settings = Settings() if settings is None else settings
         self.metrics = Metrics() if metrics is None else metrics
-        self.store = Store(SQLiteBackend(path), ladder=Ladder(self.settings.ladder))
+        self.backend = SQLiteBackend(path)
         clock = Clock(self._sample, monotonic=lambda: self.ms * 1_000_000)
-        self.lifecycle = begin(self.store, self.settings, self.metrics, clock=clock)
+        self.lifecycle = begin(self.backend, self.settings, self.metrics, clock=clock)
 
     async def _sample(self) -> int:
         return self.ms
+
+    @property
+    def store(self) -> Store:
+        """The node's."""
+        return self.node.store
 
     @property
     def node(self) -> Node:
@@ -150,8 +154,10 @@ class Spied:
     @property
     def node(self) -> Node:
         node, server = self._server.node, self._server
-        spies: dict[str, Any] = {name: Spy(name, getattr(node, name), server.asked, server.errors) for name in _ASKED}
-        return attrs.evolve(node, **spies)
+        spied = copy(node)
+        for name in _ASKED:
+            setattr(spied, name, Spy(name, getattr(node, name), server.asked, server.errors))
+        return spied
 
     async def readiness(self) -> list[tuple[str, str | None]]:
         return await self._server.lifecycle.readiness()
@@ -172,4 +178,4 @@ async def spied(
             nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):
-            await server.store.backend.aclose()
+            await server.backend.aclose()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from support import servers
+from support.hearing import HearingStore
 from support.stores import Kind, Stage, Tables, empty, migrate, open_tables
 from tarry.store.opening import open_backend
-from tarry.store.store import Store
 
 KINDS: tuple[Kind, ...] = ("sqlite", "mariadb", "mysql")
 
@@ -59,6 +59,6 @@ async def stage(kind: Kind, dsn: str) -> AsyncIterator[Stage]:
     """An open, migrated store with nothing in it."""
     tables = open_tables(dsn)
     backend = await open_backend(dsn)
-    yield Stage(kind, dsn, Store(backend), tables)
+    yield Stage(kind, dsn, HearingStore(backend), tables)
     await backend.aclose()
     tables.close()

@@ -11,6 +11,7 @@ import attrs
 import pymysql
 import trio
 
+from support.hearing import HearingStore
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
@@ -32,7 +33,6 @@ from tarry.store.records import (
     Topic,
     Turn,
 )
-from tarry.store.store import Store
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
@@ -138,7 +138,7 @@ class Stage:
 
     kind: Kind
     dsn: str
-    store: Store
+    store: HearingStore
     tables: Tables
     now: int = START
 

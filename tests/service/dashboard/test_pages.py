@@ -16,7 +16,7 @@ from support.spied import NOW, SpiedServer
 from tarry.service.cli.app import app as command_line
 from tarry.service.dashboard.pages import groups, messages, timers
 from tarry.service.dashboard.places import PLACES
-from tarry.service.hand.guards import Guards, GuardState
+from tarry.service.engine.dispatch.guards import Guards, GuardState
 from tarry.store.looking import finding
 from tarry.store.schedules import schedules
 from tarry.wheel.ladder import Ladder
@@ -488,7 +488,7 @@ async def test_what_a_schedule_has_missed(browser: httpx.AsyncClient, server: Sp
     server.ms += 10 * 3_600_000 + 1
     for _ in range(3):
         (row,) = await server.node.store.read(schedules.page, "", 10)
-        await server.node.store.promote([row.next_id or 0], server.ms)
+        await server.node.promotion.promote([row.next_id or 0])
         server.ms += 1000  # the next turn is within a second
     fires = (await browser.get("/v1/schedules/hourly/fires")).json()["fires"]
     assert [one["what"] for one in fires] == ["fired", "fired", "missed"]

@@ -14,7 +14,7 @@ import trio
 from support.nodes import name_of
 from support.spied import SpiedServer
 from tarry.service.access.tokens import digest, make_token
-from tarry.service.hand.guards import Guards
+from tarry.service.engine.dispatch.guards import Guards
 from tarry.service.http.access import KNOW, Of
 from tarry.service.http.routes import OPERATIONS, Operation
 from tarry.store.errors import Unavailable

@@ -11,10 +11,10 @@ import trio.testing
 from support.documented import documented
 from support.spied import NOW, SpiedServer, spied
 from tarry import __version__
+from tarry.service.engine.consume.sealer import Standstill
 from tarry.service.http.app import App
 from tarry.service.http.routes import OPERATIONS, Operation
 from tarry.service.http.server.ports import App as ASGIApp
-from tarry.service.stream.sealer import Standstill
 from tarry.store.errors import ReadOnly, Unavailable
 from tarry.store.sqlite.backend import SQLiteBackend
 
@@ -48,7 +48,7 @@ async def test_ready(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.usefixtures("undurable")
 async def test_durability_is_flagged_and_stays_ready(client: httpx.AsyncClient, server: SpiedServer) -> None:
-    server.node.growth.sealer.standing[1] = Standstill("a", 0, (3, 9), NOW)
+    server.node.sealer.standing[1] = Standstill("a", 0, (3, 9), NOW)
     assert (await client.get("/readyz")).status_code == 200
     checks = (await client.get("/readyz?verbose")).json()["checks"]
     sealing, durability = (check for check in checks if not check["ok"])

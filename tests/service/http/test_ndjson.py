@@ -11,7 +11,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from support.spied import SpiedServer, spied
-from tarry.service.batching import combiner
+from tarry.service.engine.batching import combiner
 from tarry.service.errors import Busy, Overloaded
 from tarry.service.http.ndjson import MEDIA_TYPE
 from tarry.service.http.server.ports import CREDIT, Credit, Message, Unlimited

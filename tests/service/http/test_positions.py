@@ -7,7 +7,7 @@ import pytest
 
 from support.nodes import name_of
 from support.spied import NOW, Asked, SpiedServer
-from tarry.service.groups import operations
+from tarry.service.engine.consume import operations
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.looking import dead_letters

@@ -26,7 +26,7 @@ async def turn(server: SpiedServer, ms: int) -> None:
     """So much later what is due is promoted."""
     server.ms += ms
     rows = await server.node.store.read(schedules.page, "", 100)
-    await server.node.store.promote([row.next_id for row in rows if row.next_id is not None], server.ms)
+    await server.node.promotion.promote([row.next_id for row in rows if row.next_id is not None])
 
 
 async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
@@ -146,7 +146,7 @@ async def test_dry_run_changes_nothing(client: httpx.AsyncClient) -> None:
 
 async def test_its_turns_and_its_fires(client: httpx.AsyncClient, server: SpiedServer) -> None:
     await put(client, key="k", headers={"a": "b"})
-    assert len(server.node.hand.wheel) == 1
+    assert len(server.node.pending.wheel) == 1
     for _ in range(3):
         await turn(server, MINUTE)
     fires = (await client.get(f"{DAILY}/fires?max=2")).json()
@@ -216,7 +216,7 @@ async def test_after_a_cancel_it_goes_on_at_once(client: httpx.AsyncClient, serv
     assert (await client.get(DAILY)).json()["next"][:4] == before[1:]
     (fire,) = (await client.get(f"{DAILY}/fires")).json()["fires"]
     assert (fire["fire_at"], fire["what"]) == (before[0], "cancelled")
-    assert len(server.node.hand.wheel) == 1
+    assert len(server.node.pending.wheel) == 1
     await turn(server, 2 * MINUTE)
     assert (await client.get(f"{DAILY}/fires")).json()["fires"][0]["what"] == "fired"
 
@@ -238,12 +238,12 @@ async def test_a_cancel_is_told_where_the_store_goes_away_behind_it(
 async def test_what_a_change_drops_leaves_the_wheel(client: httpx.AsyncClient, server: SpiedServer) -> None:
     for every in ("1m", "2m", "3m"):
         await put(client, every=every)
-        assert len(server.node.hand.wheel) == 1
+        assert len(server.node.pending.wheel) == 1
     await client.post(f"{DAILY}/pause")
-    assert len(server.node.hand.wheel) == 0
+    assert len(server.node.pending.wheel) == 0
     await client.post(f"{DAILY}/resume")
     await client.delete(DAILY)
-    assert len(server.node.hand.wheel) == 0
+    assert len(server.node.pending.wheel) == 0
 
 
 async def test_a_change_loses_nothing_that_has_come(client: httpx.AsyncClient, server: SpiedServer) -> None:
@@ -256,7 +256,7 @@ async def test_a_change_loses_nothing_that_has_come(client: httpx.AsyncClient, s
         ("fired", id_)
     ]
     server.ms += MINUTE
-    await server.node.store.promote([int(id_)], server.ms)
+    await server.node.promotion.promote([int(id_)])
     message = (await client.get(f"/v1/messages/{id_}")).json()
     assert (message["state"], message["body"]) == ("published", {"a": 1})
     paused = await client.post(f"{DAILY}/pause")

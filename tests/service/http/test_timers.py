@@ -19,7 +19,7 @@ async def put(client: httpx.AsyncClient, path: str = TIMER, *, headers: Any = No
 async def fire(server: SpiedServer, made: httpx.Response) -> None:
     """An hour later its message is in the stream."""
     server.ms += HOUR
-    await server.node.store.promote([int(made.json()["id"])], server.ms)
+    await server.node.promotion.promote([int(made.json()["id"])])
 
 
 def lasting(made: httpx.Response) -> dict[str, Any]:
@@ -47,7 +47,7 @@ async def test_set_look_and_cancel(client: httpx.AsyncClient, server: SpiedServe
     assert (await client.delete(TIMER)).json() == {"result": "cancelled"}
     assert (await client.delete(TIMER)).json() == {"result": "cancelled"}
     assert (await client.get(TIMER)).json()["state"] == "cancelled"
-    assert len(server.node.hand.wheel) == 0
+    assert len(server.node.pending.wheel) == 0
 
 
 async def test_pages(client: httpx.AsyncClient, server: SpiedServer) -> None:
@@ -70,7 +70,7 @@ async def test_another_takes_its_place(client: httpx.AsyncClient, server: SpiedS
     assert second.status_code == 200
     assert second.json()["replaced"] == first["id"]
     assert (await client.get(f"/v1/messages/{first['id']}")).status_code == 404
-    assert len(server.node.hand.wheel) == 1, "nothing stale is left in memory"
+    assert len(server.node.pending.wheel) == 1, "nothing stale is left in memory"
     kept = await put(client, mode="keep")
     assert (kept.status_code, kept.json()["id"], kept.json()["kept"]) == (200, second.json()["id"], True)
     assert "kept" not in second.json()

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from support.spied import NOW, SpiedServer
-from tarry.service.topics.group_ranking import GroupPlace
-from tarry.service.topics.ranking import Place
+from tarry.service.engine.topics.group_ranking import GroupPlace
+from tarry.service.engine.topics.ranking import Place
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Group, GroupState
 from tarry.wheel.ladder import Ladder
@@ -55,7 +55,7 @@ async def busy_group(server: SpiedServer) -> Group:
         return sum(queue.end for queue in state.queues if queue.retry)
 
     while returned(await server.node.groups.state(group)) < 3:
-        await server.node.hand.turned()
+        await server.node.dispatcher.turned()
     return group
 
 
@@ -88,13 +88,13 @@ async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, serve
 
 async def test_what_is_in_memory_twice_is_held_back_once(client: httpx.AsyncClient, server: SpiedServer) -> None:
     await client.put(ORDERS, json={"release_rate": 1})
-    hand, topic = server.node.hand, await server.topic(release_rate=1)
+    pending, topic = server.node.pending, await server.topic(release_rate=1)
     for receipt in await server.publish(topic, *[b"1"] * 3, deliver_at=NOW + 1000):
-        hand.add(NOW + 1000, receipt.id)  # as the loader does with what is published while it reads
+        pending.add(NOW + 1000, receipt.id)  # as the loader does with what is published while it reads
     server.ms += 1000
     while (told := (await client.get(ORDERS)).json())["streamed"] < 1:
-        await hand.turned()
-    assert hand.crowd.held_back_of(topic.id) > 2
+        await server.node.dispatcher.turned()
+    assert pending.held_back_of(topic.id) > 2
     assert (told["held_back"], told["pending"]) == (2, 2)
 
 

@@ -3,14 +3,16 @@
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tarry.service.clock import Clock
+from tarry.service.engine.state.cleaning_notes import CleaningNotes
+from tarry.service.engine.state.directory import Directory
+from tarry.service.engine.state.pending import Pending
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
-from tarry.service.topics.directory import Directory
 from tarry.service.upkeep import cleaner as module
 from tarry.service.upkeep.cleaner import Cleaner
 from tarry.store import catalogue
@@ -42,11 +44,14 @@ class Node:
     def __init__(self, store: Watched) -> None:
         self.store = store
         self.ms = NOW
-        self.busy = False
+        self.is_late = False
+        self.notes = CleaningNotes()
         self.metrics = Metrics()
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.directory = Directory(store, self.clock, auto_create=True)
-        self.cleaner = Cleaner(store, self.directory, self.clock, self.metrics, Settings(), busy=lambda: self.busy)
+        self.cleaner = Cleaner(
+            store, self.directory, self.clock, self.metrics, Settings(), cast(Pending, self), self.notes
+        )
 
     async def sample(self) -> int:
         return self.ms
@@ -128,7 +133,7 @@ async def test_a_group_that_is_asked_for_is_seen(node: Node) -> None:
     await node.fill(5, 0)
     topic = await node.directory.topic("orders", create=False)
     group = await node.directory.group(topic, "billing", create=False)
-    node.cleaner.see(group.id)
+    node.notes.see(group.id)
     await node.cleaner.clean()
     node.ms += 7 * DAY
     await node.cleaner.clean()
@@ -141,10 +146,10 @@ async def test_a_group_that_is_asked_for_is_seen(node: Node) -> None:
 async def test_it_gives_way_to_what_is_due(node: Node) -> None:
     await node.fill(25, 25)
     node.ms += 7 * DAY
-    node.busy = True
+    node.is_late = True
     await node.cleaner.clean()
     assert (node.store.batches, await node.left()) == (0, 25)
-    node.busy = False
+    node.is_late = False
     await node.cleaner.clean()
     assert await node.left() == 0
 

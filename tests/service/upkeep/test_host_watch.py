@@ -1,9 +1,12 @@
 """When another server has the database, what is in memory is read again, all of it."""
 
+from typing import cast
+
 import pytest
 
 from tarry.service.upkeep.host_watch import HostWatch
 from tarry.store.errors import StoreError, Unavailable
+from tarry.store.ports import Backend
 
 
 class Told:
@@ -13,7 +16,7 @@ class Told:
         self.server = "one"
         self.taken: list[str] = []
         self.wrong: StoreError | None = None
-        self.watch = HostWatch(lambda: self.server, self.admit, [self.clock, self.topics], [self.wheel])
+        self.watch = HostWatch(cast(Backend, self), [self.clock, self.topics], [self.wheel])
 
     def admit(self, server: str) -> None:
         self.taken.append(f"admit {server}")

@@ -1,6 +1,6 @@
 """Whoever should know hears once of two hosts that take writes at the same time."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from tarry.service.alarm import Alarm
 from tarry.service.clock import Clock
 from tarry.service.upkeep.writer_watch import WriterWatch
+from tarry.store.ports import Backend
 
 
 class Rung(Alarm):
@@ -26,9 +27,9 @@ class Hosts:
         self.writable: list[str] = []
         self.elsewhere: list[str] = []
         self.alarm = Rung()
-        self.watch = WriterWatch(self.look, lambda: self.elsewhere, self.alarm, clock)
+        self.watch = WriterWatch(cast(Backend, self), self.alarm, clock)
 
-    async def look(self) -> list[str]:
+    async def rivals(self) -> list[str]:
         return list(self.writable)
 
 
@@ -46,11 +47,11 @@ async def hosts() -> Hosts:
 async def test_it_is_told_once_and_again_when_there_is_another(hosts: Hosts) -> None:
     with capture_logs() as told:
         await hosts.watch.look()
-        assert (hosts.watch.wrong, told) == (None, [])
+        assert (hosts.watch.wrong(hosts.elsewhere), told) == (None, [])
         hosts.writable = ["b:3306"]
         for _ in range(3):
             await hosts.watch.look()
-        assert hosts.watch.wrong == (
+        assert hosts.watch.wrong(hosts.elsewhere) == (
             "another server takes writes, too, at b:3306: each has what is written to it: set read_only on all but one"
         )
         hosts.writable = ["b:3306", "c:3306"]
@@ -58,7 +59,7 @@ async def test_it_is_told_once_and_again_when_there_is_another(hosts: Hosts) -> 
         hosts.writable = []
         await hosts.watch.look()
         await hosts.watch.look()
-    assert hosts.watch.wrong is None
+    assert hosts.watch.wrong(hosts.elsewhere) is None
     assert [line["event"] for line in told] == ["store_two_writers", "store_two_writers", "store_one_writer"]
     rung = [("store_two_writers", ["b:3306"]), ("store_two_writers", ["b:3306", "c:3306"])]
     assert hosts.alarm.events == rung
@@ -67,8 +68,8 @@ async def test_it_is_told_once_and_again_when_there_is_another(hosts: Hosts) -> 
 async def test_who_does_not_look_tells_what_another_has_found(hosts: Hosts) -> None:
     hosts.writable, hosts.elsewhere = ["b:3306"], ["c:3306"]
     await hosts.watch.look()
-    assert "at b:3306" in (hosts.watch.wrong or "")
+    assert "at b:3306" in (hosts.watch.wrong(hosts.elsewhere) or "")
     hosts.watch.forget()
-    assert "at c:3306" in (hosts.watch.wrong or "")
+    assert "at c:3306" in (hosts.watch.wrong(hosts.elsewhere) or "")
     hosts.elsewhere = []
-    assert hosts.watch.wrong is None
+    assert hosts.watch.wrong(hosts.elsewhere) is None

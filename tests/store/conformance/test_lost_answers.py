@@ -8,6 +8,7 @@ import attrs
 import pytest
 import trio
 
+from support.hearing import HearingStore
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies, connect_raw, open_tables
 from tarry.bench.proxy import MOMENTS, Proxy
 from tarry.client import outbox
@@ -57,7 +58,7 @@ async def line(kind: Kind, dsn: str, nursery: trio.Nursery) -> AsyncIterator[Lin
     proxy: Proxy = await nursery.start(Proxy(dsn).run)
     tables = open_tables(dsn)
     backend = await open_backend(proxy.dsn)
-    stage = Stage(kind, dsn, Store(backend), tables)
+    stage = Stage(kind, dsn, HearingStore(backend), tables)
     topic = await stage.topic(queues=2)
     yield Line(stage, proxy, topic, await stage.group(topic))
     await backend.aclose()

@@ -33,7 +33,7 @@ async def waits(stage: Stage, topic: Topic, *delays: int, **rest: Any) -> list[i
 
 
 async def free(stage: Stage, *entries: int) -> tuple[list[Promoted], dict[int, list[int]]]:
-    return await stage.store.promote_free(entries, stage.now)
+    return (await stage.store.promote_some(entries, stage.now, whole=True))[:2]
 
 
 @KEYS
@@ -186,7 +186,7 @@ async def test_what_is_behind_something_locked_is_held_back_and_overtakes_it_in_
         promoted, held = await free(stage, *ids, other)
         assert {one.entry for one in promoted} == {other}
         assert [sorted(those) for those in held.values()] == [ids]
-        assert (await stage.store.promote_free(ids, stage.now, None))[0] == []
+        assert (await stage.store.promote_some(ids, stage.now, None, whole=True))[0] == []
         stage.now += 2_400
         assert (await free(stage, *ids))[0] == []
         stage.now += 100
@@ -220,7 +220,9 @@ async def test_what_is_in_other_hands_is_waited_for_with_what_comes_behind_it(st
         for id_ in (*ids[:2], unordered):
             cursor.execute("SELECT 1 FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (shard_of(id_), id_))
         for wait in (False, True):
-            promoted, held = await stage.store.promote_free([*ids[:2], unordered], stage.now, None if wait else ())
+            promoted, held, *_ = await stage.store.promote_some(
+                [*ids[:2], unordered], stage.now, None if wait else (), whole=True
+            )
             assert (promoted, list(held.values())) == ([], [ids[:2]])
         promoted, held = await free(stage, *ids, neighbour)
         assert ([one.entry for one in promoted], list(held.values())) == ([neighbour], [ids])

@@ -21,7 +21,7 @@ from tarry.store.looking import tracing
 from tarry.store.records import Found, Group, Promoted, Topic, TopicState
 from tarry.store.rows import ScheduleRow
 from tarry.store.schedules import schedules
-from tarry.store.schedules.course import Armed, Calendar
+from tarry.store.schedules.course import Armed
 from tarry.store.schedules.schedules import Fire, Result, Wish
 from tarry.store.timers import timers
 from tarry.store.timers.order import Orders
@@ -36,10 +36,18 @@ class Rounds:
 
     stage: Stage
     topic: Topic
-    armed: list[Armed] = attrs.field(factory=list[Armed])
-    dropped: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
     unsent: list[Fire] = attrs.field(factory=list[Fire])
     """What had come of the schedule that was removed last, and was not sent."""
+
+    @property
+    def armed(self) -> list[Armed]:
+        """What waits since its start."""
+        return self.stage.store.armed
+
+    @property
+    def dropped(self) -> list[tuple[int, int]]:
+        """What waits no more."""
+        return self.stage.store.dropped
 
     async def put(
         self, name: str = "daily", paused: bool | None = None, **said: Any
@@ -50,7 +58,7 @@ class Rounds:
         wish = Wish(name, topic, topic.queues[0], text, paused, **condition)
         for _ in range(LOOKS):
             with suppress(Held):
-                result, row = await self.stage.store.schedule(
+                result, row = await self.stage.store.change(
                     lambda tx, firing: schedules.put(tx, firing, wish), self.stage.now
                 )
                 if result != "behind":
@@ -58,21 +66,21 @@ class Rounds:
         raise AssertionError("it stays behind, or held")
 
     async def pause(self, paused: bool = True, name: str = "daily") -> ScheduleRow | None:
-        return await self.stage.store.schedule(
+        return await self.stage.store.change(
             lambda tx, firing: schedules.pause(tx, firing, name, paused=paused), self.stage.now
         )
 
     async def remove(self, revision: int | None = None) -> bool:
-        removed, _, self.unsent = await self.stage.store.schedule(
+        removed, _, self.unsent = await self.stage.store.change(
             lambda tx, firing: schedules.remove(tx, firing, "daily", revision), self.stage.now
         )
         return removed
 
     async def run(self) -> tuple[int, int] | None:
-        return await self.stage.store.schedule(lambda tx, firing: schedules.run(tx, firing, "daily"), self.stage.now)
+        return await self.stage.store.change(lambda tx, firing: schedules.run(tx, firing, "daily"), self.stage.now)
 
     async def backfill(self, *times: int) -> list[int] | None:
-        sent = await self.stage.store.schedule(
+        sent = await self.stage.store.change(
             lambda tx, firing: schedules.backfill(tx, firing, "daily", times), self.stage.now
         )
         return None if sent is None else [at for at, _ in sent]
@@ -83,7 +91,7 @@ class Rounds:
         while place is not None:
             some, place = await self.stage.store.read(schedules.overdue, self.stage.now, place, 2)
             ids += some
-        return await self.stage.store.schedule(lambda tx, firing: schedules.mend(tx, firing, ids), self.stage.now)
+        return await self.stage.store.change(lambda tx, firing: schedules.mend(tx, firing, ids), self.stage.now)
 
     async def find(self, name: str = "daily") -> ScheduleRow:
         row = await self.stage.store.read(schedules.find_schedule, name)
@@ -128,7 +136,7 @@ class Rounds:
 @pytest.fixture
 async def rounds(stage: Stage) -> Rounds:
     one = Rounds(stage, await stage.topic())
-    stage.store.calendar = Calendar(course_of, one.armed.extend, one.dropped.extend)
+    stage.store.courses = course_of
     return one
 
 
@@ -214,7 +222,7 @@ class TestTurns:
         while late := sorted((due, entry) for entry, due in (await stage.waiting()).items() if due <= stage.now):
             (dice.shuffle(late) if seed % 2 else None)
             some = [entry for _, entry in late[: dice.choice([1, 7, 100])]]
-            promoted, held = await stage.store.promote_free(some, stage.now, dice.choice([None, ()]))
+            promoted, held, *_ = await stage.store.promote_some(some, stage.now, dice.choice([None, ()]), whole=True)
             assert {one.entry for one in promoted}.isdisjoint(id_ for ids in held.values() for id_ in ids)
         rows = stage.tables.rows("SELECT queue_id, ordering_key, deliver_at FROM message ORDER BY queue_id, `offset`")
         orders: dict[tuple[Any, Any], list[int]] = {}
@@ -246,7 +254,7 @@ class TestTurns:
     async def test_without_a_calendar_they_stay(self, rounds: Rounds) -> None:
         await rounds.put()
         await rounds.stage.schedule(rounds.topic, MINUTE)
-        rounds.stage.store.calendar = None
+        rounds.stage.store.courses = None
         assert len(await rounds.due(MINUTE)) == 1
         assert rounds.stage.count("delay") == 1
 
@@ -875,7 +883,7 @@ class TestMend:
         assert row is not None
         await rounds.stage.store.cancel([row.next_id or 0], rounds.stage.now)
         ids = [row.next_id or 0]
-        assert await rounds.stage.store.schedule(lambda tx, firing: schedules.mend(tx, firing, ids), START) == 1
+        assert await rounds.stage.store.change(lambda tx, firing: schedules.mend(tx, firing, ids), START) == 1
         assert await rounds.fires() == [(3600, "cancelled")]
         assert (await rounds.find()).next_at == START + 2 * HOUR
         await rounds.pause()

@@ -6,6 +6,7 @@ from functools import partial
 import msgspec
 import pytest
 
+from support.hearing import HearingStore
 from support.stores import MINUTE, START, connect_raw
 from tarry.service.schedules.courses import course_of
 from tarry.store import catalogue
@@ -16,36 +17,33 @@ from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.ports import Transaction
 from tarry.store.records import Topic
 from tarry.store.schedules import schedules
-from tarry.store.schedules.course import Armed, Calendar
 from tarry.store.schedules.firing import Firing
 from tarry.store.schedules.schedules import Wish
-from tarry.store.store import Store
 from tarry.store.timers import timers
 
 
 @pytest.fixture
-async def store(mysql_dsn: str) -> AsyncIterator[Store]:
+async def store(mysql_dsn: str) -> AsyncIterator[HearingStore]:
     backend = MySQLBackend(mysql_dsn)
     await backend.migrate()
-    yield Store(backend)
+    yield HearingStore(backend)
     await backend.aclose()
 
 
 @pytest.fixture
-async def topic(store: Store) -> Topic:
+async def topic(store: HearingStore) -> Topic:
     return await store.write(catalogue.add_topic, TopicDraft("orders"), START)
 
 
 @pytest.fixture
-async def waiting(store: Store, topic: Topic) -> list[int]:
+async def waiting(store: HearingStore, topic: Topic) -> list[int]:
     """The messages of two schedules, due a minute after the start."""
-    armed: list[Armed] = []
-    store.calendar = Calendar(course_of, armed.extend, lambda _: None)
+    store.courses = course_of
     text = msgspec.json.encode({"topic": "orders", "every": MINUTE, "body": 1})
     for name in ("a", "b"):
         wish = Wish(name, topic, topic.queues[0], text, None)
-        await store.schedule(partial(_put, wish), START)
-    return [one.id for one in armed]
+        await store.change(partial(_put, wish), START)
+    return [one.id for one in store.armed]
 
 
 async def _put(wish: Wish, tx: Transaction, firing: Firing) -> None:
@@ -54,7 +52,7 @@ async def _put(wish: Wish, tx: Transaction, firing: Firing) -> None:
 
 @pytest.mark.parametrize("change", ["put", "pause", "remove"])
 async def test_a_message_that_somebody_holds(
-    store: Store, topic: Topic, waiting: list[int], mysql_dsn: str, change: str
+    store: HearingStore, topic: Topic, waiting: list[int], mysql_dsn: str, change: str
 ) -> None:
     """Of a fire time that has come: who changes its schedule has to ask again, and nothing is done before."""
     text = msgspec.json.encode({"topic": "orders", "every": MINUTE, "body": 2})
@@ -69,7 +67,7 @@ async def test_a_message_that_somebody_holds(
             await schedules.remove(tx, firing, "a", None)
 
     async def ask() -> None:
-        await store.schedule(work, START + MINUTE)
+        await store.change(work, START + MINUTE)
 
     before = await store.read(schedules.find_schedule, "a")
     assert before is not None
@@ -93,7 +91,7 @@ async def test_a_message_that_somebody_holds(
     ids=["the schedule", "the tally"],
 )
 async def test_what_somebody_holds(
-    store: Store, topic: Topic, waiting: list[int], mysql_dsn: str, held: str, sent: list[str]
+    store: HearingStore, topic: Topic, waiting: list[int], mysql_dsn: str, held: str, sent: list[str]
 ) -> None:
     now = START + MINUTE
     with connect_raw(mysql_dsn) as other, other.cursor() as cursor:

@@ -113,7 +113,7 @@ async def test_a_locked_topic_leaves_out_what_would_be_counted_there_first(
         cursor.execute("DELETE FROM tally")
         other.commit()
         cursor.execute("SELECT * FROM topic WHERE id = %s FOR UPDATE", (orders.id,))
-        promoted, held = await store.promote_free(made, START + 10)
+        promoted, held, *_ = await store.promote_some(made, START + 10, whole=True)
         assert (promoted, held) == ([], {orders.queues[0].id: made})
         assert [verdict.result for verdict in await store.cancel(made, START)] == ["locked"]
         assert lock_waits() == before
@@ -132,16 +132,16 @@ async def test_a_gap_that_somebody_holds_is_waited_for_and_the_queues_are_told(s
         # It begins behind the last row of the queue before: there is none.
         cursor.execute("SELECT * FROM message WHERE queue_id = %s FOR UPDATE", (queues[0],))
         with pytest.raises(Locked):
-            await store.promote_free(ids, START + 10)
+            await store.promote_some(ids, START + 10, whole=True)
         assert await store.read(timers.queues_of, [*ids, 1]) == {
             queues[0]: [ids[0], ids[3]],
             queues[2]: [ids[1]],
             queues[1]: [ids[2]],
         }
-        assert len((await store.promote_free(ids[1:3], START + 10))[0]) == 2
+        assert len((await store.promote_some(ids[1:3], START + 10, whole=True))[0]) == 2
         other.rollback()
     assert await store.read(timers.queues_of, ids) == {queues[0]: [ids[0], ids[3]]}
-    assert {one.entry for one in (await store.promote_free(ids, START + 10))[0]} == {ids[0], ids[3]}
+    assert {one.entry for one in (await store.promote_some(ids, START + 10, whole=True))[0]} == {ids[0], ids[3]}
 
 
 async def test_what_outboxes_cancelled_is_counted_behind_that_of_a_locked_topic(store: Store, mysql_dsn: str) -> None:
@@ -195,12 +195,12 @@ async def test_promotion_holds_back_what_goes_to_a_locked_queue(
     with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
         cursor.execute("SELECT * FROM queue WHERE number = 1 FOR UPDATE")
         before = lock_waits()
-        promoted, held = await store.promote_free(ids, START + 10, behind={topic.queues[2].id})
+        promoted, held, *_ = await store.promote_some(ids, START + 10, behind={topic.queues[2].id}, whole=True)
         assert lock_waits() == before
         other.rollback()
     assert [one.entry for one in promoted] == ids[:1]
     assert held == {topic.queues[1].id: [ids[1]], topic.queues[2].id: [ids[2]]}
-    promoted, held = await store.promote_free(ids, START + 10)
+    promoted, held, *_ = await store.promote_some(ids, START + 10, whole=True)
     assert {one.entry for one in promoted} == set(ids[1:])
     assert held == {}
 
@@ -216,10 +216,10 @@ async def test_what_is_held_back_is_counted_when_it_goes(store: Store, mysql_dsn
         other.commit()
         cursor.execute("SELECT * FROM queue WHERE number = 1 FOR UPDATE")
         for _ in range(3):
-            await store.promote_free(ids, START + 10)
+            await store.promote_some(ids, START + 10, whole=True)
         assert (await store.read(catalogue.topic_states, [topic]))[topic.id].accepted == 1
         other.rollback()
-    await store.promote_free(ids, START + 10)
+    await store.promote_some(ids, START + 10, whole=True)
     state = (await store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed, state.pending) == (2, 2, 0)
 

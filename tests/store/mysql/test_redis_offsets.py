@@ -11,6 +11,7 @@ import redis
 import trio
 
 from support import servers
+from support.hearing import HearingStore
 from support.reading import CLAIM_BYTES, Readers
 from support.stores import MINUTE, SECOND, Stage, connect_raw, ids_of, open_tables
 from tarry.store import catalogue
@@ -18,7 +19,6 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Refused
 from tarry.store.opening import open_backend
 from tarry.store.records import Topic
-from tarry.store.store import Store
 from tarry.store.stream import sealing, stretches
 from tarry.store.stream.sealing import HOLE_AGE
 
@@ -29,7 +29,7 @@ async def stage(mysql_dsn: str, private_redis: servers.PrivateRedis) -> AsyncIte
     tables = open_tables(mysql_dsn)
     backend = await open_backend(mysql_dsn, private_redis.url)
     await backend.migrate()
-    yield Stage("mysql", mysql_dsn, Store(backend), tables)
+    yield Stage("mysql", mysql_dsn, HearingStore(backend), tables)
     await backend.aclose()
     tables.close()
 

@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from support.hearing import HearingStore
 from support.stores import HOUR, START, SQLiteTables, Stage
 from tarry.store import catalogue
 from tarry.store.errors import Contention, Refused, StoreInUse, Unavailable
@@ -27,7 +28,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     backend = SQLiteBackend(path)
     await backend.migrate()
     tables = SQLiteTables(path)
-    yield Stage("sqlite", f"sqlite:///{path}", Store(backend), tables)
+    yield Stage("sqlite", f"sqlite:///{path}", HearingStore(backend), tables)
     await backend.aclose()
     tables.close()
 

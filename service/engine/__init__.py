@@ -1,0 +1,1 @@
+"""The engine room: what is published, dispatched and consumed, and by which of the servers."""

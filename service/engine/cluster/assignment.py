@@ -1,0 +1,31 @@
+"""The assignment of shards to nodes: everybody works it out for himself, from who is there, and comes to the same."""
+
+from collections.abc import Set
+from functools import lru_cache
+from hashlib import blake2b
+
+from ....wheel.shards import SHARDS
+
+
+@lru_cache(maxsize=8)
+def assign(nodes: Set[str]) -> tuple[str, ...]:
+    """The node of each shard; none has two more than another. When one comes or goes, few others change hands.
+
+    That is rendezvous hashing (D. Thaler and C. Ravishankar, 1996) with a bound: a shard is for the node of the highest
+    weight, unless that has as many as it is to have already.
+    """
+    least, more = divmod(SHARDS, len(nodes))  # `more` of the nodes have one more than the least
+    owners: dict[int, str] = {}
+    counts = dict.fromkeys(nodes, 0)
+    weights = [(_weight(node, shard), shard, node) for node in nodes for shard in range(SHARDS)]
+    for _, shard, node in sorted(weights, reverse=True):
+        if shard in owners or counts[node] >= least + (more > 0):
+            continue
+        more -= counts[node] == least
+        counts[node] += 1
+        owners[shard] = node
+    return tuple(owners[shard] for shard in range(SHARDS))
+
+
+def _weight(node: str, shard: int) -> bytes:
+    return blake2b(f"{node}/{shard}".encode(), digest_size=8).digest()

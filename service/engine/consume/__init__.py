@@ -1,0 +1,1 @@
+"""Consumer groups and readers: who claims, settles, reads and goes away."""

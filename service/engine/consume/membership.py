@@ -1,0 +1,290 @@
+"""Membership: which clients renew, and which of them are dead. The client's row decides, since several servers may hear
+of it, or none of them for a while.
+
+A client that has renewed is watched from then on, across restarts and at every server. A renewal, a claim and an open
+long poll are signs of life. They are noted in memory and written together, a client's some five times in a time-out;
+but a sign waits for its commit when the row is older than half a time-out, or when this server has not heard of the
+client for a whole one: it may have come from another. So whoever looks at the row sees a sign of life that is half a
+time-out old at most, and the rule is:
+
+- the server that heard of a client last, as far as it and the row know, finds it dead after `client_timeout`;
+- every other server after one and a half;
+- neither within `client_timeout` of its start, or of a time when it could not look: others were in no better place;
+- and it is dead only if its row has still not moved when it is taken away.
+
+A row that somebody holds keeps the signs of no other client waiting. Its own stands in line, over and over: when the
+row is free the sign is there before anybody can take the client for dead, which nobody does while the row is held.
+
+A client that never renews is not watched: it lives by the leases of its claims.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Literal
+
+import structlog
+import trio
+from attrs import frozen
+
+from ....store.errors import Locked, StoreError
+from ....store.groups import clients, holdings
+from ....store.groups.clients import Registration
+from ....store.records import ClaimKey
+from ....store.store import Store
+from ...clock import Clock
+from ...errors import ServiceError
+from ...outages import tell_failure
+from ..batching.combiner import Combiner
+from .groups import Groups
+
+_LOOKS = 3
+_LINES = 2
+"""Clients at a time that are stood in line for, each with a connection, while another transaction holds their row."""
+_NEVER = -(1 << 62)
+
+log = structlog.get_logger()
+
+
+@frozen
+class _Sign:
+    client: str
+    at: int
+    register: bool
+
+
+@frozen
+class _Leaving:
+    client: str
+    renewed_by: int | None = None
+    """It is dead, if it was not heard of since; None: it goes of itself."""
+
+
+class Membership:
+    """Watches clients. The claims of one that is dead or deregistered are ended at once.
+
+    `timeout` is the milliseconds after its last sign of life at which a client is dead.
+    """
+
+    def __init__(self, store: Store, clock: Clock, groups: Groups, timeout: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._timeout = timeout
+        self._groups = groups
+        self._rows: dict[str, Registration] = {}
+        """As they were at the last look, or as we have written them since."""
+        self._looked_at: int | None = None
+        self._judges_from = 0
+        self._heard: dict[str, int] = {}
+        """When a client was last heard of here, also one that is not watched, as far as we know."""
+        self._polling: Counter[str] = Counter()
+        self._locked: dict[str, None] = {}
+        """Clients that were heard of, and whose row somebody holds."""
+        self._met_a_lock = trio.Event()
+        self.signing: Combiner[_Sign, Literal[True]] = Combiner(
+            self._sign, write_free=self._sign_free, lane=lambda sign: sign.client
+        )
+        self.leaving: Combiner[_Leaving, tuple[bool, tuple[ClaimKey, ...]]] = Combiner(
+            self._leave, lane=lambda leaving: leaving.client, batch=100
+        )
+
+    @property
+    def round(self) -> float:
+        """Seconds from one `look_after` to the next."""
+        return min(1.0, self._timeout / 5000)
+
+    async def run(self) -> None:
+        """Writes what is asked, and what was heard of clients whose row somebody holds, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.signing.run)
+            nursery.start_soon(self.leaving.run)
+            for _ in range(_LINES):
+                nursery.start_soon(self._stand_in_line)
+
+    def hurry(self) -> None:
+        """From now on nobody waits for what is locked."""
+        self.signing.hurry()
+
+    async def look_after(self) -> None:
+        """One round: looks at the rows, writes what was heard, and ends what dead clients hold. Where nobody is known,
+        it looks less often."""
+        looked = self._looked_at
+        if looked is None or self.names() or self._clock.now() - looked >= self._timeout // 3:
+            await self.look()
+        await self._write()
+        await self._end_dead_clients()
+
+    async def look(self) -> None:
+        """Reads which clients are watched, and when they were last heard of anywhere."""
+        began = self._clock.now()
+        rows = await self._store.read(clients.all_watched)
+        now = self._clock.now()
+        if self._looked_at is None or not 0 <= now - self._looked_at <= self._timeout // 2:
+            self._judges_from = now + self._timeout
+        self._looked_at = now
+        for name, row in self._rows.items():
+            if row.renewed_at >= began:
+                rows.setdefault(name, row)  # registered while we looked
+        self._rows = rows
+        self._heard = {name: at for name, at in self._heard.items() if name in rows or at >= began}
+
+    async def renew(self, client: str) -> int:
+        """The client lives; returns until when, without another sign."""
+        now, waits = self._hear(client)
+        if waits or client not in self._rows:
+            await self.signing.ask(_Sign(client, now, register=True))
+        return now + self._timeout
+
+    @asynccontextmanager
+    async def polling(self, client: str) -> AsyncGenerator[None, None]:
+        """The client asks for messages, and lives as long as it waits for them."""
+        self._polling[client] += 1
+        try:
+            now, waits = self._hear(client)
+            if waits:
+                await self.signing.ask(_Sign(client, now, register=False))
+            yield
+        finally:
+            self._heard[client] = self._clock.now()
+            self._polling[client] -= 1
+            if not self._polling[client]:
+                del self._polling[client]
+
+    async def deregister(self, client: str) -> tuple[bool, int]:
+        """The client goes: whether it was watched, and how many claims it held."""
+        watched, claims = await self.leaving.ask(_Leaving(client))
+        ended = set(claims)
+        for _ in range(_LOOKS - 1):
+            # A turn that was under way may have granted it one more. If that cannot be ended now, its lease ends.
+            with suppress(StoreError, ServiceError):
+                if not set(await self._store.read(holdings.open_claims, [client])) - ended:
+                    break
+                ended.update((await self.leaving.ask(_Leaving(client)))[1])
+        return watched, len(ended)
+
+    def names(self) -> set[str]:
+        """Clients that are watched, or wait for messages."""
+        return {*self._rows, *self._polling}
+
+    def watched(self, client: str) -> tuple[int, int, bool] | None:
+        """When a client registered and was last heard of, and whether it lives; None when it is not watched."""
+        row = self._rows.get(client)
+        if row is None:
+            return None
+        heard = max(row.renewed_at, self._heard.get(client, _NEVER))
+        return row.registered_at, heard, self._dead_since(client, row, self._clock.now()) is None
+
+    def _hear(self, client: str) -> tuple[int, bool]:
+        """Takes note of a sign of life; when it was, and whether it counts only when it is written."""
+        now = self._clock.now()
+        before = self._heard.get(client, _NEVER)
+        self._heard[client] = now
+        row = self._rows.get(client)
+        stale = row is not None and now - row.renewed_at >= self._timeout // 2
+        return now, row is not None and (stale or now - before >= self._timeout)
+
+    def _dead_since(self, client: str, row: Registration, now: int) -> int | None:
+        """Its last sign of life, when it is dead; None while it lives."""
+        if client in self._polling:
+            return None
+        heard = self._heard.get(client, _NEVER)
+        ours = heard >= row.renewed_at
+        last, patience = (heard, self._timeout) if ours else (row.renewed_at, self._timeout + self._timeout // 2)
+        return last if last + patience <= now else None
+
+    async def _write(self) -> None:
+        """Writes what was heard since a while ago."""
+        now = self._clock.now()
+        due = now - self._timeout // 5
+        signs: dict[str, int] = {}
+        for name in self._rows.keys() & {*self._heard, *self._polling}:
+            at = self._last_sign(name, now)
+            before = self._rows[name].renewed_at
+            if before < at and before <= due:
+                signs[name] = at
+        if signs:
+            rows, locked = await self._store.write(clients.renew_free, signs)
+            self._written(signs.keys() - locked, rows)
+            self._locked.update(dict.fromkeys(locked))
+            self._met_a_lock.set()
+
+    async def _stand_in_line(self) -> None:
+        while True:
+            while not self._locked:
+                if self._met_a_lock.is_set():
+                    self._met_a_lock = trio.Event()
+                await self._met_a_lock.wait()
+            name = next(iter(self._locked))
+            del self._locked[name]
+            if name not in self._rows:
+                continue  # it is gone
+            try:
+                sign = {name: self._last_sign(name, self._clock.now())}
+                self._written(sign, await self._store.write(clients.renew, sign))
+            except Locked:
+                self._locked[name] = None
+            except StoreError as error:
+                tell_failure("renewal_failed", error, client=name)  # the next round tries again
+
+    def _last_sign(self, client: str, now: int) -> int:
+        return now if client in self._polling else self._heard.get(client, _NEVER)
+
+    async def _end_dead_clients(self) -> None:
+        """Ends what dead clients hold."""
+        now = self._clock.now()
+        if now < self._judges_from:
+            return
+        dead = {
+            name: last for name, row in self._rows.items() if (last := self._dead_since(name, row, now)) is not None
+        }
+        # What takes longer goes on without us: those who live are not to wait for it.
+        with trio.move_on_after(self._timeout / 5000):
+            async with trio.open_nursery() as nursery:
+                for name, last in dead.items():
+                    nursery.start_soon(self._end_client, name, last)
+
+    async def _end_client(self, name: str, last: int) -> None:
+        try:
+            await self.leaving.ask(_Leaving(name, last))
+        except (StoreError, ServiceError) as error:
+            tell_failure("client_not_buried", error, client=name)  # the next round tries again
+
+    async def _sign(self, signs: Sequence[_Sign]) -> list[Literal[True]]:
+        heard, register = _together(signs)
+        self._written(heard, await self._store.write(clients.renew, heard, register))
+        return [True] * len(signs)
+
+    async def _sign_free(self, signs: Sequence[_Sign]) -> list[Literal[True] | None]:
+        heard, register = _together(signs)
+        rows, locked = await self._store.write(clients.renew_free, heard, register)
+        self._written(heard.keys() - locked, rows)
+        return [None if sign.client in locked else True for sign in signs]
+
+    def _written(self, clients: Iterable[str], rows: dict[str, Registration]) -> None:
+        for name in clients:
+            if name in rows:
+                self._rows[name] = rows[name]
+            else:
+                self._rows.pop(name, None)  # buried or deregistered at another server
+
+    async def _leave(self, leaving: Sequence[_Leaving]) -> list[tuple[bool, tuple[ClaimKey, ...]]]:
+        gone: dict[str, int | None] = {}
+        for one in leaving:
+            before = gone.get(one.client, _NEVER)
+            gone[one.client] = None if before is None or one.renewed_by is None else max(before, one.renewed_by)
+        left = await self._store.write(clients.remove, gone, self._clock.now())
+        async with trio.open_nursery() as nursery:
+            for name, behind in left.items():
+                if behind.watched and gone[name] is not None:  # no other server was sooner, or has heard of it
+                    log.warning("client_dead", client=name, claims=len(behind.claims))
+                if behind.watched or gone[name] is None:
+                    self._rows.pop(name, None)
+                    self._heard.pop(name, None)
+                    nursery.start_soon(self._groups.dismiss, name, behind.claims)
+        return [(left[one.client].watched, left[one.client].claims) for one in leaving]
+
+
+def _together(signs: Sequence[_Sign]) -> tuple[dict[str, int], set[str]]:
+    """The last sign of each client, and who is to be registered."""
+    heard = {sign.client: sign.at for sign in sorted(signs, key=lambda sign: sign.at)}
+    return heard, {sign.client for sign in signs if sign.register}

@@ -1,0 +1,83 @@
+"""The roster: the clients there are, whether they live, and what they hold. For an operator's look.
+
+A client is on it that renews, waits for messages, has asked for some of an ordered topic not long ago, or holds a
+claim. This file decides nothing: `membership` and `coordinator` do.
+"""
+
+from collections.abc import Sequence
+
+from attrs import define, evolve, frozen
+
+from ....store.groups import holdings
+from ....store.records import Group
+from ....store.store import Store
+from ..state.directory import Directory
+from .groups import Groups
+from .membership import Membership
+
+
+@frozen
+class QueueHolding:
+    """What a client holds of a queue of a topic, together with what comes back to it."""
+
+    group: Group
+    queue: int
+    claims: int
+    owner: bool
+
+
+@frozen
+class ClientState:
+    """A client, and what it holds, by topic, group and queue. Times are Unix milliseconds."""
+
+    name: str
+    registered_at: int | None
+    """None: it never renewed, and lives by the leases of its claims alone."""
+    renewed_at: int | None
+    alive: bool | None
+    """None: it is not watched."""
+    holds: tuple[QueueHolding, ...] = ()
+
+
+@define(eq=False)
+class Roster:
+    """Tells of clients, a page at a time."""
+
+    _store: Store
+    _directory: Directory
+    _membership: Membership
+    _groups: Groups
+
+    async def page(self, after: str, limit: int) -> list[ClientState]:
+        """Up to `limit` clients, by name from behind `after`."""
+        here = {*self._membership.names(), *self._groups.present()}
+        holders = await self._store.read(holdings.holders, after, limit)
+        names = sorted(name for name in {*here, *holders} if name > after)[:limit]
+        if not names:
+            return []
+        holds = await self._holds(names)
+        return [evolve(self._state(name), holds=holds.get(name, ())) for name in names]
+
+    def _state(self, name: str) -> ClientState:
+        watched = self._membership.watched(name)
+        if watched is None:
+            return ClientState(name, None, None, None)
+        return ClientState(name, *watched)
+
+    async def _holds(self, names: Sequence[str]) -> dict[str, tuple[QueueHolding, ...]]:
+        places: dict[tuple[str, int, int], QueueHolding] = {}
+        for holding in await self._store.read(holdings.of_clients, names):
+            group = self._directory.group_by_id(holding.group_id)
+            number = None if group is None else group.number_of(holding.queue_id)
+            if group is None or number is None:
+                continue  # made by another node a moment ago
+            place = holding.client, group.id, number
+            before = places.get(place, QueueHolding(group, number, 0, owner=False))
+            places[place] = evolve(before, claims=before.claims + holding.claims, owner=before.owner or holding.owner)
+        holds: dict[str, list[QueueHolding]] = {}
+        for (name, _, _), one in places.items():
+            holds.setdefault(name, []).append(one)
+        return {
+            name: tuple(sorted(several, key=lambda one: (one.group.topic.name, one.group.name, one.queue)))
+            for name, several in holds.items()
+        }

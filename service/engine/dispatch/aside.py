@@ -1,0 +1,19 @@
+"""Aside: what is due and is not pending any more, since something stands in its way."""
+
+from attrs import frozen
+
+from ..state.spoilt_rows import SpoiltRows
+from .guards import Guards
+from .held import Held
+
+
+@frozen
+class Aside:
+    """Wheel entries that wait elsewhere."""
+
+    held: Held
+    guards: Guards
+    spoilt: SpoiltRows
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self.held or entry in self.guards or entry in self.spoilt

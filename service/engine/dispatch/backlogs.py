@@ -1,0 +1,81 @@
+"""Backlogs: what waits in order, and long, in the shards of other nodes.
+
+Whoever has a shard brings its messages in their order. Another node finds by its sweeps what falls due there too late;
+but after an outage of all nodes more may wait than it sweeps. To bring the last of it would be to overtake what is
+older. So of a shard in which ordered messages wait that are older than its sweeps look back, it sweeps nothing and
+brings nothing that is ordered until they are through.
+"""
+
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from ....store.ids import SHARDS
+from ....store.store import Store
+from ..cluster.ownership import Ownership
+from ..state.coverage import Coverage
+from .pages import Pages
+
+_PAGE = 1_000
+_PAGES = 10
+"""That are read at one look."""
+_PATIENCE = 300
+"""Looks after which those are passed over that nobody brings. A look comes once a second, and a dead node loses its
+shards after some seconds: this is for rows that are spoilt, or that a user has locked."""
+
+
+@define(eq=False)
+class _Backlog:
+    """What waits in a shard, as far as it was read."""
+
+    pages: Pages
+    until: int
+    """Up to when they go."""
+    waiting: Sequence[int] = ()
+    """Messages of the last page that were there when last looked, and have their place in an order."""
+    in_vain: int = 0
+    """Looks since that became less."""
+
+
+@define(eq=False)
+class Backlogs:
+    """The shards that other nodes have and of which not all is known here."""
+
+    _store: Store
+    _coverage: Coverage
+    _ownership: Ownership
+    _by_shard: dict[int, _Backlog] = field(factory=dict[int, _Backlog], init=False)
+
+    async def read_anew(self) -> None:
+        """Another server has the database: nothing is known any more, and what was through may wait again."""
+        self._coverage.backlogged = set(range(SHARDS))
+        self._by_shard.clear()
+
+    async def look(self, until: int) -> None:
+        """Looks whether what was due before `until`, Unix milliseconds, is through. What is due later is swept from
+        then on. Raises `StoreError`."""
+        self._coverage.backlogged -= self._ownership.held
+        unknown, by_shard, pages = self._coverage.backlogged, self._by_shard, _PAGES  # `read_anew` may take others
+        for shard in sorted(unknown):
+            backlog = by_shard.setdefault(shard, _Backlog(Pages(self._store, [shard], 0, until), until))
+            while not await self._waits(backlog):
+                if (page := await backlog.pages.more(_PAGE)) is not None:
+                    backlog.waiting, backlog.in_vain = [id_ for _, ids in page for id_ in ids if id_ >= 0], 0
+                    pages -= any(ids for _, ids in page)
+                elif backlog.until < until:
+                    backlog.pages, backlog.until = Pages(self._store, [shard], backlog.until, until), until
+                else:
+                    unknown.discard(shard)
+                    by_shard.pop(shard, None)
+                    break
+                if not pages:
+                    return
+
+    async def _waits(self, backlog: _Backlog) -> bool:
+        """Whether something of the last page waits, and is waited for."""
+        if not backlog.waiting:
+            return False
+        left = await self._store.read(self._store.orders.brought_by_others, backlog.waiting)
+        backlog.in_vain = backlog.in_vain + 1 if len(left) == len(backlog.waiting) else 0
+        backlog.waiting = left
+        return bool(left) and backlog.in_vain <= _PATIENCE

@@ -1,0 +1,143 @@
+"""The burst: more is due than one batch holds. It waits in lanes by topic, and comes into the stream in turns.
+
+Only when the dispatcher is behind: the topics are looked up, which costs a read of what promotion will read next. From
+then on all that falls due comes here, until nothing is left, so that nothing overtakes what is of its queue.
+
+Two batches are on their way at a time, and never of the same topic. So what is due of a topic beside the burst's goes
+at once, in a transaction of its own; it waits at most for a batch in which it has its share. And the large ones go in
+the gaps between the small: see `pacing`.
+
+Where a topic has a release rate, all that is due comes here, and what is beyond the rate stays.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from contextlib import nullcontext
+
+import trio
+from attrs import define, field
+
+from ....store.store import LIGHT
+from ....wheel.columns import Columns
+from ...clock import Clock
+from ..state.due_lanes import Batch
+from ..state.pending import Pending
+from .lookahead import Lookahead
+from .pacing import PAUSE, BurstPacing
+from .promotion import Promotion
+
+BATCH = 500
+"""Messages promoted in one transaction. The commit of a thousand takes so long that others wait for it: measured, other
+topics' messages beside a burst came a third later, and the burst was through no sooner."""
+_WAYS = 2
+"""Batches at a time, each with a connection."""
+_DOUBTED = 0.1
+"""Seconds between two looks whether the time is still in doubt."""
+_PACE = 0.05
+"""Seconds between two looks whether more of what a rate holds back may go."""
+
+
+@define(eq=False)
+class Burst:
+    """Promotes what is in the lanes. What is `aside` has not used up its topic's rate."""
+
+    _pending: Pending
+    _promotion: Promotion
+    _lookahead: Lookahead
+    _clock: Clock
+    _aside: Container[int]
+    _pacing: BurstPacing = field(init=False)
+    largest: int = field(default=0, init=False)
+    """The topic of which most were when last looked, if that was more than half of them; else 0."""
+    _changed: trio.Event = field(factory=trio.Event, init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._pacing = BurstPacing(self._pending)
+
+    async def put(self, timers: Columns) -> None:
+        """Takes what is due, in order of time. Raises `StoreError`, and then has taken nothing."""
+        topics = await self._lookahead.topics_of(timers, self.largest)
+        lanes = _parted(timers, topics, self.largest) if topics else {self.largest: timers}
+        ((largest, many),) = Counter({topic: len(some) for topic, some in lanes.items()}).most_common(1)
+        self.largest = largest if 2 * many > len(timers) else 0
+        self._pending.lanes.put(lanes)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Promotes what is here, until it is stopped."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(_WAYS):
+                nursery.start_soon(self._go)
+
+    def stop(self) -> None:
+        """`run` returns when nothing is under way, and what waits stays here."""
+        self._stopping = True
+        self._changed.set()
+
+    async def _go(self) -> None:
+        releases, aside = self._pending.releases, self._aside
+        while (batch := await self._next()) is not None:
+            for topic, some in batch.of.items():
+                releases.spend(topic, len(some))
+            gone = await self._promote(batch)
+            # For what was cancelled meanwhile others may go; not for what is aside.
+            for topic, some in batch.of.items():
+                releases.spend(topic, sum(entry in gone or entry in aside for entry in some) - len(some))
+            self._pending.lanes.over(batch)
+            self._changed.set()
+
+    async def _promote(self, batch: Batch) -> set[int]:
+        """Which of them went into the stream."""
+        gone: set[int] = set()
+        entries: Sequence[int] = batch.entries
+        large = batch.more or len(entries) > LIGHT
+        with nullcontext() if large else self._pacing.other_topic():
+            many = len(entries)
+            while entries:
+                began = trio.current_time()
+                some, left = await self._promotion.promote(entries[:many])
+                gone.update(one.entry for one in some)
+                if large:
+                    self._pacing.went(many - len(left), trio.current_time() - began)
+                if entries := [*left, *entries[many:]]:
+                    many = await self._pacing.turn(len(entries)) if large else len(entries)
+        return gone
+
+    async def _next(self) -> Batch | None:
+        while not self._stopping:
+            if self._clock.in_doubt and self._pending.lanes:
+                await trio.sleep(_DOUBTED)
+            elif (batch := self._take()) is not None:
+                return batch
+            else:
+                await self._wait()
+        return None
+
+    def _take(self) -> Batch | None:
+        if not self._pending.lanes.free:
+            return None
+        if many := self._pacing.room(BATCH):
+            return self._pending.lanes.take(many, self._pending.releases.room)
+        return self._pending.lanes.take_few(LIGHT, self._pending.releases.room)
+
+    async def _wait(self) -> None:
+        """Until something has changed, or more may go."""
+        if self._changed.is_set():
+            self._changed = trio.Event()
+        rests = self._pacing.rests and self._pending.lanes.free
+        with trio.move_on_after(PAUSE if rests else _PACE if self._pending.held_back else math.inf):
+            await self._changed.wait()
+
+
+def _parted(timers: Columns, topics: Mapping[int, int], largest: int) -> Mapping[int, Columns]:
+    """Entries by topic; by the one named what no topic is told of."""
+    others: dict[int, list[tuple[int, int]]] = {}
+    told = [topics.get(entry, largest) != largest for entry in timers.ids]
+    for due, entry in timers.chosen(told):
+        others.setdefault(topics[entry], []).append((due, entry))
+    lanes = {topic: Columns.of(some) for topic, some in others.items()}
+    if len(rest := timers.chosen([not one for one in told])):
+        lanes[largest] = rest
+    return lanes

@@ -1,0 +1,113 @@
+"""What is due and cannot go at once, because somebody holds its queue: it waits here, by queue and in order.
+
+The queue may be busy or it may be stuck: what is held back first stands in line for it. Or it may be slow: all queues
+of a transaction that took long are suspects, and what is for them comes here. What is done about it, see `unblocking`.
+
+Within a queue the order stays: while something for it is here, what comes after it is brought here too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import islice
+
+import trio
+from attrs import define, field
+
+BATCH = 1000
+_PATIENCE, _EACH = 0.2, 0.001
+"""Seconds after which a transaction counts as slow, and for each entry in it."""
+_SUSPECTS = 1000
+"""That are kept in mind."""
+
+Waiting = dict[int, None]
+"""Queues, in order. Each is in one of these; in none while somebody brings it further."""
+
+
+@define(eq=False)
+class Held:
+    """Entries by queue."""
+
+    by_queue: dict[int, dict[int, None]] = field(factory=dict[int, dict[int, None]], init=False)
+    """Entries of each queue, in order; a queue is here until the last of them is through."""
+    _entries: set[int] = field(factory=set[int], init=False)
+    _again: set[int] = field(factory=set[int], init=False)
+    """They came once more while they were under way. That transaction may have passed them over, for whoever brought
+    them had them locked: they are tried again."""
+    line: Waiting = field(factory=Waiting, init=False)
+    """They are next to be stood in line for."""
+    stuck: Waiting = field(factory=Waiting, init=False)
+    """A look has shown that they are locked."""
+    slow: Waiting = field(factory=Waiting, init=False)
+    """They are suspects, and wait for nothing else."""
+    _suspects: Waiting = field(factory=Waiting, init=False)
+    """Whether something for them is here or not."""
+    apart: Waiting = field(factory=Waiting, init=False)
+    """They have been waited for in vain, and nobody knows whether a look shows that they are locked."""
+    changed: trio.Event = field(factory=trio.Event, init=False)
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def queues(self) -> Set[int]:
+        """The queues for which all is to come here."""
+        return self.by_queue.keys() | self._suspects.keys()
+
+    def note(self, queues: Iterable[int], entries: int, took: float) -> None:
+        """So many seconds took a transaction that brought so many entries to these queues."""
+        for queue_id in queues:
+            self._suspects.pop(queue_id, None)
+            if took > _PATIENCE + entries * _EACH:
+                self._suspects[queue_id] = None
+        for queue_id in list(islice(self._suspects, max(0, len(self._suspects) - _SUSPECTS))):
+            del self._suspects[queue_id]
+
+    def put(self, held: Mapping[int, Sequence[int]]) -> None:
+        """Takes entries by their queue."""
+        for queue_id, entries in held.items():
+            if queue_id not in self.by_queue:
+                self.by_queue[queue_id] = {}
+                self.wait([queue_id], self._home(queue_id))
+            here = self.by_queue[queue_id]
+            if self._is_under_way(queue_id):
+                self._again.update(entry for entry in entries if entry in here)
+            here.update(dict.fromkeys(entries))
+            self._entries.update(entries)
+
+    async def emptied(self) -> None:
+        """Waits until there is nothing here."""
+        while self.by_queue:
+            await trio.sleep(0.01)
+
+    def wait(self, queues: Iterable[int], place: Waiting) -> None:
+        """They are there from now on."""
+        place.update(dict.fromkeys(queues))
+        self.changed.set()
+
+    def _is_under_way(self, queue_id: int) -> bool:
+        return not any(queue_id in place for place in (self.line, self.stuck, self.slow, self.apart))
+
+    def _home(self, queue_id: int) -> Waiting:
+        """Where a queue begins."""
+        return self.slow if queue_id in self._suspects else self.line
+
+    def take(self, queue_id: int, place: Waiting, many: int = BATCH) -> list[int]:
+        """The queue from its place, and the first of its entries."""
+        del place[queue_id]
+        return list(islice(self.by_queue[queue_id], many))
+
+    def through(self, queue_id: int, entries: Sequence[int]) -> int:
+        """These are in the stream, or there was nothing to promote any more; how many are left of the queue."""
+        rest = self.by_queue[queue_id]
+        over = [entry for entry in entries if entry not in self._again]
+        self._again.difference_update(entries)
+        for entry in over:
+            rest.pop(entry, None)
+        self._entries.difference_update(over)
+        if rest:
+            self.wait([queue_id], self._home(queue_id))
+        else:
+            del self.by_queue[queue_id]
+        return len(rest)

@@ -1,0 +1,161 @@
+"""The loader: fills the wheel from the tables, at start-up and as the horizon moves.
+
+Overdue rows come first, in the order of their time whatever shards and tables they lie in, while the service already
+serves. Then page after page of what falls due within the horizon.
+
+`Horizon.page` moves `loaded_until` before the page is read, and before what is overdue is read, which may
+take long; a publish compares its due time with it after its own commit, so that a row may come twice and never not at
+all. A shard that this node is to hold is taken in the same way: from then on it is looked ahead for, and what waits is
+read after. Until what waits in a shard is read, the `coverage` tells how far that has come.
+"""
+
+from collections.abc import Sequence, Set
+
+import structlog
+import trio
+
+from ....store.ids import SHARDS
+from ....store.store import Store
+from ....store.timers import timers
+from ...clock import Clock
+from ...outages import Trouble
+from ..cluster.nodes import Nodes
+from ..cluster.ownership import Ownership
+from ..state.coverage import Coverage
+from ..state.pending import Pending
+from .pages import Pages, Timers
+
+_FIRST_PAGE = 500
+"""Rows of a shard in the first page of what is overdue: small, so that the first message goes out soon."""
+_PAGE = 5000
+_PIECE = 10_000
+"""Rows that are added to the wheel in one go."""
+_SOON = 5_000
+"""Milliseconds: what is due later than that is not due while it is added."""
+_PAUSE = 1.0
+
+log = structlog.get_logger()
+
+
+class Loader:
+    """Reads the shards that are this node's, and has the others told when it has more of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        pending: Pending,
+        clock: Clock,
+        ownership: Ownership,
+        coverage: Coverage,
+        nodes: Nodes,
+    ) -> None:
+        self._store = store
+        self._pending = pending
+        self._clock = clock
+        self._ownership = ownership
+        self._coverage = coverage
+        self._nodes = nodes
+        self._trouble = Trouble(trio.current_time, failed="loading_failed", well="loading_goes_on")
+        self.loaded = 0
+        self.recovered = trio.Event()
+        """Set when everything within the horizon is in the wheel for the first time."""
+
+    async def run(self) -> None:
+        """Recovers, then keeps the horizon loaded and follows the ownership of shards, for ever."""
+        began, ownership = self._clock.now(), self._ownership
+        ownership.take()
+        held, horizon = ownership.held, self._pending.horizon
+        start = horizon.loaded_until
+        horizon.page(began)  # none, and nothing moves, where the clock went back by more than the horizon
+        self._begin(held)
+        await self._until_read(held, 0, start, _FIRST_PAGE)
+        await self._until_read(held, start, horizon.loaded_until, _PAGE)
+        await self._next_page()
+        self._begin(frozenset())
+        self._has(held)
+        self.recovered.set()
+        log.info("recovered", entries=self.loaded, took_ms=self._clock.now() - began)
+        while True:
+            with trio.move_on_after(max(0.05, self._clock.seconds_until(self._pending.horizon.next_page_at()))):
+                await ownership.changed()
+            await self._next_page()
+            await self.follow()
+
+    async def follow(self) -> None:
+        """Takes the shards that this node is to hold from now on, and lets go of those that others have."""
+        began, before, taken = self._clock.now(), self.loaded, self._ownership.take()
+        if taken:
+            self._begin(taken)
+            await self._until_read(taken, 0, self._pending.horizon.loaded_until, _PAGE)
+            self._begin(frozenset())
+            took = self._clock.now() - began
+            log.info("shards_taken", shards=sorted(taken), entries=self.loaded - before, took_ms=took)
+            self._has(taken)
+        if dropped := self._ownership.drop():
+            await self._pending.forget(dropped)
+            log.info("shards_left", shards=sorted(dropped))
+
+    async def reload(self) -> None:
+        """Reads all anew: another server has the database, and may not have all that the one before had."""
+        began, before = self._clock.now(), self.loaded
+        held = self._ownership.held
+        self._begin(held)
+        await self._pending.forget(held)
+        await self._until_read(held, 0, self._pending.horizon.loaded_until, _FIRST_PAGE)
+        self._begin(frozenset())
+        log.info("wheel_reloaded", entries=self.loaded - before, took_ms=self._clock.now() - began)
+
+    def _begin(self, unread: Set[int]) -> None:
+        self._coverage.unread, self._coverage.read_upto = unread, 0
+
+    def _has(self, shards: Set[int]) -> None:
+        self._ownership.loaded(shards)
+        self._nodes.tell_soon()
+
+    async def _next_page(self) -> None:
+        while (page := self._pending.horizon.page(self._clock.now())) is not None:
+            await self._until_read(self._ownership.held, *page, _PAGE)
+
+    async def _until_read(self, shards: Set[int], since: int, until: int, page: int) -> None:
+        """Reads a stretch of time; a store that is away is asked again, for a stretch not read is never read later."""
+        while True:
+            with self._trouble.survived():
+                await self._read(shards, since, until, page)
+                return
+            await trio.sleep(_PAUSE)
+
+    async def _read(self, shards: Set[int], since: int, until: int, page: int) -> None:
+        if page == _FIRST_PAGE:  # mostly there is little, which one look brings
+            none = dict.fromkeys(set(range(SHARDS)) - shards, since)
+            rows = await self._store.read(timers.near, since, until, page, none)
+            if len(rows) < page:
+                self._coverage.read_upto = until
+                self._pending.add_many([due for due, _ in rows], [entry for _, entry in rows])
+                self.loaded += len(rows)
+                return
+        pages = Pages(self._store, shards, since, until)
+        while (some := await pages.more(_PAGE if pages.begun else page)) is not None:
+            await self._add(some, pages.upto)
+            await trio.lowlevel.checkpoint()
+
+    async def _add(self, runs: Sequence[Timers], upto: int) -> None:
+        many = sum(len(dues) for dues, _ in runs)
+        self.loaded += many
+        if many > _PIECE and min(dues[0] for dues, _ in runs) > self._clock.now() + _SOON:
+            for dues, entries in runs:  # in any order, for none of it is due before all of it is there
+                self._pending.add_many(dues, entries)
+                await trio.lowlevel.checkpoint()
+        elif many > _PIECE:
+            await self._add_in_order(sorted(one for run in runs for one in zip(*run, strict=True)))
+        self._coverage.read_upto = upto
+        if many <= _PIECE:
+            for dues, entries in runs:
+                self._pending.add_many(dues, entries)
+
+    async def _add_in_order(self, some: Sequence[timers.Timer]) -> None:
+        """A piece at a time: the dispatcher goes on in between."""
+        for begin in range(0, len(some), _PIECE):
+            piece = some[begin : begin + _PIECE]
+            self._coverage.read_upto = piece[-1][0]
+            self._pending.add_many([due for due, _ in piece], [entry for _, entry in piece])
+            await trio.lowlevel.checkpoint()

@@ -1,0 +1,110 @@
+"""The rows of a stretch of time, page by page and in the order of their time: for who loads the wheel, and for a sweep
+that finds many.
+
+What waits lies in several shards and three tables, and what of it is one order must not be promoted before all of it is
+there that is earlier. So a page is read where least has been read of, and what was read is given up to the time up to
+which all has been read.
+"""
+
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterable
+
+from attrs import define, field
+
+from ....store.ids import due_of, first_id
+from ....store.store import Store
+from ....store.timers import timers
+
+_EVER = (1 << 63) - 1
+
+Timers = tuple[list[int], list[int]]
+"""Due times and entries, as two columns, in order of time."""
+
+
+@define(eq=False)
+class _Reader:
+    """Of one table and shard. `ask` reads rows behind a place, at most so many."""
+
+    ask: Callable[[tuple[int, int], int], Awaitable[Timers]]
+    upto: int
+    """All that is due before has been read; `_EVER` when there is no more."""
+    _last: tuple[int, int]
+    """(due, entry) of the last that was read."""
+    _dues: list[int] = field(factory=list[int], init=False)
+    _entries: list[int] = field(factory=list[int], init=False)
+    """Read and not given yet."""
+
+    async def read(self, limit: int) -> None:
+        """Another page of at most so many."""
+        dues, entries = await self.ask(self._last, limit)
+        if len(dues) < limit:
+            self.upto = _EVER
+        else:
+            self._last = self.upto, _ = dues[-1], entries[-1]
+        self._dues = self._dues + dues if self._dues else dues
+        self._entries = self._entries + entries if self._entries else entries
+
+    def give(self, upto: int) -> Timers | None:
+        """What is due at that time, or before."""
+        if not self._dues or self._dues[0] > upto:
+            return None
+        dues, entries = self._dues, self._entries
+        many = bisect_right(dues, upto)
+        self._dues, self._entries = dues[many:], entries[many:]
+        return (dues, entries) if many == len(dues) else (dues[:many], entries[:many])
+
+
+class Pages:
+    """What falls due in some shards between two milliseconds."""
+
+    def __init__(self, store: Store, shards: Iterable[int], since: int, until: int) -> None:
+        self._store = store
+        self._until = until
+        self._begin = since
+        self._readers = [
+            _Reader(ask, since, last)
+            for shard in sorted(shards)
+            for ask, last in (
+                (self._messages(shard), (since, first_id(since) - 1)),
+                (self._moved(shard), (since - 1, _EVER)),
+                (self._retries(shard), (since, ~(first_id(since) - 1))),
+            )
+        ]
+        self.upto = since if self._readers else until
+        """All that is due before has been given."""
+
+    async def more(self, limit: int) -> list[Timers] | None:
+        """What is known to be next after another page of at most so many: of each table and shard that has some; None
+        after the last."""
+        if self.upto >= self._until:
+            return None
+        least = min(self._readers, key=lambda reader: reader.upto)
+        await least.read(limit)
+        self.upto = min(self._until, *(reader.upto for reader in self._readers))
+        return [some for reader in self._readers if (some := reader.give(self.upto)) is not None]
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a page of each."""
+        return self.upto > self._begin
+
+    def _messages(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[Timers]]:
+        async def ask(last: tuple[int, int], limit: int) -> Timers:
+            rows = await self._store.read(timers.due_messages, shard, last[1] + 1, self._until, limit)
+            return [due for _, due in rows], [id_ for id_, _ in rows]
+
+        return ask
+
+    def _moved(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[Timers]]:
+        async def ask(last: tuple[int, int], limit: int) -> Timers:
+            rows = await self._store.read(timers.due_moved, shard, last, self._until, limit)
+            return [due for _, due in rows], [id_ for id_, _ in rows]
+
+        return ask
+
+    def _retries(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[Timers]]:
+        async def ask(last: tuple[int, int], limit: int) -> Timers:
+            ids = await self._store.read(timers.due_retries, shard, ~last[1] + 1, self._until, limit)
+            return [due_of(id_) for id_ in ids], [~id_ for id_ in ids]
+
+        return ask

@@ -1,0 +1,1 @@
+"""What producers ask for: publish, cancel, reschedule, timers by key, schedules."""

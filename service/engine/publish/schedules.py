@@ -1,0 +1,124 @@
+"""Schedules: what is changed of them, and their mending; who has to know hears of what waits."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+import structlog
+import trio
+from attrs import define, field
+
+from ....store.errors import Held, StoreError
+from ....store.ports import Transaction
+from ....store.rows import ScheduleRow
+from ....store.schedules import schedules
+from ....store.schedules.firing import Firing
+from ....store.schedules.schedules import Fire, Result, Wish
+from ....store.store import Store
+from ...clock import Clock
+from ...errors import Busy, OlderServer
+from ...schedules.courses import traced
+from ..batching.patience import until_free
+from ..cluster.nodes import Nodes
+from .accepted import Accepted
+
+T = TypeVar("T")
+
+_SCHEDULES = 10
+"""The migration since which servers know of schedules."""
+_LATE = 10_000
+"""Milliseconds after which it is looked why a fire time has had no turn."""
+_BATCH = 100
+_KEPT = 1000
+"""Fire times of a schedule that are remembered."""
+_SOME = 50
+_TURNS = 100
+"""Fire times that have come, and whose turn is taken before a change, at most."""
+
+log = structlog.get_logger()
+
+
+@define(eq=False)
+class Schedules:
+    """Changes schedules, one after another."""
+
+    _store: Store
+    _clock: Clock
+    _accepted: Accepted
+    _nodes: Nodes
+    _turn: trio.Lock = field(factory=trio.Lock, init=False)
+    _behind: int = field(default=0, init=False)
+    """The schedule where the last round of `forget` ended."""
+
+    async def put(self, wish: Wish) -> tuple[Result, ScheduleRow | None]:
+        """Makes or changes one, once all fire times that have come had their turn. Raises `OlderServer` and `Busy`."""
+        self._check_level()
+        for _ in range(_TURNS):
+            result, row = await self._do(lambda tx, firing: schedules.put(tx, firing, wish))
+            if result != "behind":
+                return result, row
+        raise Busy("the schedule is behind its time, and what was due is sent first; try again in a second")
+
+    async def pause(self, name: str, *, paused: bool) -> ScheduleRow | None:
+        """It rests, or goes on; None when there is none. Raises `OlderServer`, which nobody hears who pauses."""
+        if not paused:
+            self._check_level()
+        return await self._do(lambda tx, firing: schedules.pause(tx, firing, name, paused=paused))
+
+    async def remove(self, name: str, revision: int | None) -> tuple[bool, ScheduleRow | None, list[Fire]]:
+        """Removes it; False when it is at another revision. With the fire times that had come and are not sent."""
+        return await self._do(lambda tx, firing: schedules.remove(tx, firing, name, revision))
+
+    async def run(self, name: str, trace: Mapping[str, str]) -> tuple[int, int] | None:
+        """A message of it now, which carries this trace: its id and its fire time; None when there is none."""
+        return await self._do(lambda tx, firing: schedules.run(tx, firing, name, partial(traced, trace)))
+
+    async def backfill(self, name: str, times: Sequence[int], trace: Mapping[str, str]) -> list[tuple[int, int]] | None:
+        """Messages of those of these fire times that were not sent: (fire time, id); None when there is none."""
+        return await self._do(lambda tx, firing: schedules.backfill(tx, firing, name, times, partial(traced, trace)))
+
+    async def mend(self) -> None:
+        """Sees to schedules whose message went another way than promotion's."""
+        before = self._clock.now() - _LATE
+        place: schedules.Place | None = schedules.FIRST
+        while place is not None:
+            ids, place = await self._store.read(schedules.overdue, before, place, _BATCH)
+            if ids:
+                await self._do(partial(_mend, ids))
+
+    async def go_on(self, cancelled: Sequence[int]) -> None:
+        """Schedules whose message was cancelled wait for their next fire time."""
+        try:
+            await self._do(partial(_mend, cancelled))
+        except StoreError as error:  # the cancel is done; `mend` sees to the rest
+            log.warning("schedule_waits", error=str(error), messages=len(cancelled))
+
+    async def forget(self) -> None:
+        """Forgets old fire times, of so many schedules a round."""
+        _, on = await self._store.write(schedules.forget_fires, self._behind, _KEPT, _SOME)
+        self._behind = on or 0
+
+    async def _do(self, function: Callable[[Transaction, Firing], Awaitable[T]]) -> T:
+        """Raises `Busy` while somebody's transaction holds a message that is due."""
+
+        async def look() -> T | Held:
+            try:
+                async with self._turn:
+                    done, fired = await self._store.schedule(function, self._clock.now())
+            except Held as held:
+                return held
+            self._accepted.fired(fired)
+            return done
+
+        done = await until_free(look, lambda one: isinstance(one, Held), "the schedule's message")
+        if isinstance(done, Held):
+            raise done
+        return done
+
+    def _check_level(self) -> None:
+        if self._nodes.level < _SCHEDULES:
+            raise OlderServer("knows nothing of schedules")
+
+
+async def _mend(ids: Sequence[int], tx: Transaction, firing: Firing) -> int:
+    return await schedules.mend(tx, firing, ids)

@@ -1,0 +1,1 @@
+"""What is known here, and who waits for what: passive. It calls no part of the engine."""

@@ -1,0 +1,127 @@
+"""The catalogue: what somebody sets of a topic or a group, and what of it stays as it was made."""
+
+from collections.abc import Set
+
+from attrs import fields, frozen
+
+from ....store import catalogue
+from ....store.catalogue import TopicDraft
+from ....store.errors import Refused
+from ....store.records import Group, Topic
+from ....store.store import Store
+from ....wheel.ladder import Ladder
+from ...errors import OlderServer, TopicConflict
+from ..cluster.nodes import Nodes
+from ..signals import Signals
+from ..state.directory import Directory
+
+_PAUSES = 8
+"""The migration since which servers know that a group may be paused."""
+_LIMITS = 9
+"""The migration since which they keep the limits of a topic."""
+_RELEASES = 15
+"""The migration since which they hold back what is beyond a topic's release rate."""
+
+ALL = frozenset({"jitter", *(field.name for field in fields(TopicDraft))} - {"name"})
+"""The fields of a topic."""
+
+
+@frozen(eq=False)
+class Catalogue:
+    """Makes and changes topics and groups by name."""
+
+    _store: Store
+    _directory: Directory
+    _signals: Signals
+    _nodes: Nodes
+
+    async def put_topic(self, draft: TopicDraft, named: Set[str] = ALL) -> tuple[Topic, bool]:
+        """Makes a topic, or changes the fields of one that are named; True when it was made.
+
+        Raises `TopicConflict`, and `OlderServer`, which nobody hears who sets no limit.
+        """
+        limited = draft.max_pending is not None or draft.max_rate is not None
+        if limited and self._nodes.level < _LIMITS:
+            raise OlderServer("would keep no limit")
+        if draft.release_rate is not None and self._nodes.level < _RELEASES:
+            raise OlderServer("would hold nothing back")
+        if draft.sequencer == "redis":
+            try:
+                self._store.backend.sequence([], by_redis=True)  # before anything is done
+            except Refused as error:
+                raise TopicConflict(str(error), "sequencer") from error
+        topic, made = await self._directory.put_topic(draft, named, _unless_it_stays)
+        if not made:
+            self._signals.catalogue_changed(topic.id)
+        return topic, made
+
+    async def put_group(
+        self,
+        topic: Topic,
+        name: str,
+        ladder: Ladder | None,
+        *,
+        block: bool = False,
+        latest: bool = False,
+        since: int | None = None,
+    ) -> tuple[Group, bool]:
+        """Makes a group or changes its ladder and what exhaustion does; True when it was made.
+
+        Where it begins counts when it is made: at the earliest message, or behind the `latest`, or at the first of the
+        time `since`, Unix milliseconds.
+        """
+        known = name in {group.name for group in self._directory.groups_of(topic)}
+        group = await self._directory.group(
+            topic, name, create=True, asked_for=True, ladder=ladder, latest=latest, since=since
+        )
+        # It may be there already, made elsewhere, as somebody else wished.
+        if known or (group.own_ladder, group.block) != (ladder, block):
+            await self._store.write(catalogue.change_group, group, ladder, block=block)
+            group = await self._directory.read_group(group)
+            self._signals.catalogue_changed(topic.id)
+        return group, not known
+
+    async def limit_group(self, group: Group, concurrency: int | None) -> Group:
+        """Sets how many messages the group's clients may have in hand at once; None is no limit."""
+        await self._store.write(catalogue.limit_group, group, concurrency)
+        group = await self._directory.read_group(group)
+        self._signals.group_freed(group.id)
+        self._signals.catalogue_changed(group.topic.id)
+        return group
+
+    async def pause_group(self, group: Group, *, paused: bool) -> Group:
+        """Its clients are given nothing from now on, or something again; other servers hear of it within a second.
+
+        Raises `TopicConflict` of a broadcast topic, and `OlderServer`, which nobody hears who resumes.
+        """
+        if group.topic.kind == "broadcast":
+            raise TopicConflict(
+                f"topic {group.topic.name!r} is a broadcast topic: its clients read by offsets of their own,"
+                " and no group of it can be paused"
+            )
+        if paused and self._nodes.level < _PAUSES:
+            raise OlderServer("would go on handing out")
+        await self._store.write(catalogue.pause_group, group, paused=paused)
+        group = await self._directory.read_group(group)
+        self._signals.group_freed(group.id)
+        self._signals.catalogue_changed(group.topic.id)
+        return group
+
+
+def _unless_it_stays(known: Topic, draft: TopicDraft) -> None:
+    """Raises `TopicConflict` where what was set when the topic was made is to be another."""
+    name, queues = draft.name, len(known.queues)
+    if draft.kind != known.kind:
+        raise TopicConflict(f"topic {name!r} is of kind {known.kind!r}, and the kind of a topic stays", "kind")
+    if draft.ordered != known.ordered:
+        raise TopicConflict(f"topic {name!r} is {'' if known.ordered else 'not '}ordered, and stays so", "ordered")
+    if known.ordered and draft.queues != queues:
+        because = "with another number its ordering keys would be of other queues, and out of order"
+        raise TopicConflict(f"topic {name!r} is ordered and has {_queues(queues)} for good: {because}", "queues")
+    if draft.queues < queues:
+        because = "queues are never taken away: messages are in them"
+        raise TopicConflict(f"topic {name!r} has {_queues(queues)}, and {because}", "queues")
+
+
+def _queues(count: int) -> str:
+    return "1 queue" if count == 1 else f"{count} queues"

@@ -1,0 +1,117 @@
+"""The ranking of groups: of all topics or of one, in pages, by name, or those first that have most to do.
+
+Those that have nothing come after those that have something, by the names of topic and group. Which groups there are
+the directory knows, those that other servers made a little later. What they have is added up for all at once, and
+remembered for a few seconds: a group whose rank changes between two pages may come twice, or be missed. What is told of
+those on a page is read for them when they are asked for.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import trio
+from attrs import evolve, frozen
+
+from ....store import catalogue
+from ....store.looking import group_counts
+from ....store.looking.group_counts import GroupCounts
+from ....store.records import Group, Topic
+from ....store.store import Store
+from ..state.directory import Directory
+
+_REMEMBERED = 5.0
+"""Seconds for which it is not added up again."""
+
+GroupSort = Literal["name", "backlog", "dead_letters"]
+
+
+@frozen
+class GroupPlace:
+    """Behind which group a page begins: its names, and what it was ranked by."""
+
+    topic: str = ""
+    group: str = ""
+    value: int = 1 << 62
+    """0 when sorted by name."""
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """Who has most comes first."""
+        return -self.value, self.topic, self.group
+
+
+@frozen
+class RankedGroups:
+    """Some groups; `after` is where the next page begins, None after the last."""
+
+    groups: tuple[tuple[Group, GroupCounts], ...]
+    after: GroupPlace | None
+
+
+@frozen
+class _Order:
+    """Those that have something, in order, and what each of them has."""
+
+    keys: list[tuple[int, str, str]]
+    """As of `GroupPlace`."""
+    ids: list[int]
+    values: dict[int, int]
+
+
+_NOBODY = _Order([], [], {})
+
+
+class GroupRanking:
+    """Over the store, with the groups that the directory knows."""
+
+    def __init__(self, store: Store, directory: Directory) -> None:
+        self._store = store
+        self._directory = directory
+        self._adding_up = trio.Lock()
+        self._backlogs = self._letters = _NOBODY
+        self._until = float("-inf")
+
+    async def page(self, sort: GroupSort, place: GroupPlace, limit: int, topic: Topic | None = None) -> RankedGroups:
+        """At most `limit` groups from behind a place; of one topic, or of all."""
+        order = await self._order(sort)
+        groups: list[Group] = []
+        for group in self._behind(order, place, topic):
+            if len(groups) == limit:
+                last = groups[-1]
+                after = GroupPlace(last.topic.name, last.name, order.values.get(last.id, 0))
+                return RankedGroups(await self._described(groups), after)
+            groups.append(group)
+        return RankedGroups(await self._described(groups), None)
+
+    def _behind(self, order: _Order, place: GroupPlace, topic: Topic | None) -> Iterator[Group]:
+        for number in range(bisect_right(order.keys, place.key), len(order.keys)):
+            group = self._directory.group_by_id(order.ids[number])
+            if group is not None and (topic is None or group.topic.id == topic.id):
+                yield group
+        begin = (place.topic, place.group) if place.value == 0 else ("", "")
+        for one in self._directory.topics_from(begin[0]) if topic is None else [topic]:
+            for group in self._directory.groups_of(one):
+                if (one.name, group.name) > begin and group.id not in order.values:
+                    yield group
+
+    async def _order(self, sort: GroupSort) -> _Order:
+        if sort == "name":
+            return _NOBODY
+        async with self._adding_up:  # one for all who ask
+            if trio.current_time() >= self._until:
+                standings = await self._store.read(group_counts.standings)
+                self._backlogs, self._letters = self._ordered(standings.backlogs), self._ordered(standings.letters)
+                self._until = trio.current_time() + _REMEMBERED
+        return self._backlogs if sort == "backlog" else self._letters
+
+    def _ordered(self, values: Mapping[int, int]) -> _Order:
+        known = ((-many, self._directory.group_by_id(id_)) for id_, many in values.items())
+        rows = sorted((less, one.topic.name, one.name, one.id) for less, one in known if one is not None)
+        return _Order([row[:3] for row in rows], [row[3] for row in rows], {row[3]: -row[0] for row in rows})
+
+    async def _described(self, groups: list[Group]) -> tuple[tuple[Group, GroupCounts], ...]:
+        """With their counts; but for those that have been removed meanwhile, elsewhere."""
+        counts = await self._store.read(group_counts.of_groups, groups)
+        paused = set(await self._store.read(catalogue.paused_groups))
+        return tuple((evolve(one, paused=one.id in paused), counts[one.id]) for one in groups if one.id in counts)

@@ -1,0 +1,39 @@
+"""Facts: what this node tells the others of itself, in its row."""
+
+from typing import Any
+
+from attrs import define, frozen
+
+from .. import __version__
+from ..store.ports import Backend
+from .engine.dispatch.spoilt import FACT as SPOILT
+from .engine.dispatch.spoilt import TOLD
+from .engine.state.pending import Pending
+from .engine.state.spoilt_rows import SpoiltRows
+from .upkeep.writer_watch import FACT as RIVALS
+from .upkeep.writer_watch import WriterWatch
+
+
+@define
+class Place:
+    """Where the server is reached; its port is known once it listens."""
+
+    url: str
+
+
+@frozen(eq=False)
+class Facts:
+    """As they are at any time."""
+
+    _place: Place
+    _backend: Backend
+    _pending: Pending
+    _writers: WriterWatch
+    _spoilt: SpoiltRows
+
+    def told(self) -> dict[str, Any]:
+        """As JSON."""
+        behind, timers = self._pending.behind, len(self._pending)
+        told = {"version": __version__, "url": self._place.url, "hand_behind": behind, "timers": timers}
+        told |= {"skew": self._backend.skew(), RIVALS: list(self._writers.found)}
+        return told | {SPOILT: self._spoilt.named(TOLD)}

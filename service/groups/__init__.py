@@ -1,1 +1,0 @@
-"""Consumer groups at work: coordinators, members, what operators do to them."""

@@ -1,1 +1,0 @@
-"""What turns the wheel: the hand, its loader, promotion, and the sweeps."""

@@ -1,1 +1,0 @@
-"""What comes into queues, written together, and who hears that they have grown."""

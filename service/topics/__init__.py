@@ -1,1 +1,0 @@
-"""Topics by name, what each does, and their removal."""

@@ -1,0 +1,211 @@
+"""Group commit: what waits goes together, and only the one whose data is refused hears of it."""
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+import trio.testing
+
+from tarry.service.engine.batching.combiner import Combiner
+from tarry.service.errors import Overloaded
+from tarry.store.errors import DuplicateKey, Locked, Refused, StoreError, Unavailable
+
+
+class Database:
+    """Takes batches; refuses those with a bad one in them."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.open = trio.Event()
+        self.open.set()
+        self.away = False
+        self.refusal: Exception = Refused("negative")
+
+    async def write(self, batch: Sequence[int]) -> list[int]:
+        await self.open.wait()
+        self.batches.append(list(batch))
+        if self.away:
+            raise Unavailable("away")
+        if any(one < 0 for one in batch):
+            raise self.refusal
+        return [one * 10 for one in batch]
+
+
+async def ask_all(combiner: Combiner[int, int], requests: Sequence[int]) -> dict[int, int | Exception]:
+    answers: dict[int, int | Exception] = {}
+
+    async def ask(request: int) -> None:
+        try:
+            answers[request] = await combiner.ask(request)
+        except (StoreError, Overloaded, UnicodeDecodeError) as error:
+            answers[request] = error
+
+    async with trio.open_nursery() as asking:
+        for request in requests:
+            asking.start_soon(ask, request)
+    return answers
+
+
+async def test_what_waits_is_written_together(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write)
+    nursery.start_soon(combiner.run)
+    answers = await ask_all(combiner, range(50))
+    assert answers == {one: one * 10 for one in range(50)}
+    assert len(database.batches) <= 2
+    assert combiner.idle
+
+
+async def test_a_batch_is_bounded_by_weight(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write, weigh=lambda one: one, batch=10)
+    database.open = trio.Event()
+    nursery.start_soon(combiner.run)
+    async with trio.open_nursery() as asking:
+        for request in (4, 4, 4, 30, 1):
+            asking.start_soon(combiner.ask, request)
+        await trio.testing.wait_all_tasks_blocked()
+        database.open.set()
+    assert sorted(map(sum, database.batches)) == sorted(sum(batch) for batch in database.batches)
+    assert all(sum(batch) <= 10 or len(batch) == 1 for batch in database.batches)
+    assert sorted(one for batch in database.batches for one in batch) == [1, 4, 4, 4, 30]
+
+
+async def test_tasks_share_what_waits_and_none_is_forgotten(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write, writers=lambda: 2)
+    nursery.start_soon(combiner.run)
+    for _ in range(3):  # again after a rest
+        await trio.testing.wait_all_tasks_blocked()
+        database.batches = []
+        database.open = trio.Event()
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask_all, combiner, range(300))
+            await trio.testing.wait_all_tasks_blocked()
+            assert combiner._count == 0  # two batches are being written
+            database.open.set()
+        assert sorted(map(len, database.batches)) == [150, 150]
+
+
+async def test_there_may_be_one_writer_now_and_two_later(nursery: trio.Nursery) -> None:
+    database = Database()
+    writers = 1
+    combiner: Combiner[int, int] = Combiner(database.write, writers=lambda: writers)
+    nursery.start_soon(combiner.run)
+    for writers, many in ((1, [1, 299]), (2, [1, 1, 298]), (1, [1, 299])):  # noqa: B007  # the combiner reads it
+        database.batches = []
+        database.open = trio.Event()
+        async with trio.open_nursery() as asking:
+            for request in range(300):
+                asking.start_soon(combiner.ask, request)
+                if request < 2:
+                    await trio.testing.wait_all_tasks_blocked()
+            await trio.testing.wait_all_tasks_blocked()
+            database.open.set()
+        assert sorted(map(len, database.batches)) == many
+
+
+@pytest.mark.parametrize(
+    ("callers", "halves", "sizes"),
+    [(300, True, {150}), (300, False, {1, 299}), (60, True, {1, 59}), (120, True, {20, 100})],
+)
+async def test_of_those_who_ask_again_half_are_written_at_a_time(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, callers: int, halves: bool, sizes: set[int]
+) -> None:
+    """Or else one, and then all the others: the database rests while their answers are read. Few are not parted."""
+    batches: list[int] = []
+
+    async def write(batch: Sequence[int]) -> Sequence[int]:
+        batches.append(len(batch))
+        await trio.sleep(0.01)
+        return batch
+
+    combiner: Combiner[int, int] = Combiner(write, lane=lambda one: one, halves=halves)
+    nursery.start_soon(combiner.run)
+
+    async def ask_on(one: int) -> None:
+        while True:
+            await combiner.ask(one)
+            await trio.sleep(0.005)
+
+    nursery.start_soon(ask_on, 0)
+    await trio.sleep(0.001)
+    for one in range(1, callers):
+        nursery.start_soon(ask_on, one)
+    await trio.sleep(0.505)
+    assert set(batches[-10:]) == sizes
+
+
+async def test_only_the_refused_one_hears_of_it(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write)
+    nursery.start_soon(combiner.run)
+    answers = await ask_all(combiner, [1, 2, 3, -4, 5, 6, 7, 8])
+    assert isinstance(answers.pop(-4), Refused)
+    assert answers == {one: one * 10 for one in (1, 2, 3, 5, 6, 7, 8)}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [DuplicateKey("taken"), StoreError("matched 0 rows"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no text")],
+)
+async def test_whatever_is_wrong_with_one_row_its_neighbours_are_written(
+    nursery: trio.Nursery, refusal: Exception
+) -> None:
+    database = Database()
+    database.refusal = refusal
+    combiner: Combiner[int, int] = Combiner(database.write)
+    nursery.start_soon(combiner.run)
+    answers = await ask_all(combiner, [1, 2, 3, -4, 5, 6, 7, 8])
+    assert answers.pop(-4) is refusal
+    assert answers == {one: one * 10 for one in (1, 2, 3, 5, 6, 7, 8)}
+
+
+async def test_a_database_that_is_away_is_told_to_all_and_the_next_are_written(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write)
+    nursery.start_soon(combiner.run)
+    database.away = True
+    answers = await ask_all(combiner, [1, 2])
+    assert all(isinstance(answer, Unavailable) for answer in answers.values())
+    database.away = False
+    assert await combiner.ask(3) == 30
+
+
+async def test_too_much_waiting_is_turned_away_and_nothing_of_it_written(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write, weigh=lambda one: one, waiting=10)
+    async with trio.open_nursery() as asking:
+        asking.start_soon(combiner.ask, 8)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(Overloaded):
+            await combiner.ask(3)
+        nursery.start_soon(combiner.run)
+    assert database.batches == [[8]]
+
+
+async def test_a_caller_that_is_cancelled_stops_nothing(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write)
+    database.open = trio.Event()
+    nursery.start_soon(combiner.run)
+    async with trio.open_nursery() as asking:
+        asking.start_soon(combiner.ask, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        asking.cancel_scope.cancel()
+    database.open.set()
+    assert await combiner.ask(2) == 20
+    assert [one for batch in database.batches for one in batch] == [1, 2]
+
+
+async def test_a_locked_row_is_told_to_its_lane_alone(nursery: trio.Nursery) -> None:
+    async def write(requests: Sequence[int]) -> list[int]:
+        if 4 in requests:
+            raise Locked("4 is held")
+        return [one * 10 for one in requests]
+
+    combiner: Combiner[int, int] = Combiner(write, lane=lambda one: one)
+    nursery.start_soon(combiner.run)
+    answers = await ask_all(combiner, [1, 2, 3, 4, 5])
+    assert isinstance(answers.pop(4), Locked)
+    assert answers == {one: one * 10 for one in (1, 2, 3, 5)}

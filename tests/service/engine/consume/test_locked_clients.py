@@ -1,0 +1,83 @@
+"""The row of a client that somebody holds: the others' signs of life are written, and it is not taken for dead."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+import attrs
+import trio
+
+from support.stores import Tables, connect_raw, open_tables
+from support.waiting import wait_until
+from tarry.service.clock import Clock
+from tarry.service.engine.consume.groups import Groups
+from tarry.service.engine.consume.membership import Membership
+from tarry.store.groups import clients
+from tarry.store.mysql.backend import MySQLBackend
+from tarry.store.records import ClaimKey
+from tarry.store.store import Store
+
+TIMEOUT = 15_000
+
+
+def row_lock_waits(tables: Tables) -> int:
+    """How often a transaction has waited for a row, on the whole server."""
+    return int(tables.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")[0][1])
+
+
+@attrs.define
+class World:
+    dsn: str
+    ms: int = 1_795_000_000_000
+    dismissed: list[str] = attrs.field(factory=list[str])
+
+    async def dismiss(self, client: str, _: Sequence[ClaimKey]) -> None:
+        self.dismissed.append(client)
+
+    @asynccontextmanager
+    async def server(self) -> AsyncGenerator[Membership, None]:
+        async def time() -> int:
+            return self.ms
+
+        clock = Clock(time, monotonic=lambda: self.ms * 1_000_000)
+        await clock.take()
+        backend = MySQLBackend(self.dsn)
+        await backend.migrate()
+        membership = Membership(Store(backend), clock, cast(Groups, self), TIMEOUT)
+        await membership.look()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(membership.run)
+            yield membership
+            nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await backend.aclose()
+
+
+async def test_a_client_lives_whose_row_was_held_for_longer_than_its_time_out(mysql_dsn: str) -> None:
+    world = World(mysql_dsn)
+    tables = open_tables(mysql_dsn)
+    async with world.server() as here, world.server() as there:
+        for name in ("ann", "bob", "dead"):
+            await here.renew(name)
+        async with here.polling("ann"), here.polling("bob"):
+            with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+                cursor.execute("SELECT * FROM client WHERE name = 'ann' FOR UPDATE")
+                for _ in range(10):
+                    world.ms += TIMEOUT // 3
+                    await here.look_after()
+                    await there.look_after()
+                    bob = there.watched("bob")
+                    assert bob is not None
+                    assert bob[1] >= world.ms - TIMEOUT // 3
+                assert world.dismissed == ["dead"]
+                # A wait that has just begun is there when the lock goes.
+                waits = row_lock_waits(tables)
+                await trio.to_thread.run_sync(wait_until, lambda: row_lock_waits(tables) > waits)
+                other.rollback()
+            # The other server is the first to look. It knows nothing of her since the lock.
+            await there.look_after()
+            with trio.fail_after(10):
+                while (await here._store.read(clients.all_watched))["ann"].renewed_at < world.ms:
+                    await there.look_after()
+    assert world.dismissed == ["dead"]
+    tables.close()

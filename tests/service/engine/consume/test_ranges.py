@@ -1,0 +1,168 @@
+"""A claim over several queues at a server: one name for all of it, whoever asks and after a restart."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import evolve
+
+from support import nodes
+from tarry.service.errors import UnknownClaim
+from tarry.service.making import begin
+from tarry.service.metrics import Metrics
+from tarry.service.node import Node
+from tarry.service.settings import Settings
+from tarry.store import catalogue
+from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Locked
+from tarry.store.groups.claim_ids import format_claim
+from tarry.store.records import Claim, Draft, Gather, Group, Publication, Settled
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+
+HOUR = 3_600_000
+QUEUES = 100
+
+
+class Town:
+    """A node, and a topic of many queues with a message in each."""
+
+    group: Group
+
+    def __init__(self, path: Path) -> None:
+        self.server = begin(SQLiteBackend(path), Settings(), Metrics())
+
+    @property
+    def node(self) -> Node:
+        return self.server.node
+
+    async def begin(self) -> None:
+        topic, _ = await self.node.catalogue.put_topic(TopicDraft("wide", queues=QUEUES))
+        self.group, _ = await self.node.catalogue.put_group(topic, "g", None)
+        drafts = tuple(Draft(topic=topic, queue=queue, body=b"%d" % queue.number) for queue in topic.queues)
+        await self.node.intake.publish(Publication(drafts))
+
+    async def claim(self, size: int = 1000, wait: int = 0) -> Claim | None:
+        return await nodes.claim(self.node, self.group, "c", size, wait, HOUR)
+
+    async def settle(self, claim: Claim | str, ids: list[int] | None = None) -> Settled:
+        name = claim if isinstance(claim, str) else nodes.name_of(claim)
+        return await self.node.groups.settle(name, "ack", ids=ids)
+
+    async def acked(self) -> int:
+        return (await self.node.store.read(catalogue.group_state, self.group)).acked
+
+    def forget(self) -> None:
+        """As after a restart."""
+        self.node.groups._coordinators[self.group.id]._leases.clear()
+
+
+@pytest.fixture
+async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
+    town = Town(tmp_path / "tarry.db")
+    nursery.start_soon(town.server.run)
+    await town.server.ready.wait()
+    await town.begin()
+    yield town
+    nursery.cancel_scope.cancel()
+    with trio.CancelScope(shield=True):
+        await town.node.store.backend.aclose()
+
+
+async def test_a_hundred_queues_are_drained_in_two_claims(town: Town) -> None:
+    claims = 0
+    while (claim := await town.claim()) is not None:
+        claims += 1
+        assert not (await town.settle(claim)).lost
+    assert (claims, await town.acked()) == (2, QUEUES)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_messages_of_all_its_ranges_are_named_by_id(town: Town, restarted: bool) -> None:
+    claim = await town.claim(10)
+    assert claim is not None
+    if restarted:
+        town.forget()
+    ids = [message.id for one in claim.ranges for message in one.messages]
+    assert len(ids) == 10
+    assert await town.settle(claim, [*ids[:3], 5]) == Settled(lost=True), "one that it never held"
+    assert await town.acked() == 0
+    assert (await town.settle(claim, [*ids[:3], ids[0]])).acked == 3
+    assert (await town.settle(claim)).acked == 10
+    assert await town.acked() == 10
+
+
+async def test_all_its_ranges_are_of_one_group_and_known(town: Town) -> None:
+    claim = await town.claim(3)
+    assert claim is not None
+    first, second, third = (one.key for one in claim.ranges)
+    forged = evolve(second, token=second.token ^ 1)
+    with pytest.raises(UnknownClaim):
+        await town.settle(format_claim(forged, first, third))
+    with pytest.raises(UnknownClaim):
+        await town.settle(format_claim(first, evolve(second, queue_id=1 << 31), third))
+    assert await town.acked() == 0
+    assert (await town.settle(claim)).acked == 3
+
+
+async def test_all_of_it_comes_back_when_its_client_has_gone(town: Town, nursery: trio.Nursery) -> None:
+    coordinator = town.node.groups._coordinator(town.group)
+    take_turn, committed = coordinator._take_turn, trio.Event()
+    go_on = trio.Event()
+
+    async def slowly(*turn: object) -> object:
+        answer = await take_turn(*turn)  # type: ignore[arg-type]
+        committed.set()
+        await go_on.wait()
+        return answer
+
+    coordinator._take_turn = slowly  # type: ignore[assignment]
+    with trio.CancelScope() as client:
+        nursery.start_soon(_leave, committed, client)
+        await town.claim(10)
+    coordinator._take_turn = take_turn
+    go_on.set()
+    seen: set[int] = set()
+    with trio.fail_after(10):
+        while len(seen) < QUEUES:
+            if (claim := await town.claim(1000, 100)) is not None:
+                messages = [message for one in claim.ranges for message in one.messages]
+                assert {message.attempt for message in messages} == {1}, "uncounted"
+                seen.update(int(message.body) for message in messages)
+                await town.settle(claim)
+
+
+async def _leave(committed: trio.Event, client: trio.CancelScope) -> None:
+    await committed.wait()
+    client.cancel()
+
+
+async def test_where_others_work_on_the_group_turns_stand_in_line_at_once(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a while after they have met; what is held for long keeps its few lines, and no more."""
+    turn, tries, rivals = Store.turn, list[bool](), 1
+
+    async def met(self: Store, *args: object, free: bool, place: tuple[int, int], gather: Gather | None) -> object:
+        nonlocal rivals
+        tries.append(free)
+        assert (gather is None) == free, "who stands in line gathers when it has the group"
+        if free and rivals:
+            rivals -= 1
+            raise Locked("another server's turn")
+        return await turn(self, *args, free=free, place=place, gather=gather)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "turn", met)
+    assert await town.claim(1) is not None
+    assert await town.claim(1) is not None
+    assert tries == [True, False, False]
+    groups = town.node.groups
+    groups._met_until[town.group.id] -= 10
+    assert await town.claim(1) is not None
+    assert tries == [True, False, False, True]
+    groups._met_until[town.group.id] += 10
+    for place in range(4):
+        groups._line.acquire_on_behalf_of_nowait(place)
+    assert await town.claim(1) is not None
+    assert tries == [True, False, False, True, True]
