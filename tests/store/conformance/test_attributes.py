@@ -24,7 +24,6 @@ from tarry.store.looking import tracing
 from tarry.store.operating.redriving import Letters
 from tarry.store.records import Claim, Delivered, Draft, Found, Group, Topic
 from tarry.store.schedules import schedules
-from tarry.store.schedules.course import Armed, Calendar
 from tarry.store.stream import outbox
 from tarry.store.stream.stretches import pull
 from tarry.store.timers.keyed import Wish
@@ -149,8 +148,8 @@ async def test_of_a_schedule(stage: Stage, topic: Topic) -> None:
     labels = {name: one_of(name, 0) for name in LABELS}
     said = {"topic": topic.name, "every": 60_000, "body_base64": b"\x00", "content_type": "x/y"} | labels
     wish = schedules.Wish("daily", topic, topic.queues[0], msgspec.json.encode(said), None)
-    stage.store.calendar = Calendar(course_of, list[Armed]().extend, list[tuple[int, int]]().extend)
-    await stage.store.schedule(lambda tx, firing: schedules.put(tx, firing, wish), stage.now)
+    stage.store.courses = course_of
+    await stage.store.change(lambda tx, firing: schedules.put(tx, firing, wish), stage.now)
     (id_,) = stage.column("SELECT id FROM delay")
     (one,) = (await stage.store.read(tracing.find_messages, [id_])).values()
     assert {*ATTRIBUTES} - {*attributes(one)} == {"expires_at"}
