@@ -8,12 +8,12 @@ Every door checks what comes in. What lies in a table all the same, by somebody'
 must not spoil the answer that it is a part of: there it goes as bytes, or not at all.
 """
 
-from collections.abc import Callable
-from operator import attrgetter
-from typing import Annotated, Any, Final, get_args, get_type_hints
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+R = TypeVar("R")
 Label = Annotated[str, "label"]
 """1 to 255 bytes of UTF-8."""
 
@@ -53,37 +53,38 @@ LATER: Final = tuple(SINCE)
 FIRST: Final = tuple(name for name in ATTRIBUTES if name not in SINCE)
 
 
-def _made(expression: str) -> Callable[[Attributes], Any]:
+def _written_out(function: str, **known: Any) -> Any:
     """As if it were written out for each attribute: it is asked for each message, and a loop takes three times as
     long."""
-    return eval(f"lambda of: {expression}")  # type: ignore[no-any-return]  # noqa: S307  # of declared names
+    return eval(f"lambda {function}", known)  # noqa: S307  # of declared names
 
 
-is_bare: Callable[[Attributes], bool] = _made(" and ".join(f"of.{name} is None" for name in ATTRIBUTES))
-"""Whether it has none of them."""
+def any_of(*names: str) -> Callable[[object], bool]:
+    """Whether something has one of these."""
+    return _written_out("of: " + (" or ".join(f"of.{name} is not None" for name in names) or "False"))  # type: ignore[no-any-return]
+
+
+def all_fit(*labels: str) -> Callable[[object, Callable[[str, int], str | None], int], bool]:
+    """Whether nothing is wrong with those of these labels that something has. One that was not there from the first is
+    left to who looks closer."""
+    fit = [f"of.{name} is None" + ("" if name in SINCE else f" or wrong(of.{name}, limit) is None") for name in labels]
+    return _written_out("of, wrong, limit: " + " and ".join(f"({one})" for one in fit))  # type: ignore[no-any-return]
+
+
+_HAS_ONE: Final = " or ".join(f"of.{name} is not None" for name in ATTRIBUTES)
+are_bare: Callable[[Iterable[Attributes]], bool] = _written_out(f"some: not [1 for of in some if {_HAS_ONE}]")
+"""Whether they have none of them."""
 _VALUES: Final = ", ".join(
     f"None if of.{name} is None else of.{name}.encode()" if name in TEXTS else f"of.{name}" for name in ATTRIBUTES
 )
-columns: Callable[[Attributes], tuple[bytes | int | None, ...]] = _made(f"({_VALUES})")
+columns: Callable[[Attributes], tuple[bytes | int | None, ...]] = _written_out(f"of: ({_VALUES})")
 """The values of their columns."""
 
 
-def any_of(*names: str) -> Callable[[Attributes], bool]:
-    """Whether something has one of these."""
-    return _made(" or ".join(f"of.{name} is not None" for name in names) or "False")
-
-
-def picker(*names: str) -> Callable[[object], dict[str, Any]]:
-    """Of these fields of a thing, two at least, gives those that are not None, by their names."""
-    get, none = attrgetter(*names), (None,) * len(names)
-
-    def picked(of: object) -> dict[str, Any]:
-        values = get(of)
-        if values == none:
-            return {}
-        return {name: value for name, value in zip(names, values, strict=True) if value is not None}
-
-    return picked
+def maker(record: Callable[..., R], copied: Iterable[str], given: Iterable[str]) -> Callable[..., R]:
+    """Makes one out of a thing, of which these fields are copied, and what is given beside, in this order."""
+    fields = ", ".join([*(f"{name}=of.{name}" for name in copied), *(f"{name}={name}" for name in given)])
+    return _written_out(f"of, {', '.join(given)}: record({fields})", record=record)  # type: ignore[no-any-return]
 
 
 BYTES: Final = "application/octet-stream"

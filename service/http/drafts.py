@@ -8,7 +8,7 @@ import trio
 from attrs import define, field
 from msgspec import UNSET
 
-from ...store.content import BYTES, LABELS, SINCE, picker
+from ...store.content import BYTES, LABELS, SINCE, all_fit, maker
 from ...store.records import Draft, Topic
 from ...store.stream import idempotency
 from ...store.stream.placing import WrongQueue, named_queue
@@ -22,15 +22,15 @@ from .call import Call
 from .names import wrong_content_type, wrong_headers, wrong_label
 from .problems import Fault, Problem, bad_field, older_server
 from .reading import wrong_json
-from .requests import Message, Timed
+from .requests import Message, Sent
 
 SLACK = 64 << 10
 """What a request may have beyond the limit of its bodies: the fields around a single one."""
 _MOST_FAULTS = 20
 _AT_ONCE = 256 << 10
-_all_labels = picker(*LABELS)
-_other_labels = picker(*(name for name in LABELS if name != "key"))
-"""A timer's key is in its path."""
+_labels_fit = all_fit(*LABELS)
+_GIVEN = ("headers", "content_type", "expires_at", "topic", "queue", "body", "deliver_at", "guard")
+_draft = maker(Draft, LABELS, _GIVEN)
 _WEIGHT = 2 << 10
 """Others have their turn after so many bytes of bodies, a message counting as so many beside its own."""
 
@@ -44,7 +44,7 @@ def longest(settings: Settings) -> int:
 class Checked(msgspec.Struct, frozen=True):
     """A message that is in order, but for its queue, which only the topic knows."""
 
-    message: Timed
+    message: Sent
     pointer: str
     body: bytes
     content_type: str | None
@@ -53,7 +53,6 @@ class Checked(msgspec.Struct, frozen=True):
     expires_at: int | None = None
     trace: Mapping[str, str] = {}
     """Of its request."""
-    labels: Mapping[str, str] = {}
 
     def placed(self, intake: Intake, topic: Topic, shaping: Shaping | None = None) -> Draft:
         """In its queue, and at its time. Raises a `Problem` when the topic has no such queue."""
@@ -66,23 +65,22 @@ class Checked(msgspec.Struct, frozen=True):
             except WrongQueue as error:
                 raise bad_field(f"{self.pointer}/queue", str(error)) from None
         window = self.window
-        return Draft(
-            **self.labels,
-            headers=carrying(message.headers, self.trace),
-            content_type=self.content_type,
-            expires_at=self.expires_at,
-            topic=topic,
-            queue=queue,
-            body=self.body,
-            deliver_at=self.deliver_at if window is None or shaping is None else shaping.place(window, self._chooses),
-            guard=message.guard,
+        return _draft(
+            message,
+            carrying(message.headers, self.trace),
+            self.content_type,
+            self.expires_at,
+            topic,
+            queue,
+            self.body,
+            self.deliver_at if window is None or shaping is None else shaping.place(window, self._chooses),
+            message.guard,
         )
 
     @property
     def _chooses(self) -> str | None:
         """What chooses among seconds that are equally empty."""
-        message = self.message
-        return (message.key if isinstance(message, Message) else None) or message.idempotency_key
+        return self.message.key or self.message.idempotency_key
 
 
 def windows(found: Iterable[Checked]) -> list[Window]:
@@ -137,7 +135,7 @@ async def checked(call: Call, messages: Sequence[Message], *, again: bool = Fals
     return found
 
 
-def check_single(call: Call, message: Timed, *, again: bool = False) -> Checked:
+def check_single(call: Call, message: Sent, *, again: bool = False) -> Checked:
     """A message that stands alone. Raises a `Problem` with what is wrong."""
     faults = Faults(again=again)
     one = check(call, message, "", faults)
@@ -146,11 +144,14 @@ def check_single(call: Call, message: Timed, *, again: bool = False) -> Checked:
     return one
 
 
-def check(call: Call, message: Timed, pointer: str, faults: Faults) -> Checked | None:
+def check(call: Call, message: Sent, pointer: str, faults: Faults) -> Checked | None:
     """None when there is something wrong, which is among `faults` then."""
     before = len(faults.found)
     body = _body(call, message, pointer, faults)
-    labels = _labels(call, message, pointer, faults)
+    if not _labels_fit(message, wrong_label, call.settings.max_key):
+        _check_labels(call, message, pointer, faults)
+    if message.headers is not None:
+        faults.add(f"{pointer}/headers", wrong_headers(message.headers))
     if message.guard is not None:
         _check_guard(call, message, message.guard, pointer, faults)
     deliver_at = None
@@ -159,7 +160,9 @@ def check(call: Call, message: Timed, pointer: str, faults: Faults) -> Checked |
             deliver_at = call.deliver_at(message.delay, message.deliver_at, pointer)
         except Problem as problem:
             faults.found += problem.body.errors or []
-    window = _window(call, message, pointer, faults) if isinstance(message, Message) else None
+    window = None
+    if isinstance(message, Message) and message.deliver_between is not None:
+        window = _window(call, message, message.deliver_between, pointer, faults)
     expires_at = None
     if message.expires_at is not None:
         latest = deliver_at if window is None else window[1]
@@ -167,18 +170,16 @@ def check(call: Call, message: Timed, pointer: str, faults: Faults) -> Checked |
     if len(faults.found) != before:
         return None
     content_type = None if message.body is not UNSET else message.content_type or BYTES
-    return Checked(message, pointer, body, content_type, deliver_at, window, expires_at, call.trace, labels)
+    return Checked(message, pointer, body, content_type, deliver_at, window, expires_at, call.trace)
 
 
-def _window(call: Call, message: Message, pointer: str, faults: Faults) -> Window | None:
-    if message.deliver_between is None:
-        return None
+def _window(call: Call, message: Message, between: Sequence[str], pointer: str, faults: Faults) -> Window | None:
     if message.delay is not None or message.deliver_at is not None:
         other = "delay" if message.delay is not None else "deliver_at"
         faults.add(f"{pointer}/deliver_between", f"there is a {other} too: leave one of them out")
         return None
     try:
-        return call.between(message.deliver_between, pointer, again=faults.again)
+        return call.between(between, pointer, again=faults.again)
     except Problem as problem:
         faults.found += problem.body.errors or []
         return None
@@ -203,7 +204,7 @@ def _expires_at(call: Call, text: str, deliver_at: int | None, pointer: str, fau
     return at
 
 
-def _body(call: Call, message: Timed, pointer: str, faults: Faults) -> bytes:
+def _body(call: Call, message: Sent, pointer: str, faults: Faults) -> bytes:
     raw, content_type = message.body, message.content_type
     if (raw is UNSET) == (message.body_base64 is None):
         given = "one of them" if raw is UNSET else "not both"
@@ -226,19 +227,15 @@ def _body(call: Call, message: Timed, pointer: str, faults: Faults) -> bytes:
     return body
 
 
-def _labels(call: Call, message: Timed, pointer: str, faults: Faults) -> Mapping[str, str]:
-    """Those that it has. With them its headers are checked."""
-    labels = _all_labels(message) if isinstance(message, Message) else _other_labels(message)
-    for name, label in labels.items():
-        if name in SINCE and call.node.nodes.level < SINCE[name]:
-            raise older_server(f"would lose its {name}")
-        faults.add(f"{pointer}/{name}", wrong_label(label, call.settings.max_key))
-    if message.headers is not None:
-        faults.add(f"{pointer}/headers", wrong_headers(message.headers))
-    return labels
+def _check_labels(call: Call, message: Sent, pointer: str, faults: Faults) -> None:
+    for name in LABELS:
+        if (label := getattr(message, name)) is not None:
+            if name in SINCE and call.node.nodes.level < SINCE[name]:
+                raise older_server(f"would lose its {name}")
+            faults.add(f"{pointer}/{name}", wrong_label(label, call.settings.max_key))
 
 
-def _check_guard(call: Call, message: Timed, guard: str, pointer: str, faults: Faults) -> None:
+def _check_guard(call: Call, message: Sent, guard: str, pointer: str, faults: Faults) -> None:
     faults.add(f"{pointer}/guard", call.node.guards.wrong(guard))
     if isinstance(message, Message) and message.key is None:
         faults.add(f"{pointer}/key", "a message with a guard has a key: it is what the guard looks up")

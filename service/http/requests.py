@@ -143,6 +143,11 @@ class PutTimer(Timed):
     max_wait: Annotated[
         Lease | None, Meta(description="of debounce: how long it waits at most since it was set first")
     ] = None
+    key: ClassVar[None] = None
+    """It is in its path."""
+
+
+Sent = Message | PutTimer
 
 
 _SKIPS: schemas.Json = {"required": ["overlap"], "properties": {"overlap": {"enum": ["skip", "queue_one"]}}}

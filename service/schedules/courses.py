@@ -7,7 +7,7 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from ...store.content import BYTES, LABELS, picker
+from ...store.content import BYTES, LABELS, maker
 from ...store.schedules.course import Course, Post
 from ..durations import format_time
 from ..trace_context import carrying
@@ -20,7 +20,7 @@ NAME, FIRE_AT = "tarry-schedule", "tarry-fire-at"
 _KNOWN = 50_000
 """Schedules that are kept as they were read. With more each that comes in its turn is read anew."""
 
-_labels = picker(*LABELS)
+_made = maker(Post, LABELS, ("headers", "content_type", "body"))
 log = structlog.get_logger()
 
 
@@ -59,4 +59,4 @@ def _post(name: str, spec: Spec, fire_at: int) -> Post:
         content_type, body = None, bytes(spec.body)
     else:
         content_type, body = spec.content_type or BYTES, spec.body_base64 or b""
-    return Post(**_labels(spec), headers=msgspec.json.encode(headers), content_type=content_type, body=body)
+    return _made(spec, msgspec.json.encode(headers), content_type, body)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from attrs import define, field
 
-from ..content import columns, is_bare
+from ..content import are_bare, columns
 from ..errors import DuplicateKey, TopicGone
 from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonces, shard_for, shard_of
 from ..ports import Offsets, Queries, Transaction, Value
@@ -109,7 +109,7 @@ class Publishing:
         waiting = [one for one in written if one.waits]
         if waiting:
             special = are_special(one.draft for one in waiting)
-            how = {"bare": not special and _are_bare(waiting), "special": special}
+            how = {"bare": not special and are_bare([one.draft for one in waiting]), "special": special}
             rows = [waiting_row(one.draft, one.id, one.nonce, self.now, **how) for one in waiting]
             await add_waiting(tx, rows, **how)
             await self._count(tx, waiting)
@@ -205,7 +205,7 @@ class Publishing:
             ones = queues[one.draft.queue.id]
             one.row = len(ones)
             ones.append(one)
-        bare = _are_bare(straight)
+        bare = are_bare([one.draft for one in straight])
         rows_of = self._bare_rows if bare else self._message_rows
         rows = {queue_id: rows_of(ones) for queue_id, ones in queues.items()}
         self._offsets = await tx.append("message.add_bare" if bare else "message.add", rows, straight=True)
@@ -308,11 +308,6 @@ async def refuse_used(tx: Queries, ids: Sequence[Any]) -> None:
     # A message keeps its id when it leaves: who is given it again could be cancelled in its stead.
     if await tx.fetch("delay.used", tuple[int, int], apart(ids), ids, ids):
         raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
-
-
-def _are_bare(written: Iterable[_Written]) -> bool:
-    """Whether there is but the body of each."""
-    return all(is_bare(one.draft) for one in written)
 
 
 def _replay(publication: Publication, fingerprint: bytes, receipts: _Answer | None) -> _Answer:
