@@ -222,6 +222,7 @@ class Groups:
                 raise GroupGone("the group has been removed meanwhile")
             if self._nursery is None:
                 raise Stopping("the server is starting: its store has not answered yet")
+            self._turns.forget(group.id)  # the number may have been another group's
             bell = self._signals.doorbells.open(group)
             coordinator = self._coordinators[group.id] = Coordinator(
                 group, self._directory, self._clock, self._turns, bell, self._present_for

@@ -152,7 +152,12 @@ async def test_a_server_that_sees_many_come_and_go_keeps_little_of_them(
         assert {key[1] for key in cleaner._notes.starts} == town.node.store._expected.keys() == {group.id}
         await town.node.remover.remove_topic(topic, force=True)
         await directory.refresh()
-    for kept in (cleaner._notes.starts, town.node.store._expected, town.node.signals.doorbells._of_topic, directory._of_topic):
+    for kept in (
+        cleaner._notes.starts,
+        town.node.store._expected,
+        town.node.signals.doorbells._of_topic,
+        directory._of_topic,
+    ):
         assert len(kept) == 0
     assert len(directory._removed_topics) == len(directory._removed_groups) == 3
 
