@@ -240,7 +240,9 @@ class Coordinator:
         return asking.claim
 
     async def settle(self, settlement: Settlement) -> Settled | None:
-        """The answer to a settlement, after its commit; None when the store knows no such claim."""
+        """The answer to a settlement, after its commit; None when the store knows no such claim. Raises `GroupGone`."""
+        if self._bell.retired:
+            raise GroupGone("the group has been removed meanwhile")
         if len(self._settling) >= _WAITING:
             raise Overloaded("too many settlements are waiting for this group; try again in a moment")
         settling = _Settling(settlement)

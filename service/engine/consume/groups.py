@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import structlog
 import trio
 from attrs import define, evolve, field
 
@@ -31,8 +30,6 @@ from ..state.cleaning_notes import CleaningNotes
 from ..state.directory import Directory
 from .coordinator import Coordinator
 from .turns import Turns
-
-log = structlog.get_logger()
 
 
 @define(eq=False)
