@@ -73,7 +73,7 @@ def lay_ground(given: Surroundings, clock: Clock) -> Ground:
     """What orders, releases and the directory go by is handed to each of them, and written by those who know."""
     settings, backend = given.settings, given.backend
     ownership, spoilt_rows, release_rates = Ownership(), SpoiltRows(), dict[int, int]()
-    coverage = Coverage(clock, ownership, backend.shared)
+    coverage = Coverage(clock, ownership, shared=backend.shared)
     orders = Orders(
         coverage.unseen_from,
         coverage.read_until,

@@ -114,7 +114,7 @@ async def _shop(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Shop]:
     nursery.cancel_scope.cancel()
     shop.tables.close()
     with trio.CancelScope(shield=True):
-        await shop.store.backend.aclose()
+        await shop.node.store.backend.aclose()
 
 
 async def publish(shop: Shop, count: int) -> None:
@@ -131,8 +131,8 @@ async def test_publishes_of_an_outbox_are_counted_when_they_are_promoted(shop: S
     assert shop.counted() == {"published": 3}
     await shop.pass_time(HOUR)
     assert shop.counted() == {"published": 4}
-    assert shop.node.intake._rates.of(shop.group.topic.id).published > 0
-    states = await shop.store.read(catalogue.topic_states, [shop.group.topic])
+    assert shop.node.ranking._rates.of(shop.group.topic.id).published > 0
+    states = await shop.node.store.read(catalogue.topic_states, [shop.group.topic])
     assert states[shop.group.topic.id].accepted == 4
 
 
@@ -169,4 +169,4 @@ async def test_acks_are_counted_by_the_next_turn_once(shop: Shop) -> None:
     shop.ack_outside(other, 1)
     await shop.node.operations.seek(shop.group, shop.group.topic.queues, Position("latest"), dry_run=False)
     assert shop.counted()["acked"] == 5
-    assert (await shop.store.read(catalogue.group_state, shop.group)).acked == 5
+    assert (await shop.node.store.read(catalogue.group_state, shop.group)).acked == 5

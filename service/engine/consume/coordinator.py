@@ -125,7 +125,7 @@ class Coordinator:
         self._claiming = False  # a turn claims, and what it leaves is not known yet
         self._claims_from = 0.0  # trio's time before which a trickle is not claimed
         self._sure_until = 0.0  # trio's time up to which a turn that found nothing is believed
-        self._stopping = False
+        self._stopped = False
         self._asked_at: dict[str, int] = {}  # when each client last asked, of an ordered topic
         self._elsewhere: set[str] = set()  # the clients that ask for it at other servers
         self._sharing: set[str] = set()  # among whom the queues were shared in the last turn
@@ -135,21 +135,17 @@ class Coordinator:
 
     def stop(self) -> None:
         """No more claims: those that wait go home empty-handed. Settlements go on."""
-        self._stopping = True
-        for asking in self._bell.asking:
-            asking.answered.set()
-        self._bell.asking.clear()
+        self._stopped = True
+        self._bell.send_home()
 
     @property
     def retired(self) -> bool:
         """Whether the group is removed."""
         return self._bell.retired
 
-    def _close(self) -> None:
-        """The group is removed: who waits goes home empty-handed, and leases are no business of ours."""
-        self.stop()
-        self._leases.clear()
-        self._ends.clear()
+    @property
+    def _stopping(self) -> bool:
+        return self._stopped or self._bell.retired
 
     def present(self) -> set[str]:
         """Who shares the queues of an ordered topic: clients that wait, or asked not long ago, here or elsewhere."""
@@ -208,7 +204,7 @@ class Coordinator:
 
     async def claim(self, request: ClaimRequest, wait: int) -> Claim | None:
         """A claim, or None when there is nothing within `wait` milliseconds."""
-        if self._stopping or self._bell.retired:
+        if self._stopping:
             return None
         if self.ordered:
             self._bell.may_find |= self._left or request.client not in self._asked_at
@@ -244,7 +240,9 @@ class Coordinator:
         return asking.claim
 
     async def settle(self, settlement: Settlement) -> Settled | None:
-        """The answer to a settlement, after its commit; None when the store knows no such claim."""
+        """The answer to a settlement, after its commit; None when the store knows no such claim. Raises `GroupGone`."""
+        if self._bell.retired:
+            raise GroupGone("the group has been removed meanwhile")
         if len(self._settling) >= _WAITING:
             raise Overloaded("too many settlements are waiting for this group; try again in a moment")
         settling = _Settling(settlement)
@@ -280,15 +278,15 @@ class Coordinator:
         while not self._bell.retired or self._settling:
             await self._wait_for_work()
             self._bell.wake = trio.Event()
-            if self._bell.retired:
-                self._close()
+            if self._bell.retired:  # leases are no business of ours
+                self._leases.clear()
+                self._ends.clear()
             settling, asking = list[_Settling](), list[_Asking]()
             self._gather_settling(settling)
             settling += self._lost()
             self._gather(settling, asking)
             if settling or asking:
                 await self._turn(settling, asking)
-        self._close()
 
     def _gather(self, settling: list[_Settling], asking: list[_Asking]) -> None:
         """Adds who waits to those who are of a turn, as many as there may be. What it claims from is not read yet."""

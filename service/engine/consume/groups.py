@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import structlog
 import trio
 from attrs import define, evolve, field
 
@@ -31,8 +30,6 @@ from ..state.cleaning_notes import CleaningNotes
 from ..state.directory import Directory
 from .coordinator import Coordinator
 from .turns import Turns
-
-log = structlog.get_logger()
 
 
 @define(eq=False)
@@ -222,6 +219,7 @@ class Groups:
                 raise GroupGone("the group has been removed meanwhile")
             if self._nursery is None:
                 raise Stopping("the server is starting: its store has not answered yet")
+            self._turns.forget(group.id)  # the number may have been another group's
             bell = self._signals.doorbells.open(group)
             coordinator = self._coordinators[group.id] = Coordinator(
                 group, self._directory, self._clock, self._turns, bell, self._present_for

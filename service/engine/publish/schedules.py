@@ -105,10 +105,10 @@ class Schedules:
             try:
                 async with self._turn:
                     done, fired = await self._store.schedule(function, self._clock.now())
+                    self._accepted.fired(fired)
+                    return done
             except Held as held:
                 return held
-            self._accepted.fired(fired)
-            return done
 
         done = await until_free(look, lambda one: isinstance(one, Held), "the schedule's message")
         if isinstance(done, Held):

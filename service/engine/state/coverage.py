@@ -27,7 +27,7 @@ class Coverage:
 
     _clock: Clock
     _ownership: Ownership
-    _shared: bool
+    _shared: bool = field(kw_only=True, alias="shared")
     swept: int = field(default=_NOT_YET, init=False)
     """When the last near sweep was made that saw all."""
     looked: int = field(default=_NOT_YET, init=False)

@@ -1,14 +1,21 @@
 """Doorbells: a bell for each group that somebody has asked for here, rung when there may be something to claim."""
 
 from collections import defaultdict
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 from attrs import define, field
 
 from ....store.records import Group
 
-Who = TypeVar("Who")
+
+class Waiting(Protocol):
+    """Who waits for messages of a group."""
+
+    answered: trio.Event
+
+
+Who = TypeVar("Who", bound=Waiting)
 
 
 @define(eq=False)
@@ -39,6 +46,18 @@ class Doorbell(Generic[Who]):
         self.full = False
         self.ring()
 
+    def send_home(self) -> None:
+        """Who waits goes home empty-handed."""
+        for one in self.asking:
+            one.answered.set()
+        self.asking.clear()
+
+    def retire(self) -> None:
+        """The group is removed."""
+        self.retired = True
+        self.send_home()
+        self.wake.set()
+
 
 @define(eq=False)
 class Doorbells:
@@ -59,8 +78,7 @@ class Doorbells:
             self._of_topic[group.topic.id].remove(bell)
             if not self._of_topic[group.topic.id]:
                 del self._of_topic[group.topic.id]
-            bell.retired = True
-            bell.wake.set()
+            bell.retire()
 
     @property
     def awaited(self) -> set[int]:

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from support.spied import NOW, SpiedServer
-from tarry.service.batching import patience
+from tarry.service.engine.batching import patience
 from tarry.store.looking import upcoming
 from tarry.store.looking.finding import Place, Wanted
 from tarry.store.records import Receipt

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from support.hearing import HearingStore
 from support.stores import Stage, ids_of
 from tarry.store.errors import StoreError
 from tarry.store.ports import Asked, Transaction
-from tarry.store.store import Store
 
 
 def named(id_: int) -> Any:
@@ -85,6 +85,6 @@ async def test_a_guess_of_where_the_group_is_may_be_wrong(stage: Stage) -> None:
     topic = await stage.topic()
     group = await stage.group(topic)
     receipts = await stage.publish(*(stage.draft(topic) for _ in range(9)))
-    elsewhere = evolve(stage, store=Store(stage.store.backend))
+    elsewhere = evolve(stage, store=HearingStore(stage.store.backend))
     claims = [await some.claim(group, 2) for some in (stage, elsewhere, stage, elsewhere)]
     assert [message.id for claim in claims for message in claim.messages] == ids_of(receipts[:8])

@@ -18,7 +18,7 @@ from tarry.service.engine.state.doorbells import Doorbell
 from tarry.service.errors import Busy
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
-from tarry.store.errors import Locked, Unavailable
+from tarry.store.errors import GroupGone, Locked, Unavailable
 from tarry.store.groups import claims
 from tarry.store.records import (
     Claim,
@@ -767,3 +767,32 @@ async def test_a_claim_that_is_spoilt_takes_no_neighbour_along(counter: Counter)
     with trio.fail_after(10):
         while not counter.timers:
             await trio.sleep(0.001)
+
+
+async def test_when_the_group_is_removed_who_waits_goes_home_at_once(counter: Counter, nursery: trio.Nursery) -> None:
+    """Also while a turn is under way; what comes later is not waited for."""
+    await counter.publish(1)
+    claim = await counter.claim()
+    assert claim is not None
+    gate = counter.gate = trio.Event()
+    home: list[str] = []
+
+    async def ask(name: str) -> None:
+        counter.bell.look_again()
+        assert await counter.claim(wait=3_600_000) is None
+        home.append(name)
+
+    for name in ("of the turn", "behind it"):
+        nursery.start_soon(ask, name)
+        await trio.testing.wait_all_tasks_blocked()
+    assert counter.turns == [(0, 1), (0, 1)]
+    counter.bell.retire()
+    await trio.testing.wait_all_tasks_blocked()
+    assert home == ["behind it"]
+    gate.set()
+    with trio.fail_after(10):
+        while len(home) < 2:
+            await trio.lowlevel.checkpoint()
+    assert await counter.claim(wait=3_600_000) is None
+    with pytest.raises(GroupGone):
+        await counter.coordinator.settle(Settlement(claim.key, "ack"))

@@ -66,10 +66,9 @@ class Town:
         while ms:
             step = min(ms, self.step)
             self.ms, ms = self.ms + step, ms - step
-            hand = self.node.hand
             for _ in range(2):  # one turn may have been under way
-                hand._wake.set()
-                await hand.turned()
+                self.node.pending.wake.set()
+                await self.node.dispatcher.turned()
             await tasks.look_after_clients(self.node)
 
     async def clients(self) -> tuple[str, ...]:

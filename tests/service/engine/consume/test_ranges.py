@@ -1,6 +1,6 @@
 """A claim over several queues at a server: one name for all of it, whoever asks and after a restart."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ import trio
 from attrs import evolve
 
 from support import nodes
+from tarry.service.engine.consume.turns import Turns
 from tarry.service.errors import UnknownClaim
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
@@ -17,7 +18,7 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
 from tarry.store.groups.claim_ids import format_claim
-from tarry.store.records import Claim, Draft, Gather, Group, Publication, Settled
+from tarry.store.records import Claim, Draft, Gather, Group, Publication, Settled, Turn
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
@@ -106,22 +107,22 @@ async def test_all_its_ranges_are_of_one_group_and_known(town: Town) -> None:
     assert (await town.settle(claim)).acked == 3
 
 
-async def test_all_of_it_comes_back_when_its_client_has_gone(town: Town, nursery: trio.Nursery) -> None:
-    coordinator = town.node.groups._coordinator(town.group)
-    take_turn, committed = coordinator._take_turn, trio.Event()
-    go_on = trio.Event()
+async def test_all_of_it_comes_back_when_its_client_has_gone(
+    town: Town, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, committed, go_on = Turns.take, trio.Event(), trio.Event()
 
-    async def slowly(*turn: object) -> object:
-        answer = await take_turn(*turn)  # type: ignore[arg-type]
+    async def slowly(self: Turns, group: Group, gather: Gather, present: Collection[str]) -> Turn:
+        turn = await take(self, group, gather, present)
         committed.set()
         await go_on.wait()
-        return answer
+        return turn
 
-    coordinator._take_turn = slowly  # type: ignore[assignment]
-    with trio.CancelScope() as client:
-        nursery.start_soon(_leave, committed, client)
-        await town.claim(10)
-    coordinator._take_turn = take_turn
+    with monkeypatch.context() as patched:
+        patched.setattr(Turns, "take", slowly)
+        with trio.CancelScope() as client:
+            nursery.start_soon(_leave, committed, client)
+            await town.claim(10)
     go_on.set()
     seen: set[int] = set()
     with trio.fail_after(10):
@@ -157,12 +158,12 @@ async def test_where_others_work_on_the_group_turns_stand_in_line_at_once(
     assert await town.claim(1) is not None
     assert await town.claim(1) is not None
     assert tries == [True, False, False]
-    groups = town.node.groups
-    groups._met_until[town.group.id] -= 10
+    turns = town.node.groups._turns
+    turns._met_until[town.group.id] -= 10
     assert await town.claim(1) is not None
     assert tries == [True, False, False, True]
-    groups._met_until[town.group.id] += 10
+    turns._met_until[town.group.id] += 10
     for place in range(4):
-        groups._line.acquire_on_behalf_of_nowait(place)
+        turns._line.acquire_on_behalf_of_nowait(place)
     assert await town.claim(1) is not None
     assert tries == [True, False, False, True, True]

@@ -158,7 +158,7 @@ async def test_what_is_overdue_fires_in_the_order_of_its_time(node: Node, nurser
     nursery.start_soon(node.loader.run)
     await node.loader.recovered.wait()
     while len(node.fired) < len(ids):
-        await node.pending.turned()
+        await node.dispatcher.turned()
     assert [due_of[id_] for id_ in node.fired] == sorted(due_of.values())
 
 

@@ -1,6 +1,7 @@
 """Burst pacing: a batch is through before another topic's message is due, and rests while that is on its way."""
 
 import math
+from bisect import bisect_right
 from typing import cast
 
 import trio
@@ -17,7 +18,7 @@ class Bench:
     """A crowd of which so many are through in a second, and messages of a neighbour's at known times."""
 
     def __init__(self, *dues: float) -> None:
-        self.dues = list(dues)
+        self.dues = sorted(dues)
         self.pacing = BurstPacing(cast(Pending, self))
         self.began = trio.current_time()
         self.batches: list[tuple[float, float, int]] = []
@@ -28,7 +29,9 @@ class Bench:
         return trio.current_time() - self.began
 
     def until_other_topic(self) -> float:
-        return min((due - self.now for due in self.dues if due > self.now), default=math.inf)
+        now = self.now
+        at = bisect_right(self.dues, now)
+        return self.dues[at] - now if at < len(self.dues) else math.inf
 
     async def go(self, until: float) -> None:
         while self.now < until:
