@@ -64,10 +64,10 @@ class Checked(msgspec.Struct, frozen=True):
                 queue = named_queue(topic, message.queue, message.ordering_key)
             except WrongQueue as error:
                 raise bad_field(f"{self.pointer}/queue", str(error)) from None
-        window = self.window
+        headers, window = message.headers, self.window
         return _draft(
             message,
-            carrying(message.headers, self.trace),
+            None if headers is None and not self.trace else carrying(headers, self.trace),
             self.content_type,
             self.expires_at,
             topic,
