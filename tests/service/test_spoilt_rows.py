@@ -198,6 +198,7 @@ async def test_a_row_that_cannot_be_promoted_is_set_aside_and_its_neighbours_go(
         world.sql(f"DELETE FROM delay WHERE id = {ids[1]}")
     world.pass_by(60_000)
     await world.node.promotion.try_again()
+    await world.until(lambda: not world.node.spoilt.rows)  # the node itself may be trying it at this moment
     assert await world.wrong() == ""
 
 
