@@ -15,14 +15,14 @@ import trio
 from .access.clients import ClientOwners
 from .access.keyring import Keyring
 from .access.sessions import Sessions
+from .engine.consume.clients import Clients
 from .engine.consume.deliveries import Deliveries
 from .engine.consume.groups import Groups
+from .engine.consume.liveness import Liveness
 from .engine.consume.members import Members
-from .engine.consume.membership import Membership
 from .engine.consume.operations import Operations
 from .engine.consume.pauses import Pauses
 from .engine.consume.readers import Readers
-from .engine.consume.roster import Roster
 from .engine.consume.sealer import Sealer
 from .engine.consume.turns import Turns
 from .engine.dispatch.aside import Aside
@@ -102,9 +102,9 @@ class Node:
         self.groups = Groups(store, directory, clock, metrics, signals, ground.cleaning, turns, present_for)
         self.operations = Operations(store, clock, signals, self.groups)
         self.pauses = Pauses(store, directory, signals)
-        self.membership = Membership(store, clock, self.groups, present_for)
+        self.liveness = Liveness(store, clock, self.groups, present_for)
         self.members = Members(store, clock, self.groups, present_for)
-        self.roster = Roster(store, directory, self.membership, self.groups)
+        self.clients = Clients(store, directory, self.liveness, self.groups)
         self.readers = Readers(store, directory, clock, signals.listeners, deliveries)
         self.sealer = Sealer(store, clock, directory, signals, widest=settings.widest_hole)
         self.catalogue = Catalogue(store, directory, signals, nodes)
@@ -167,7 +167,7 @@ class Node:
             *(store, self.groups, clock, metrics, self.alarm),
             poster=cache(partial(_make_poster, settings)),
             lease=min(settings.client_timeout, settings.max_lease),
-            leave=self.membership.deregister,
+            leave=self.liveness.deregister,
             asked=self.pauses.asked,
         )
         networks, grace = read_networks(settings.push_allow), left_for_the_end(settings) / 2
@@ -180,7 +180,7 @@ class Node:
         self.groups.stop()
         self.intake.hurry()
         self.timers.hurry()
-        self.membership.hurry()
+        self.liveness.hurry()
         self.cleaner.stop()
         self.readers.stop()
 
