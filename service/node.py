@@ -52,7 +52,7 @@ from .engine.topics.ranking import Ranking
 from .engine.topics.remover import Remover
 from .ground import Ground, Surroundings
 from .push.addresses import read_networks
-from .push.pusher import Desk
+from .push.pusher import PushContext
 from .push.pushers import Pushers
 from .settings import Settings
 from .upkeep.cleaner import Cleaner
@@ -163,7 +163,7 @@ class Node:
         self.keyring = Keyring(store, always=settings.always_asks)
         self.sessions = Sessions(self.keyring, clock, store)
         self.client_owners = ClientOwners(store, clock, self.keyring, directory.look_up_group)
-        desk = Desk(
+        context = PushContext(
             *(store, self.groups, clock, metrics, self.alarm),
             poster=cache(partial(_make_poster, settings)),
             lease=min(settings.client_timeout, settings.max_lease),
@@ -171,7 +171,7 @@ class Node:
             asked=self.pauses.asked,
         )
         networks, grace = read_networks(settings.push_allow), left_for_the_end(settings) / 2
-        self.pushers = Pushers(desk, directory, self.nodes, settings.node, networks, grace)
+        self.pushers = Pushers(context, directory, self.nodes, settings.node, networks, grace)
 
     def stop(self) -> None:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
