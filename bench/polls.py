@@ -67,7 +67,7 @@ async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
             async def poll(number: int) -> None:
                 while True:
                     request = ClaimRequest(f"client-{number}", 1, 60_000)
-                    async with node.membership.polling(request.client):
+                    async with node.liveness.polling(request.client):
                         granted = await node.groups.claim(names[number % groups], request, 30_000)
                     if granted is not None:
                         raise AssertionError("nothing was published, and something came")

@@ -85,7 +85,7 @@ class Lifecycle:
         await node.nodes.enter()
         await node.keyring.refresh()
         await node.directory.refresh()
-        await node.membership.look()
+        await node.liveness.look()
         with self._store.watch("read"):
             self._durability = node.nodes.durability = await self._store.backend.durability()
         for warning in self._durability:

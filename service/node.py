@@ -15,14 +15,14 @@ import trio
 from .access.clients import ClientOwners
 from .access.keyring import Keyring
 from .access.sessions import Sessions
+from .engine.consume.clients import Clients
 from .engine.consume.deliveries import Deliveries
 from .engine.consume.groups import Groups
+from .engine.consume.liveness import Liveness
 from .engine.consume.members import Members
-from .engine.consume.membership import Membership
 from .engine.consume.operations import Operations
 from .engine.consume.pauses import Pauses
 from .engine.consume.readers import Readers
-from .engine.consume.roster import Roster
 from .engine.consume.sealer import Sealer
 from .engine.consume.turns import Turns
 from .engine.dispatch.aside import Aside
@@ -52,7 +52,7 @@ from .engine.topics.ranking import Ranking
 from .engine.topics.remover import Remover
 from .ground import Ground, Surroundings
 from .push.addresses import read_networks
-from .push.pusher import Desk
+from .push.pusher import PushContext
 from .push.pushers import Pushers
 from .settings import Settings
 from .upkeep.cleaner import Cleaner
@@ -102,9 +102,9 @@ class Node:
         self.groups = Groups(store, directory, clock, metrics, signals, ground.cleaning, turns, present_for)
         self.operations = Operations(store, clock, signals, self.groups)
         self.pauses = Pauses(store, directory, signals)
-        self.membership = Membership(store, clock, self.groups, present_for)
+        self.liveness = Liveness(store, clock, self.groups, present_for)
         self.members = Members(store, clock, self.groups, present_for)
-        self.roster = Roster(store, directory, self.membership, self.groups)
+        self.clients = Clients(store, directory, self.liveness, self.groups)
         self.readers = Readers(store, directory, clock, signals.listeners, deliveries)
         self.sealer = Sealer(store, clock, directory, signals, widest=settings.widest_hole)
         self.catalogue = Catalogue(store, directory, signals, nodes)
@@ -163,15 +163,15 @@ class Node:
         self.keyring = Keyring(store, always=settings.always_asks)
         self.sessions = Sessions(self.keyring, clock, store)
         self.client_owners = ClientOwners(store, clock, self.keyring, directory.look_up_group)
-        desk = Desk(
+        context = PushContext(
             *(store, self.groups, clock, metrics, self.alarm),
             poster=cache(partial(_make_poster, settings)),
             lease=min(settings.client_timeout, settings.max_lease),
-            leave=self.membership.deregister,
+            leave=self.liveness.deregister,
             asked=self.pauses.asked,
         )
         networks, grace = read_networks(settings.push_allow), left_for_the_end(settings) / 2
-        self.pushers = Pushers(desk, directory, self.nodes, settings.node, networks, grace)
+        self.pushers = Pushers(context, directory, self.nodes, settings.node, networks, grace)
 
     def stop(self) -> None:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
@@ -180,7 +180,7 @@ class Node:
         self.groups.stop()
         self.intake.hurry()
         self.timers.hurry()
-        self.membership.hurry()
+        self.liveness.hurry()
         self.cleaner.stop()
         self.readers.stop()
 

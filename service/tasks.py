@@ -21,7 +21,7 @@ async def run_tasks(node: Node) -> None:
         node.groups.open(nursery)
         node.intake.open(nursery)
         node.timers.open(nursery)
-        for run in (node.nodes.run, node.membership.run, node.readers.run, node.alarm.run):
+        for run in (node.nodes.run, node.liveness.run, node.readers.run, node.alarm.run):
             nursery.start_soon(run)
         for run in (node.dispatcher.run, node.unblocking.run, node.guards.run, node.loader.run):
             nursery.start_soon(run)
@@ -38,9 +38,9 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 1, node.lookahead.look_ahead)
         nursery.start_soon(every, 1, node.promotion.try_again)
         await until_done(sweeps.watch_all, (StoreError,))
-        nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
+        nursery.start_soon(every, node.liveness.round, partial(look_after_clients, node))
         if node.store.backend.shared:
-            nursery.start_soon(every, node.membership.round, node.members.look)
+            nursery.start_soon(every, node.liveness.round, node.members.look)
         node.pushers.open(nursery)
         nursery.start_soon(every, node.pushers.rest, node.pushers.look)
         nursery.start_soon(every, 10, sweeps.leases)
@@ -106,4 +106,4 @@ def note_change(node: Node, topic_id: int) -> None:
 
 async def look_after_clients(node: Node) -> None:
     node.groups.look_around()
-    await node.membership.look_after()
+    await node.liveness.look_after()

@@ -52,7 +52,7 @@ async def claim(call: Call) -> Response:
     wish = ClaimRequest(request.client, size, lease, tags, request.tells_begun is True)
 
     async def claim() -> records.Claim | None:
-        async with call.node.membership.polling(wish.client):
+        async with call.node.liveness.polling(wish.client):
             return await call.node.groups.claim(group, wish, wait)
 
     granted = await call.unless_gone(claim)
@@ -95,7 +95,7 @@ async def _read_on(
     )
 
     async def read_on() -> ReadAnswer:
-        async with call.node.membership.polling(wish.client):
+        async with call.node.liveness.polling(wish.client):
             return await call.node.readers.read_on(wish, wait)
 
     read = await call.unless_gone(read_on)

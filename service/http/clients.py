@@ -25,7 +25,7 @@ async def list_clients(call: Call) -> Response:
     after = query.get("cursor", "")
     if after and wrong_client(after):
         raise bad_cursor()
-    found = await call.node.roster.page(after, limit + 1)
+    found = await call.node.clients.page(after, limit + 1)
     page, more = found[:limit], len(found) > limit
     clients = [rendering.client(one) for one in page]
     return answer(answers.ClientPage(clients=clients, cursor=page[-1].name if more else None))
@@ -42,7 +42,7 @@ async def renew(call: Call) -> Response:
         (one.claim, beginning(call, one.claim, one.ids, f"/begun/{index}/ids"))
         for index, one in enumerate(request.begun or ())
     ]
-    alive_until = await call.node.membership.renew(name)
+    alive_until = await call.node.liveness.renew(name)
     untold: list[str] = []
     async with trio.open_nursery() as nursery:
         for claim, begin in begun:
@@ -75,6 +75,6 @@ async def deregister(call: Call) -> Response:
     name = call.part("client")
     registered, claims = False, 0
     if await call.node.client_owners.may_end(name, call.holder):
-        registered, claims = await call.node.membership.deregister(name)
+        registered, claims = await call.node.liveness.deregister(name)
         await call.node.client_owners.leave(name, call.holder)
     return answer(answers.DeregisterAnswer(client=name, registered=registered, claims=claims))

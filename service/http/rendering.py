@@ -16,7 +16,7 @@ from ...store.operating.erasing import Erasure
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
 from ...wheel.ladder import Ladder
 from ..durations import format_time
-from ..engine.consume.roster import ClientState
+from ..engine.consume.clients import ClientState
 from ..engine.publish.shaping import Shaping
 from ..engine.state.rates import Activity
 from ..settings import Settings
@@ -50,7 +50,7 @@ _has_more = any_of(*(name for name in ATTRIBUTES if name not in _SOON))
 
 
 def client(one: ClientState) -> ClientAnswer:
-    """On the roster."""
+    """Among the clients."""
     return ClientAnswer(
         client=one.name,
         registered_at=None if one.registered_at is None else format_time(one.registered_at),

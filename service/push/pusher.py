@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 @frozen
-class Desk:
+class PushContext:
     """What all pushers of a server share. `poster` makes what posts, when it is first wanted; `lease` is milliseconds,
     `chance` draws from 0 to 1."""
 
@@ -89,8 +89,8 @@ class _Held:
 class Pusher:
     """Of one group. `run` in a task, until `end`."""
 
-    def __init__(self, desk: Desk, group: Group, row: PushRow, client: str, share: int) -> None:
-        self._desk = desk
+    def __init__(self, context: PushContext, group: Group, row: PushRow, client: str, share: int) -> None:
+        self._context = context
         self._group = group
         self._client = client
         self._share = share
@@ -109,7 +109,7 @@ class Pusher:
     def _set(self, row: PushRow) -> None:
         self.row = row
         self._off = row.off_at is not None
-        self._breaker = Breaker(self._desk.chance)
+        self._breaker = Breaker(self._context.chance)
         self._left_alone_until = 0.0
         self._rung = False
         self._keys = [read_secret(text) for text in row.secrets.split()]
@@ -151,7 +151,7 @@ class Pusher:
                 beside.cancel_scope.cancel()
             if self._group.topic.ordered:  # its queues are free for others at once
                 with trio.move_on_after(_REST):
-                    await self._insist(partial(self._desk.leave, self._client))
+                    await self._insist(partial(self._context.leave, self._client))
         finally:
             self.over = True
 
@@ -194,9 +194,9 @@ class Pusher:
         claim: Claim | None = None
         with trio.CancelScope() as self._asking:
             try:
-                request = ClaimRequest(self._client, room, self._desk.lease, tells=True)
-                await self._desk.asked()
-                claim = await self._desk.groups.claim(self._group, request, _WAIT)
+                request = ClaimRequest(self._client, room, self._context.lease, tells=True)
+                await self._context.asked()
+                claim = await self._context.groups.claim(self._group, request, _WAIT)
             except (StoreError, ServiceError) as error:
                 tell_failure("push_waits", error, **self._names)
             if claim is None and trio.current_time() - began < _REST:
@@ -226,9 +226,9 @@ class Pusher:
     async def _keep(self, held: _Held) -> None:
         """The lease goes on for as long as something is on its way."""
         while not held.lost:
-            await trio.sleep(self._desk.lease / 3000)
+            await trio.sleep(self._context.lease / 3000)
             begun = sorted(held.posting)
-            settle = partial(self._desk.groups.settle, held.name, "extend", lease=self._desk.lease, begun=begun)
+            settle = partial(self._context.groups.settle, held.name, "extend", lease=self._context.lease, begun=begun)
             held.lost = await self._settle(settle)
 
     async def _post_lane(self, held: _Held, lane: Sequence[Delivered]) -> None:
@@ -248,7 +248,7 @@ class Pusher:
     async def _begin(self, held: _Held, message: Delivered) -> bool:
         """Whether it may be posted. One that was lost before is told of first, so that it counts the next time."""
         held.posting.add(message.id)
-        begin = partial(self._desk.groups.settle, held.name, "begin", begun=[message.id])
+        begin = partial(self._context.groups.settle, held.name, "begin", begun=[message.id])
         return not message.losses or not await self._settle(begin)
 
     async def _post_one(self, held: _Held, message: Delivered) -> bool:
@@ -257,9 +257,9 @@ class Pusher:
         verdict = self._held_up() or await self._attempt(message)
         if row.changed_at == self.row.changed_at:
             await self._note(row, message, verdict)
-        fail = partial(self._desk.groups.settle, held.name, "fail", ids=[message.id], reason=verdict.reason)
+        fail = partial(self._context.groups.settle, held.name, "fail", ids=[message.id], reason=verdict.reason)
         if verdict.kind == "sent":
-            return not await self._settle(partial(self._desk.groups.settle, held.name, "ack", ids=[message.id]))
+            return not await self._settle(partial(self._context.groups.settle, held.name, "ack", ids=[message.id]))
         if verdict.kind == "failed" or (verdict.kind == "away" and not self._breaker.open):
             await self._settle(fail)
         else:
@@ -281,7 +281,7 @@ class Pusher:
     async def _attempt(self, message: Delivered) -> Verdict:
         from .posting import Post, Unreached
 
-        poster, began = self._desk.poster(), trio.current_time()
+        poster, began = self._context.poster(), trio.current_time()
         verdict = Verdict("later", "the server stopped before the endpoint answered")
         with trio.CancelScope(deadline=self._deadline) as scope:
             self._posting.add(scope)
@@ -294,7 +294,7 @@ class Pusher:
                     content_type = BYTES if as_json(message.body) is None else "application/json"
                 post = Post(endpoint, headers, message.body, content_type)
                 head = await poster.post(post, self.row.timeout / 1000, self._connections)
-                verdict = verdict_of(head.status, head.headers, self._desk.clock.now())
+                verdict = verdict_of(head.status, head.headers, self._context.clock.now())
             except Unreached as error:
                 verdict = Verdict("away", str(error), found=error.found)
                 log.debug("push_unreached", because=error.found, **self._names)
@@ -302,11 +302,11 @@ class Pusher:
                 verdict = Verdict("away", str(error))
             finally:
                 self._posting.discard(scope)
-        self._desk.metrics.pushed(*self.names, trio.current_time() - began, sent=verdict.kind == "sent")
+        self._context.metrics.pushed(*self.names, trio.current_time() - began, sent=verdict.kind == "sent")
         return verdict
 
     def _headers(self, endpoint: Endpoint, message: Delivered) -> dict[str, str]:
-        id_, timestamp = str(message.id), self._desk.clock.now() // 1000
+        id_, timestamp = str(message.id), self._context.clock.now() // 1000
         own = headers_of(message.headers) or {}
         erased_at = erased_at_of(message.content_type)
         told = self._names | {
@@ -329,7 +329,7 @@ class Pusher:
 
     async def _note(self, row: PushRow, message: Delivered, verdict: Verdict) -> None:
         """What a post tells of the endpoint."""
-        now, at = trio.current_time(), self._desk.clock.now()
+        now, at = trio.current_time(), self._context.clock.now()
         if verdict.kind == "sent":
             if self._breaker.sent() or self.row.broken_at is not None:
                 await self._tell_mended(row, at)
@@ -344,16 +344,16 @@ class Pusher:
         elif not self._off:
             self._off = True
             log.warning("push_switched_off", because=verdict.reason, **self._names)
-            self._desk.alarm.ring("push_switched_off", at=format_time(at), because=verdict.reason, **self._names)
-            await self._insist(lambda: self._desk.store.write(push.switch_off, row, verdict.reason, at))
-        self._desk.metrics.push_broken(*self.names, broken=self._breaker.open)
+            self._context.alarm.ring("push_switched_off", at=format_time(at), because=verdict.reason, **self._names)
+            await self._insist(lambda: self._context.store.write(push.switch_off, row, verdict.reason, at))
+        self._context.metrics.push_broken(*self.names, broken=self._breaker.open)
         self._stir()
 
     async def _tell_mended(self, row: PushRow, at: int) -> None:
         if self._rung:  # who was called hears that it is over, and is called again the next time
             self._rung = False
-            self._desk.alarm.ring("push_mended", at=format_time(at), **self._names)
-        await self._write(lambda: self._desk.store.write(push.mended, row))
+            self._context.alarm.ring("push_mended", at=format_time(at), **self._names)
+        await self._write(lambda: self._context.store.write(push.mended, row))
 
     async def _tell_broken(self, row: PushRow, verdict: Verdict, now: float, at: int) -> None:
         opened_at, reason = self._breaker.opened_at, verdict.reason
@@ -361,8 +361,8 @@ class Pusher:
             log.warning("push_broken", because=verdict.found or reason, **self._names)
         elif opened_at is not None and now - opened_at >= _LONG and not self._rung:
             self._rung = True
-            self._desk.alarm.ring("push_broken", at=format_time(at), because=reason, **self._names)
-        await self._write(lambda: self._desk.store.write(push.broke, row, reason, at))
+            self._context.alarm.ring("push_broken", at=format_time(at), because=reason, **self._names)
+        await self._write(lambda: self._context.store.write(push.broke, row, reason, at))
 
     @property
     def _names(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from ..engine.cluster.nodes import Nodes
 from ..engine.state.directory import Directory
 from ..errors import TopicConflict, UnknownPush
 from .addresses import Network
-from .pusher import Desk, Pusher
+from .pusher import PushContext, Pusher
 
 _ROUND, _IDLE_ROUND = 2.0, 10.0
 """Seconds between two looks at what other servers have set."""
@@ -32,7 +32,7 @@ class Pushers:
     """`open` once there is a nursery, `look` over and over with a `rest` between, `stop` at the end. `grace` is the
     seconds that what is under way then has."""
 
-    _desk: Desk
+    _context: PushContext
     _directory: Directory
     _nodes: Nodes
     _name: str
@@ -67,7 +67,7 @@ class Pushers:
 
     async def find(self, group: Group) -> PushRow:
         """Raises `UnknownPush`."""
-        if (row := await self._desk.store.read(push.find, group.id)) is None:
+        if (row := await self._context.store.read(push.find, group.id)) is None:
             raise UnknownPush(f"messages of group {group.name!r} of topic {group.topic.name!r} are not pushed")
         return row
 
@@ -81,15 +81,17 @@ class Pushers:
                 f"topic {topic.name!r} is a broadcast topic: nobody acks its messages, so none is pushed"
             )
         group = await self._directory.group(topic, name, asked_for=True)
-        now = self._desk.clock.now()
-        row, made = await self._desk.store.write(push.put, group, url, " ".join(secrets), timeout, max_in_flight, now)
+        now = self._context.clock.now()
+        row, made = await self._context.store.write(
+            push.put, group, url, " ".join(secrets), timeout, max_in_flight, now
+        )
         self._see(group, row)
         return row, made
 
     async def remove(self, group: Group) -> None:
         """Nothing more is posted. Raises `UnknownPush`."""
         row = await self.find(group)
-        await self._desk.store.write(push.remove, group)
+        await self._context.store.write(push.remove, group)
         self._end(row.group_id)
 
     def rest(self) -> float:
@@ -98,14 +100,14 @@ class Pushers:
 
     async def look(self) -> None:
         """What other servers have set, and how many of them there are."""
-        rows = {row.group_id: row for row in await self._desk.store.read(push.all_pushes)}
+        rows = {row.group_id: row for row in await self._context.store.read(push.all_pushes)}
         for group_id in self._running.keys() - rows.keys():
             self._end(group_id)
         for row in rows.values():
             group = await self._directory.look_up_group(row.group_id)
             if group is not None:
                 self._try_to_see(group, row)
-            elif await self._desk.store.write(push.forget, row.group_id):
+            elif await self._context.store.write(push.forget, row.group_id):
                 self._end(row.group_id)
         self._ending = {pusher for pusher in self._ending if not pusher.over}
 
@@ -126,14 +128,14 @@ class Pushers:
         elif self._nursery is not None and not self._stopping:
             self._end(group.id)
             client = own_name(self._name, self._nodes.boot, next(self._numbers))
-            pusher = self._running[group.id] = Pusher(self._desk, group, row, client, share)
+            pusher = self._running[group.id] = Pusher(self._context, group, row, client, share)
             self._nursery.start_soon(pusher.run)
 
     def _end(self, group_id: int) -> None:
         if (pusher := self._running.pop(group_id, None)) is not None:
             pusher.end()
             self._ending.add(pusher)
-            self._desk.metrics.push_gone(*pusher.names)
+            self._context.metrics.push_gone(*pusher.names)
 
 
 def share_of(row: PushRow, number: int, servers: int) -> int:

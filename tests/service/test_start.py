@@ -111,7 +111,7 @@ async def _is_at_work(server: Lifecycle) -> bool:
     topic = await node.directory.topic("orders", create=False)
     (group,) = node.directory.groups_of(topic)
     state = await node.groups.state(group)
-    return state.queues[0].end == 2 and sum(state.retries) == 1 and node.membership.names() == {"bob"}
+    return state.queues[0].end == 2 and sum(state.retries) == 1 and node.liveness.names() == {"bob"}
 
 
 async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path, faults: Faults) -> None:

@@ -1,7 +1,7 @@
 """Which clients live, at two servers on one store: who lives is never buried, whatever server it turns to and
 whatever becomes of the servers; who is dead is buried once, in bounded time.
 
-The servers' membership is real, and so is the store; their clock is moved by hand. Servers are started again, stopped
+The servers' liveness is real, and so is the store; their clock is moved by hand. Servers are started again, stopped
 as by SIGSTOP, and cut off from the store; clients renew, poll, move from one to the other, fall silent and come back.
 """
 
@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from tarry.service.clock import Clock
-from tarry.service.engine.consume.membership import Membership
+from tarry.service.engine.consume.liveness import Liveness
 from tarry.store.errors import StoreError, Unavailable
 from tarry.store.groups import clients
 from tarry.store.ports import Work
@@ -51,7 +51,7 @@ class Server:
     world: "World"
     number: int
     nursery: trio.Nursery
-    membership: Membership = attrs.field(init=False)
+    liveness: Liveness = attrs.field(init=False)
     line: Line = attrs.field(init=False)
     stopped_until: int = 0
     away_until: int = 0
@@ -64,13 +64,13 @@ class Server:
         clock = Clock(self.world.time, monotonic=lambda: self.world.ms * 1_000_000)
         await clock.take()
         self.line = Line(self.world.backend)
-        self.membership = Membership(Store(self.line), clock, self, TIMEOUT)  # type: ignore[arg-type]
-        await self.membership.look()
+        self.liveness = Liveness(Store(self.line), clock, self, TIMEOUT)  # type: ignore[arg-type]
+        await self.liveness.look()
         self.nursery.start_soon(self._run)
 
     async def _run(self) -> None:
         with trio.CancelScope() as self._running:
-            await self.membership.run()
+            await self.liveness.run()
 
     @property
     def stopped(self) -> bool:
@@ -81,11 +81,11 @@ class Server:
         self.line.cut = self.away_until > self.world.ms
         with suppress(StoreError):
             if not self.stopped:
-                await self.membership.look()
+                await self.liveness.look()
             await self.world.hear_clients()
             if not self.stopped:
-                await self.membership._write()
-                await self.membership._end_dead_clients()
+                await self.liveness._write()
+                await self.liveness._end_dead_clients()
 
     async def dismiss(self, client: str, _: Sequence[ClaimKey]) -> None:
         self.world.dismissed(client)
@@ -127,10 +127,10 @@ class World:
             return
         try:
             if client.polls:
-                async with server.membership.polling(client.name):
+                async with server.liveness.polling(client.name):
                     pass
             else:
-                await server.membership.renew(client.name)
+                await server.liveness.renew(client.name)
         except StoreError:
             return
         client.answered = self.ms

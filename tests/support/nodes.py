@@ -9,13 +9,13 @@ async def claim(
     node: Node, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
 ) -> Claim | None:
     """A claim of a client, which lives while it waits."""
-    async with node.membership.polling(client):
+    async with node.liveness.polling(client):
         return await node.groups.claim(group, ClaimRequest(client, size, lease, tags), wait)
 
 
 async def read_on(node: Node, request: ReadRequest, wait: int) -> ReadAnswer:
     """Messages for a client of a broadcast topic, which lives while it waits."""
-    async with node.membership.polling(request.client):
+    async with node.liveness.polling(request.client):
         return await node.readers.read_on(request, wait)
 
 

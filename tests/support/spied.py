@@ -32,14 +32,14 @@ _ASKED = (
         "forecast",
         "groups",
         "intake",
-        "membership",
+        "liveness",
         "operations",
         "ranking",
         "group_ranking",
         "readers",
         "remover",
     ),
-    *("roster", "store", "sweeps"),
+    *("clients", "store", "sweeps"),
 )
 """Parts that HTTP's handlers ask."""
 

@@ -372,7 +372,7 @@ async def test_the_names_of_a_servers_own_clients_belong_to_nobody(
 
     await tried()
     claim = await server.claim(group, name)
-    await server.node.membership.renew(name)
+    await server.node.liveness.renew(name)
     await tried()
     assert not (await server.settle(claim, "ack")).lost, "it goes on, and nothing of it has ended"
 

@@ -112,7 +112,7 @@ async def test_a_sign_of_life_counts_though_the_store_cannot_note_more(
         "/v1/clients/ann/renew", json={"begun": [{"claim": claim["claim"], "ids": ids_of(claim)}]}
     )
     assert (response.status_code, response.json()["untold"]) == (200, [claim["claim"]])
-    assert server.all("membership.renew") == [("ann",)]
+    assert server.all("liveness.renew") == [("ann",)]
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ async def test_what_is_wrong_with_it(client: httpx.AsyncClient, server: SpiedSer
     response = await client.post("/v1/clients/ann/renew", json={"begun": begun})
     assert response.status_code == 400
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
-    assert server.all("membership.renew") == []
+    assert server.all("liveness.renew") == []

@@ -19,7 +19,7 @@ async def test_a_client_renews(client: httpx.AsyncClient, server: SpiedServer) -
     assert (response.status_code, response.json()) == (
         *(200, {"client": "10.0.0.1-42", "alive_until": "2026-11-21T10:00:15.000Z", "alive_for": 15_000}),
     )
-    assert server.all("membership.renew") == [("10.0.0.1-42",)]
+    assert server.all("liveness.renew") == [("10.0.0.1-42",)]
 
 
 async def test_a_client_goes(client: httpx.AsyncClient, server: SpiedServer) -> None:
@@ -27,7 +27,7 @@ async def test_a_client_goes(client: httpx.AsyncClient, server: SpiedServer) -> 
     for group in ("billing", "mail"):
         await server.publish(topic, b"1")
         await server.claim(await server.group(topic, group), "a b")
-    await server.node.membership.renew("a b")
+    await server.node.liveness.renew("a b")
     response = await client.delete("/v1/clients/a%20b")
     assert (response.status_code, response.json()) == (200, {"client": "a b", "registered": True, "claims": 2})
 
@@ -47,7 +47,7 @@ async def test_what_is_no_name(client: httpx.AsyncClient, server: SpiedServer, n
 
 
 async def test_a_store_that_is_away(client: httpx.AsyncClient, server: SpiedServer) -> None:
-    server.errors["membership.renew"] = Unavailable("away")
+    server.errors["liveness.renew"] = Unavailable("away")
     assert (await client.post("/v1/clients/c/renew")).status_code == 503
 
 
@@ -63,11 +63,11 @@ async def test_who_is_there(client: httpx.AsyncClient, server: SpiedServer) -> N
     topic = await server.topic(ordered=True)
     group = await server.group(topic)
     server.ms -= 60_000
-    await server.node.membership.renew("ann")
+    await server.node.liveness.renew("ann")
     server.ms += 60_000
     await server.publish(topic, b"1", ordering_key="k")
     await server.claim(group, "ann")
-    await server.node.membership.renew("ann")
+    await server.node.liveness.renew("ann")
     for name in ("bob", "cid"):  # they have a right to a share of an ordered topic, and that is all
         await server.node.groups.claim(group, ClaimRequest(name, 1, 60_000), 0)
     response = await client.get("/v1/clients", params={"max": 2})
@@ -90,7 +90,7 @@ async def test_who_is_there(client: httpx.AsyncClient, server: SpiedServer) -> N
     rest = (await client.get("/v1/clients", params={"max": 2, "cursor": "bob"})).json()
     assert [one["client"] for one in rest["clients"]] == ["cid"]
     assert rest["cursor"] is None
-    assert server.all("roster.page") == [("", 3), ("bob", 3)]
+    assert server.all("clients.page") == [("", 3), ("bob", 3)]
 
 
 @pytest.mark.parametrize("query", ["max=0", "max=1001", "cursor=a%00b", "size=3"])

@@ -65,7 +65,7 @@ async def test_nothing_may_be_said_in_words(client: httpx.AsyncClient, server: S
 async def test_a_sign_of_life_says_nothing_whatever_its_type(client: httpx.AsyncClient, server: SpiedServer) -> None:
     response = await client.post("/v1/clients/ann/renew", headers={"Content-Type": "application/x-www-form-urlencoded"})
     assert response.status_code == 200, response.text
-    assert server.all("membership.renew") == [("ann",)]
+    assert server.all("liveness.renew") == [("ann",)]
 
 
 async def test_a_body_in_pieces_is_refused_too(client: httpx.AsyncClient, server: SpiedServer) -> None:

@@ -343,7 +343,7 @@ async def test_what_was_lost_before_is_told_of_before_it_is_posted(office: Offic
     office.there.answer = answer
     await office.publish(b"1")
     await office.node.groups.claim(office.group, ClaimRequest("gone", 1, HOUR, tells=True), 0)
-    await office.node.membership.deregister("gone")
+    await office.node.liveness.deregister("gone")
     await office.push()
     await office.came(1)
     seen.append(await unbegun() == {False})

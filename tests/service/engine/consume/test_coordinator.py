@@ -782,12 +782,16 @@ async def test_when_the_group_is_removed_who_waits_goes_home_at_once(counter: Co
         assert await counter.claim(wait=3_600_000) is None
         home.append(name)
 
-    for name in ("of the turn", "behind it"):
-        nursery.start_soon(ask, name)
-        await trio.testing.wait_all_tasks_blocked()
-    assert counter.turns == [(0, 1), (0, 1)]
-    counter.bell.retire()
-    await trio.testing.wait_all_tasks_blocked()
+    with trio.fail_after(10):
+        nursery.start_soon(ask, "of the turn")
+        while len(counter.turns) < 2:
+            await trio.lowlevel.checkpoint()
+        nursery.start_soon(ask, "behind it")
+        while not counter.bell.asking:
+            await trio.lowlevel.checkpoint()
+        counter.bell.retire()
+        while not home:
+            await trio.lowlevel.checkpoint()
     assert home == ["behind it"]
     gate.set()
     with trio.fail_after(10):

@@ -11,7 +11,7 @@ from support.stores import Tables, connect_raw, open_tables
 from support.waiting import wait_until
 from tarry.service.clock import Clock
 from tarry.service.engine.consume.groups import Groups
-from tarry.service.engine.consume.membership import Membership
+from tarry.service.engine.consume.liveness import Liveness
 from tarry.store.groups import clients
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.records import ClaimKey
@@ -35,7 +35,7 @@ class World:
         self.dismissed.append(client)
 
     @asynccontextmanager
-    async def server(self) -> AsyncGenerator[Membership, None]:
+    async def server(self) -> AsyncGenerator[Liveness, None]:
         async def time() -> int:
             return self.ms
 
@@ -43,11 +43,11 @@ class World:
         await clock.take()
         backend = MySQLBackend(self.dsn)
         await backend.migrate()
-        membership = Membership(Store(backend), clock, cast(Groups, self), TIMEOUT)
-        await membership.look()
+        liveness = Liveness(Store(backend), clock, cast(Groups, self), TIMEOUT)
+        await liveness.look()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(membership.run)
-            yield membership
+            nursery.start_soon(liveness.run)
+            yield liveness
             nursery.cancel_scope.cancel()
         with trio.CancelScope(shield=True):
             await backend.aclose()

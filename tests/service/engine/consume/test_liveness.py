@@ -101,7 +101,7 @@ async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
 async def test_a_dead_clients_claims_end_at_once(town: Town) -> None:
     await town.begin(ordered=False)
     await town.publish("a", "b")
-    assert await town.node.membership.renew("ann") == town.ms + 15_000
+    assert await town.node.liveness.renew("ann") == town.ms + 15_000
     claim = await town.claim("ann")
     assert claim is not None
     await town.pass_time(14_999)
@@ -124,7 +124,7 @@ async def test_how_long_a_client_lives_is_a_setting(tmp_path: Path, nursery: tri
     nursery.start_soon(town.server.run)
     await town.server.ready.wait()
     await town.begin(ordered=True)
-    assert await town.node.membership.renew("ann") == town.ms + 2_000
+    assert await town.node.liveness.renew("ann") == town.ms + 2_000
     await town.publish("a")
     claim = await town.claim("ann")
     assert claim is not None
@@ -152,12 +152,12 @@ async def test_a_client_that_never_renews_lives_by_its_lease(town: Town) -> None
 async def test_signs_of_life(town: Town, sign: str, nursery: trio.Nursery) -> None:
     await town.begin(ordered=False)
     await town.publish("a")
-    await town.node.membership.renew("ann")
+    await town.node.liveness.renew("ann")
     claim = await town.claim("ann", lease=10 * MINUTE)
     assert claim is not None
     for _ in range(4):
         if sign == "renew":
-            await town.node.membership.renew("ann")
+            await town.node.liveness.renew("ann")
         elif sign == "claim":
             assert await town.claim("ann") is None
         else:
@@ -182,13 +182,13 @@ async def test_deregistering_ends_its_claims_and_its_polls(town: Town, nursery: 
     async with trio.open_nursery() as polling:
         polling.start_soon(poll)
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert await town.node.membership.deregister("ann") == (False, 1)
+        assert await town.node.liveness.deregister("ann") == (False, 1)
     assert answers == [None]
     assert (await town.ack(claim)).lost
     assert (await town.ack(other)).acked == 1
-    await town.node.membership.renew("ann")
-    assert await town.node.membership.deregister("ann") == (True, 0)
-    assert await town.node.membership.deregister("ann") == (False, 0)
+    await town.node.liveness.renew("ann")
+    assert await town.node.liveness.deregister("ann") == (True, 0)
+    assert await town.node.liveness.deregister("ann") == (False, 0)
 
 
 async def test_liveness_survives_a_restart(town: Town, tmp_path: Path, nursery: trio.Nursery) -> None:
@@ -233,18 +233,18 @@ async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
     await town.begin(ordered=True, queues=2)
     await town.publish("a", "b", "c", "d", "e", "f")
     began = town.ms
-    await town.node.membership.renew("bob")
+    await town.node.liveness.renew("bob")
     await town.pass_time(1_000)
-    await town.node.membership.renew("bob")
+    await town.node.liveness.renew("bob")
     held = {name: await town.claim(name, 1) for name in ("bob", "ann")}
-    await town.node.membership.renew("zoe")
+    await town.node.liveness.renew("zoe")
 
     async def poll() -> None:
         await town.claim("dan", wait=600_000)
 
     nursery.start_soon(poll)
     await trio.testing.wait_all_tasks_blocked(0.01)
-    ann, bob, dan, zoe = await town.node.roster.page("", 10)
+    ann, bob, dan, zoe = await town.node.clients.page("", 10)
     assert (ann.name, ann.registered_at, ann.renewed_at, ann.alive) == ("ann", None, None, None)
     assert (bob.name, bob.registered_at, bob.renewed_at, bob.alive) == ("bob", began, began + 1_000, True)
     assert (dan.name, dan.alive, dan.holds) == ("dan", None, ())
@@ -258,7 +258,7 @@ async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
         assert id_of_queue(town, mine.queue) == claim.key.queue_id
         numbers.add(mine.queue)
     assert numbers == {0, 1}
-    assert [one.name for one in await town.node.roster.page("ann", 2)] == ["bob", "dan"]
+    assert [one.name for one in await town.node.clients.page("ann", 2)] == ["bob", "dan"]
     claim = held["ann"]
     assert claim is not None
     await town.node.groups.settle(nodes.name_of(claim), "fail", retry_after=0)
@@ -266,7 +266,7 @@ async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
     again = await town.claim("ann", 1)
     assert again is not None
     assert again.key.queue_id in {queue.id for queue in town.group.retry_queues}
-    (ann, *_) = await town.node.roster.page("", 1)
+    (ann, *_) = await town.node.clients.page("", 1)
     assert [(mine.claims, mine.owner) for mine in ann.holds] == [(1, True)], (
         "what comes back is told with the queue it was of"
     )
@@ -285,14 +285,14 @@ async def test_offsets_of_a_broadcast_client_go_with_it(town: Town, goes: str) -
         return [m.body for m in (await nodes.read_on(town.node, ReadRequest(group, "ann", 10), 0)).messages]
 
     if goes != "never renews":
-        await town.node.membership.renew("ann")
+        await town.node.liveness.renew("ann")
     assert await read() == []
     await town.node.intake.publish(Publication((Draft(topic=topic, queue=topic.queues[0], body=b"1"),)))
     if goes == "deregisters":
-        assert await town.node.membership.deregister("ann") == (True, 0)
+        assert await town.node.liveness.deregister("ann") == (True, 0)
     await town.pass_time(14_999)
     if goes == "lives on":
-        await town.node.membership.renew("ann")
+        await town.node.liveness.renew("ann")
     await town.pass_time(1)
     assert (await town.node.groups.state(group)).clients == (("ann",) if goes in ("lives on", "never renews") else ())
     assert await read() == ([b"1"] if goes in ("lives on", "never renews") else [])
@@ -307,18 +307,18 @@ async def test_renewals_are_written_together(town: Town) -> None:
                 writes.append(len(args[0]))
             return await super().write(function, *args, **kwargs)
 
-    town.node.membership._store = Counting(town.node.store.backend)
+    town.node.liveness._store = Counting(town.node.store.backend)
     await town.begin(ordered=False)
     names = [f"c{number}" for number in range(50)]
     async with trio.open_nursery() as many:
         for name in names:
-            many.start_soon(town.node.membership.renew, name)
+            many.start_soon(town.node.liveness.renew, name)
     assert sum(writes) == 50
     assert len(writes) <= 2
     writes.clear()
     for _ in range(60):
         for name in names:
-            await town.node.membership.renew(name)
+            await town.node.liveness.renew(name)
             await town.claim(name)
         await town.pass_time(500)
     assert set(writes) == {50}
@@ -328,7 +328,7 @@ async def test_renewals_are_written_together(town: Town) -> None:
 async def test_a_dead_clients_queues_are_free_at_once(town: Town) -> None:
     await town.begin(ordered=True)
     await town.publish("a", "a", "b")
-    await town.node.membership.renew("ann")
+    await town.node.liveness.renew("ann")
     claim = await town.claim("ann")
     assert claim is not None
     assert await town.claim("bob") is None
@@ -396,7 +396,7 @@ async def test_no_key_is_in_two_hands_whoever_dies_or_rests(town: Town, seed: in
                     assert hands.pop(key) == claim.key.token, "acked, and in another's hands"
                     done[key] += offsets
         consumer.claims.clear()
-        await town.node.membership.renew(consumer.name)
+        await town.node.liveness.renew(consumer.name)
         for _ in range(dice.randrange(1, 4)):
             got = await town.claim(consumer.name, dice.randrange(1, 6))
             if got is None:
@@ -426,7 +426,7 @@ async def test_no_key_is_in_two_hands_whoever_dies_or_rests(town: Town, seed: in
             elif fate in (1, 2):
                 consumer.silent_until = town.ms + 40_000  # paused
             elif fate == 3:
-                await town.node.membership.deregister(consumer.name)
+                await town.node.liveness.deregister(consumer.name)
                 consumer.claims.clear()
         if fate == 4:
             crew.append(_Consumer(f"n{step}"))
@@ -450,7 +450,7 @@ async def test_a_burial_that_cannot_end_the_claims_at_once_is_finished_later(
     """Their leases are over all the same, and the sweep finds it."""
     await town.begin(ordered=False)
     await town.publish("a")
-    await town.node.membership.renew("ann")
+    await town.node.liveness.renew("ann")
     claim = await town.claim("ann", lease=10 * MINUTE)
     assert claim is not None
 

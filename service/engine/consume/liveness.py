@@ -1,10 +1,10 @@
-"""Membership: which clients renew, and which of them are dead. The client's row decides, since several servers may hear
+"""Liveness: which clients renew, and which of them are dead. The client's row decides, since several servers may hear
 of it, or none of them for a while.
 
 A client that has renewed is watched from then on, across restarts and at every server. A renewal, a claim and an open
-long poll are signs of life. They are noted in memory and written together, a client's some five times in a time-out;
-but a sign waits for its commit when the row is older than half a time-out, or when this server has not heard of the
-client for a whole one: it may have come from another. So whoever looks at the row sees a sign of life that is half a
+long poll are heartbeats. They are noted in memory and written together, a client's some five times in a time-out;
+but one waits for its commit when the row is older than half a time-out, or when this server has not heard of the
+client for a whole one: it may have come from another. So whoever looks at the row sees a heartbeat that is half a
 time-out old at most, and the rule is:
 
 - the server that heard of a client last, as far as it and the row know, finds it dead after `client_timeout`;
@@ -12,8 +12,8 @@ time-out old at most, and the rule is:
 - neither within `client_timeout` of its start, or of a time when it could not look: others were in no better place;
 - and it is dead only if its row has still not moved when it is taken away.
 
-A row that somebody holds keeps the signs of no other client waiting. Its own stands in line, over and over: when the
-row is free the sign is there before anybody can take the client for dead, which nobody does while the row is held.
+A row that somebody holds keeps the heartbeats of no other client waiting. Its own stands in line, over and over: when
+the row is free it is there before anybody can take the client for dead, which nobody does while the row is held.
 
 A client that never renews is not watched: it lives by the leases of its claims.
 """
@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 
 @frozen
-class _Sign:
+class _Heartbeat:
     client: str
     at: int
     register: bool
@@ -60,10 +60,10 @@ class _Leaving:
     """It is dead, if it was not heard of since; None: it goes of itself."""
 
 
-class Membership:
+class Liveness:
     """Watches clients. The claims of one that is dead or deregistered are ended at once.
 
-    `timeout` is the milliseconds after its last sign of life at which a client is dead.
+    `timeout` is the milliseconds after its last heartbeat at which a client is dead.
     """
 
     def __init__(self, store: Store, clock: Clock, groups: Groups, timeout: int) -> None:
@@ -81,8 +81,8 @@ class Membership:
         self._locked: dict[str, None] = {}
         """Clients that were heard of, and whose row somebody holds."""
         self._met_a_lock = trio.Event()
-        self.signing: Combiner[_Sign, Literal[True]] = Combiner(
-            self._sign, write_free=self._sign_free, lane=lambda sign: sign.client
+        self.heartbeats: Combiner[_Heartbeat, Literal[True]] = Combiner(
+            self._note, write_free=self._note_free, lane=lambda beat: beat.client
         )
         self.leaving: Combiner[_Leaving, tuple[bool, tuple[ClaimKey, ...]]] = Combiner(
             self._leave, lane=lambda leaving: leaving.client, batch=100
@@ -96,14 +96,14 @@ class Membership:
     async def run(self) -> None:
         """Writes what is asked, and what was heard of clients whose row somebody holds, for ever."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.signing.run)
+            nursery.start_soon(self.heartbeats.run)
             nursery.start_soon(self.leaving.run)
             for _ in range(_LINES):
                 nursery.start_soon(self._stand_in_line)
 
     def hurry(self) -> None:
         """From now on nobody waits for what is locked."""
-        self.signing.hurry()
+        self.heartbeats.hurry()
 
     async def look_after(self) -> None:
         """One round: looks at the rows, writes what was heard, and ends what dead clients hold. Where nobody is known,
@@ -129,10 +129,10 @@ class Membership:
         self._heard = {name: at for name, at in self._heard.items() if name in rows or at >= began}
 
     async def renew(self, client: str) -> int:
-        """The client lives; returns until when, without another sign."""
+        """The client lives; returns until when, without another heartbeat."""
         now, waits = self._hear(client)
         if waits or client not in self._rows:
-            await self.signing.ask(_Sign(client, now, register=True))
+            await self.heartbeats.ask(_Heartbeat(client, now, register=True))
         return now + self._timeout
 
     @asynccontextmanager
@@ -142,7 +142,7 @@ class Membership:
         try:
             now, waits = self._hear(client)
             if waits:
-                await self.signing.ask(_Sign(client, now, register=False))
+                await self.heartbeats.ask(_Heartbeat(client, now, register=False))
             yield
         finally:
             self._heard[client] = self._clock.now()
@@ -175,7 +175,7 @@ class Membership:
         return row.registered_at, heard, self._dead_since(client, row, self._clock.now()) is None
 
     def _hear(self, client: str) -> tuple[int, bool]:
-        """Takes note of a sign of life; when it was, and whether it counts only when it is written."""
+        """Takes note of a heartbeat; when it was, and whether it counts only when it is written."""
         now = self._clock.now()
         before = self._heard.get(client, _NEVER)
         self._heard[client] = now
@@ -184,7 +184,7 @@ class Membership:
         return now, row is not None and (stale or now - before >= self._timeout)
 
     def _dead_since(self, client: str, row: Registration, now: int) -> int | None:
-        """Its last sign of life, when it is dead; None while it lives."""
+        """Its last heartbeat, when it is dead; None while it lives."""
         if client in self._polling:
             return None
         heard = self._heard.get(client, _NEVER)
@@ -196,15 +196,15 @@ class Membership:
         """Writes what was heard since a while ago."""
         now = self._clock.now()
         due = now - self._timeout // 5
-        signs: dict[str, int] = {}
+        beats: dict[str, int] = {}
         for name in self._rows.keys() & {*self._heard, *self._polling}:
-            at = self._last_sign(name, now)
+            at = self._last_beat(name, now)
             before = self._rows[name].renewed_at
             if before < at and before <= due:
-                signs[name] = at
-        if signs:
-            rows, locked = await self._store.write(clients.renew_free, signs)
-            self._written(signs.keys() - locked, rows)
+                beats[name] = at
+        if beats:
+            rows, locked = await self._store.write(clients.renew_free, beats)
+            self._written(beats.keys() - locked, rows)
             self._locked.update(dict.fromkeys(locked))
             self._met_a_lock.set()
 
@@ -219,14 +219,14 @@ class Membership:
             if name not in self._rows:
                 continue  # it is gone
             try:
-                sign = {name: self._last_sign(name, self._clock.now())}
-                self._written(sign, await self._store.write(clients.renew, sign))
+                beat = {name: self._last_beat(name, self._clock.now())}
+                self._written(beat, await self._store.write(clients.renew, beat))
             except Locked:
                 self._locked[name] = None
             except StoreError as error:
                 tell_failure("renewal_failed", error, client=name)  # the next round tries again
 
-    def _last_sign(self, client: str, now: int) -> int:
+    def _last_beat(self, client: str, now: int) -> int:
         return now if client in self._polling else self._heard.get(client, _NEVER)
 
     async def _end_dead_clients(self) -> None:
@@ -249,16 +249,16 @@ class Membership:
         except (StoreError, ServiceError) as error:
             tell_failure("client_not_buried", error, client=name)  # the next round tries again
 
-    async def _sign(self, signs: Sequence[_Sign]) -> list[Literal[True]]:
-        heard, register = _together(signs)
+    async def _note(self, beats: Sequence[_Heartbeat]) -> list[Literal[True]]:
+        heard, register = _together(beats)
         self._written(heard, await self._store.write(clients.renew, heard, register))
-        return [True] * len(signs)
+        return [True] * len(beats)
 
-    async def _sign_free(self, signs: Sequence[_Sign]) -> list[Literal[True] | None]:
-        heard, register = _together(signs)
+    async def _note_free(self, beats: Sequence[_Heartbeat]) -> list[Literal[True] | None]:
+        heard, register = _together(beats)
         rows, locked = await self._store.write(clients.renew_free, heard, register)
         self._written(heard.keys() - locked, rows)
-        return [None if sign.client in locked else True for sign in signs]
+        return [None if beat.client in locked else True for beat in beats]
 
     def _written(self, clients: Iterable[str], rows: dict[str, Registration]) -> None:
         for name in clients:
@@ -284,7 +284,7 @@ class Membership:
         return [(left[one.client].watched, left[one.client].claims) for one in leaving]
 
 
-def _together(signs: Sequence[_Sign]) -> tuple[dict[str, int], set[str]]:
-    """The last sign of each client, and who is to be registered."""
-    heard = {sign.client: sign.at for sign in sorted(signs, key=lambda sign: sign.at)}
-    return heard, {sign.client for sign in signs if sign.register}
+def _together(beats: Sequence[_Heartbeat]) -> tuple[dict[str, int], set[str]]:
+    """The last heartbeat of each client, and who is to be registered."""
+    heard = {beat.client: beat.at for beat in sorted(beats, key=lambda beat: beat.at)}
+    return heard, {beat.client for beat in beats if beat.register}

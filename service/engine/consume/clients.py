@@ -1,7 +1,7 @@
-"""The roster: the clients there are, whether they live, and what they hold. For an operator's look.
+"""Clients: who there is, whether they live, and what they hold. For an operator's look.
 
-A client is on it that renews, waits for messages, has asked for some of an ordered topic not long ago, or holds a
-claim. This file decides nothing: `membership` and `coordinator` do.
+A client is among them that renews, waits for messages, has asked for some of an ordered topic not long ago, or holds a
+claim. This file decides nothing: `liveness` and `coordinator` do.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ....store.records import Group
 from ....store.store import Store
 from ..state.directory import Directory
 from .groups import Groups
-from .membership import Membership
+from .liveness import Liveness
 
 
 @frozen
@@ -40,17 +40,17 @@ class ClientState:
 
 
 @define(eq=False)
-class Roster:
+class Clients:
     """Tells of clients, a page at a time."""
 
     _store: Store
     _directory: Directory
-    _membership: Membership
+    _liveness: Liveness
     _groups: Groups
 
     async def page(self, after: str, limit: int) -> list[ClientState]:
         """Up to `limit` clients, by name from behind `after`."""
-        here = {*self._membership.names(), *self._groups.present()}
+        here = {*self._liveness.names(), *self._groups.present()}
         holders = await self._store.read(holdings.holders, after, limit)
         names = sorted(name for name in {*here, *holders} if name > after)[:limit]
         if not names:
@@ -59,7 +59,7 @@ class Roster:
         return [evolve(self._state(name), holds=holds.get(name, ())) for name in names]
 
     def _state(self, name: str) -> ClientState:
-        watched = self._membership.watched(name)
+        watched = self._liveness.watched(name)
         if watched is None:
             return ClientState(name, None, None, None)
         return ClientState(name, *watched)
