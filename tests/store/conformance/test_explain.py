@@ -44,14 +44,14 @@ def _id(i: int) -> int:
 def _rows(count: int) -> Rows:
     """`count` rows for every table that a hot query reads."""
     numbers = range(count)
-    content: tuple[Value, ...] = (b"k", None, None, None, None, b"{}")
+    content: tuple[Value, ...] = (b"k", None, None, None, None, None, b"{}")
     return {
-        "delay.add": [(i & 15, _id(i), START + i * 100, i, 1, 1, *content, START, START, None) for i in numbers],
+        "delay.add": [(i & 15, _id(i), START + i * 100, i, 1, 1, *content, START, START) for i in numbers],
         "moved.add": [(i & 15, START + i * 100, _id(i)) for i in numbers],
         "cancelled.add": [(i & 15, _id(i + count), i, 1, b"k", START, START, START) for i in numbers],
         "outbox_cancel.add": [(i & 15, _id(i), 1, 1) for i in numbers],
         "retry.add": [(i & 15, _id(i), i % 7, 2, 1, i, _id(i), 2, b"[]", START, 0) for i in numbers],
-        "message.add": [(1 + i % 3, i // 3, _id(i) | 1 << 20, i, *content, START, START, None, START) for i in numbers],
+        "message.add": [(1 + i % 3, i // 3, _id(i) | 1 << 20, i, *content, START, START, START) for i in numbers],
         "redelivery.add": [(2, i, _id(i), 1 + i % 3, i // 3, _id(i), 2, b"[]", START, 0) for i in numbers],
         "claim.add": [
             (i % 50, i % 3, i // 150, i, b"c", i, 1, START, START + i * 100, b"\0", bytes(8)) for i in numbers
