@@ -7,8 +7,8 @@ the server may have given meanwhile goes back with the client's goodbye.
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Protocol, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
 from anyio import CancelScope, Event, create_task_group, current_time, move_on_after, sleep
 from anyio.lowlevel import checkpoint
@@ -16,9 +16,9 @@ from anyio.lowlevel import checkpoint
 from .async_tasks import start
 from .calls import Call
 from .delivery import AsyncDelivery, Delivery
-from .errors import TarryError, Unavailable
-from .loops import Bell, Loops, Together
-from .stock import PATIENCE, SIGN, Terms
+from .errors import Unavailable
+from .loops import Bell, Loops, Sender, Together
+from .stock import PATIENCE, Terms
 
 T = TypeVar("T")
 D = TypeVar("D", bound=Delivery)
@@ -26,18 +26,6 @@ D = TypeVar("D", bound=Delivery)
 _SOON = 0.4
 """Seconds in which a claim is answered, unless it is a long poll that waits. None is given up before: an answer that is
 on its way, and comes to nobody after the client's goodbye, is left to its lease."""
-
-
-class Sender(Protocol):
-    """Makes calls: `AsyncTransport`."""
-
-    async def send(self, call: Call[T], *, deadline: float | None = None, abandon: Event | None = None) -> T:
-        """Again and again, until `deadline` seconds have passed or `abandon` is set."""
-        ...
-
-    async def close(self) -> None:
-        """Closes its connections."""
-        ...
 
 
 class TaskBell:
@@ -61,15 +49,14 @@ class TaskLoops(Loops[D, Event]):
 
     def __init__(
         self,
-        transport: Sender,
+        transport: Sender[Event],
         terms: Terms,
         clock: Callable[[], float],
         lock: AbstractContextManager[object],
         bell: Callable[[], Bell],
         together: Together | None,
     ) -> None:
-        super().__init__(terms, clock, lock, bell, Event(), together)
-        self._transport = transport
+        super().__init__(transport, terms, clock, lock, bell, Event(), together)
         self._gives_up = together is not None
         """The end does not wait for long polls."""
         self._poll: CancelScope | None = None
@@ -96,9 +83,7 @@ class TaskLoops(Loops[D, Event]):
                     with move_on_after(PATIENCE):
                         await self._drained.wait()
                     tasks.cancel_scope.cancel()
-                if (goodbye := self._goodbye()) is not None and not self._but_in_hands:
-                    with suppress(TarryError):
-                        await self._transport.send(goodbye, deadline=SIGN / 5)
+                await self._say_goodbye(but_in_hands=self._but_in_hands)
         finally:
             self._ended.set()
 
@@ -142,7 +127,7 @@ class AsyncConsumption(TaskLoops[AsyncDelivery]):
 
     def __init__(
         self,
-        transport: Sender,
+        transport: Sender[Event],
         terms: Terms,
         clock: Callable[[], float] = time.monotonic,
         together: Together | None = None,

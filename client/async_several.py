@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from anyio import CancelScope, Event, create_task_group
 from anyio.lowlevel import checkpoint
 
-from .async_consumption import AsyncConsumption, Sender, TaskBell
+from .async_consumption import AsyncConsumption, TaskBell
 from .async_tasks import start
 from .delivery import AsyncDelivery
-from .loops import Together
+from .loops import Sender, Together
 from .pulse import Pulse
 from .rota import Rota
 from .stock import Terms
@@ -20,7 +20,7 @@ class AsyncSeveral:
 
     def __init__(
         self,
-        transport: Sender,
+        transport: Sender[Event],
         terms: Sequence[Terms],
         limit: int | None = None,
         clock: Callable[[], float] = time.monotonic,

@@ -7,23 +7,23 @@ from typing import Self
 import httpx
 from anyio import get_current_task, sleep
 
-from . import arguments
-from .async_api import AsyncApi
+from .api import Api
 from .async_consumption import AsyncConsumption
 from .async_messages import AsyncMessages, Consumptions
 from .async_runner import AsyncRunner, Stop
 from .async_several import AsyncSeveral
-from .async_transport import AsyncTransport
 from .bodies import Dumps
 from .claim_size import MANY
 from .durations import Duration, Seconds, milliseconds
 from .errors import OnFailure
+from .fronts import Awaited
 from .identity import Identity
-from .stock import Terms, terms_for
-from .work import Handler, Topics, of_each, topics_of, work_of
+from .stock import Terms
+from .transport import TaskTransport
+from .work import Handler, Topics, terms_of, work_of
 
 
-class AsyncTarry(AsyncApi):
+class AsyncTarry(Api, Awaited):
     """A client of one server. For the tasks of one event loop, asyncio's or trio's. Use it in an
     `async with`; what `consume` begins lives in that block and ends with it.
 
@@ -52,7 +52,7 @@ class AsyncTarry(AsyncApi):
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
         self._consumptions = Consumptions()
-        transport = AsyncTransport(
+        transport = TaskTransport(
             url,
             timeout=timeout,
             deadline=deadline,
@@ -117,20 +117,8 @@ class AsyncTarry(AsyncApi):
         A list in place of a topic has the messages of all of these, as `message.topic` tells; one of each in turn,
         where they wait.
         """
-        terms = terms_for(
-            self._identity,
-            topic="",
-            group=group,
-            client=client,
-            size=max,
-            lease=lease,
-            wait=wait,
-            ahead=max // 2,
-            limit=limit,
-            tags=arguments.tags(tags),
-            start=start,
-        )
-        consumption = self._consumption(of_each(topics_of(topic), terms), limit)
+        rest = {"group": group, "client": client, "lease": lease, "wait": wait, "limit": limit, "start": start}
+        consumption = self._consumption(terms_of(self._identity, topic, max, tags, **rest), limit)
         return AsyncMessages(self._consumptions, consumption, idle_timeout)
 
     async def run(

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -17,13 +16,11 @@ from .calls import Call
 from .coroutines import drive
 from .delivery import Delivery
 from .durations import Duration
-from .errors import TarryError
 from .holds import Hold
-from .loops import Loops
+from .loops import Loops, Sender
 from .processes import Owner
 from .signals import signals
-from .stock import PATIENCE, SIGN, Terms
-from .transport import Transport
+from .stock import PATIENCE, Terms
 
 _log = logging.getLogger("tarry.client")
 
@@ -98,10 +95,11 @@ class ForThreads(Loops[Delivery, E]):
 class Consumption(ForThreads[threading.Event]):
     """Messages of one group, held by one client, from `start` to `close`. Safe to share between threads."""
 
-    def __init__(self, transport: Transport, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, transport: Sender[threading.Event], terms: Terms, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         lock = Lock()
-        super().__init__(terms, clock, lock, partial(ThreadBell, lock.lock), threading.Event())
-        self._transport = transport
+        super().__init__(transport, terms, clock, lock, partial(ThreadBell, lock.lock), threading.Event())
         self._owner = Owner()
         self._abandoned = threading.Event()
         loops = {"fetcher": self._fetch, "settler": self._settle, "keeper": self._keep}
@@ -151,14 +149,11 @@ class Consumption(ForThreads[threading.Event]):
         self._abandoned.set()
         self._threads["settler"].join()
         self._threads["keeper"].join()
-        goodbye = self._goodbye()
-        if goodbye is not None and not but_in_hands:
-            with suppress(TarryError):
-                self._transport.send(goodbye, deadline=SIGN / 5)
+        drive(self._say_goodbye(but_in_hands=but_in_hands))
 
     async def _send(self, call: Call[T], *, deadline: float | None = None, claiming: bool = False) -> T:
         abandon = self._stopped if claiming else self._abandoned
-        return self._transport.send(call, deadline=deadline, abandon=abandon)
+        return await self._transport.send(call, deadline=deadline, abandon=abandon)
 
     async def _pause(self, seconds: float) -> None:
         self._stopped.wait(seconds)

@@ -9,10 +9,10 @@ from functools import partial
 
 from anyio import CancelScope, Event, move_on_after
 
-from .async_consumption import Sender, TaskLoops
+from .async_consumption import TaskLoops
 from .consumption import ForThreads, Lock
 from .delivery import Delivery
-from .loops import Together
+from .loops import Sender, Together
 from .processes import Owner
 from .stock import Terms
 
@@ -50,7 +50,7 @@ class HostedConsumption(ForThreads[Event], TaskLoops[Delivery]):
 
     def __init__(
         self,
-        transport: Sender,
+        transport: Sender[Event],
         terms: Terms,
         clock: Callable[[], float],
         lock: Lock,

@@ -27,7 +27,7 @@ from .errors import BadRequest, TarryError, Unavailable
 from .holds import Hold, Settlement
 from .pulse import Pulse
 from .records import Alive
-from .stock import PATIENCE, Stock, Terms
+from .stock import PATIENCE, SIGN, Stock, Terms
 
 _log = logging.getLogger("tarry.client")
 
@@ -51,6 +51,19 @@ class Bell(Protocol):
 
 D = TypeVar("D", bound=Delivery)
 E = TypeVar("E", threading.Event, anyio.Event)
+E_contra = TypeVar("E_contra", threading.Event, anyio.Event, contravariant=True)
+
+
+class Sender(Protocol[E_contra]):
+    """Makes calls: a `Transport`."""
+
+    async def send(self, call: Call[T], *, deadline: float | None = None, abandon: E_contra | None = None) -> T:
+        """Again and again, until `deadline` seconds have passed or `abandon` is set."""
+        ...
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        ...
 
 
 @frozen
@@ -69,6 +82,7 @@ class Loops(ABC, Generic[D, E]):
 
     def __init__(
         self,
+        transport: Sender[E],
         terms: Terms,
         clock: Callable[[], float],
         lock: AbstractContextManager[object],
@@ -76,6 +90,7 @@ class Loops(ABC, Generic[D, E]):
         stopped: E,
         together: "Together | None" = None,
     ) -> None:
+        self._transport = transport
         self._terms = terms
         self._clock = clock
         self._lock = lock
@@ -228,10 +243,12 @@ class Loops(ABC, Generic[D, E]):
         with self._lock:
             self.stock.confirmed()
 
-    def _goodbye(self) -> Call[int] | None:
-        """The last call, when all loops have ended, if there is one."""
+    async def _say_goodbye(self, *, but_in_hands: bool) -> None:
+        """When all loops have ended; not where the goodbye would end what handlers still work on."""
         self.stock.absence.closed(self._clock())
-        return claims.deregister(self._terms.client) if self._pulse.leave() else None
+        if self._pulse.leave() and not but_in_hands:
+            with suppress(TarryError):
+                await self._transport.send(claims.deregister(self._terms.client), deadline=SIGN / 5)
 
     async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
         """A loop that breaks ends the consumption, and its error is raised from `next`."""

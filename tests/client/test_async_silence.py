@@ -7,8 +7,8 @@ import pytest
 
 from support.scripted_server import Answer, Request, ScriptedServer, problem
 from tarry.client.async_consumption import AsyncConsumption
-from tarry.client.async_transport import AsyncTransport
 from tarry.client.stock import Terms
+from tarry.client.transport import TaskTransport
 
 _TIME = "2026-01-01T00:00:00.000Z"
 _TERMS = Terms(topic="t", group="g", client="c", size=10, lease=60.0, wait=0.01, ahead=5)
@@ -42,7 +42,7 @@ def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, 
     clock = [0.0]
 
     async def main() -> None:
-        transport = AsyncTransport(script.url, timeout=5, deadline=5)
+        transport = TaskTransport(script.url, timeout=5, deadline=5)
         consuming = AsyncConsumption(transport, _TERMS, clock=lambda: clock[0])
 
         async def take() -> None:
