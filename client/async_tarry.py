@@ -11,14 +11,12 @@ from .api import Api
 from .async_consumption import AsyncConsumption
 from .async_messages import AsyncMessages, Consumptions
 from .async_runner import AsyncRunner, Stop
-from .async_several import AsyncSeveral
 from .bodies import Dumps
 from .claim_size import MANY
 from .durations import Duration, Seconds, milliseconds
 from .errors import OnFailure
 from .fronts import Awaited
 from .identity import Identity
-from .stock import Terms
 from .transport import TaskTransport
 from .work import Handler, Topics, terms_of, work_of
 
@@ -118,7 +116,7 @@ class AsyncTarry(Api, Awaited):
         where they wait.
         """
         rest = {"group": group, "client": client, "lease": lease, "wait": wait, "limit": limit, "start": start}
-        consumption = self._consumption(terms_of(self._identity, topic, max, tags, **rest), limit)
+        consumption = AsyncConsumption(self._transport, terms_of(self._identity, topic, max, tags, **rest), limit)
         return AsyncMessages(self._consumptions, consumption, idle_timeout)
 
     async def run(
@@ -179,7 +177,7 @@ class AsyncTarry(Api, Awaited):
             start=start,
         )
         await AsyncRunner(
-            consumption=self._consumption(work.terms),
+            consumption=AsyncConsumption(self._transport, work.terms),
             handlers=work.handlers,
             whole=pass_message,
             workers=workers,
@@ -187,8 +185,3 @@ class AsyncTarry(Api, Awaited):
             drain=None if drain is None else milliseconds(drain, "drain") / 1000,
             signals=signals,
         ).run()
-
-    def _consumption(self, terms: Sequence[Terms], limit: int | None = None) -> AsyncConsumption | AsyncSeveral:
-        if len(terms) == 1:
-            return AsyncConsumption(self._transport, terms[0])
-        return AsyncSeveral(self._transport, terms, limit)

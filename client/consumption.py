@@ -60,7 +60,6 @@ class ThreadBell(threading.Condition):
 class ForThreads(Loops[Delivery, E]):
     """Loops whose messages threads handle, in the process in which they began."""
 
-    _delivery = Delivery
     _owner: Owner
 
     def ack(self, hold: Hold, id_: str) -> bool:
@@ -99,7 +98,7 @@ class Consumption(ForThreads[threading.Event]):
         self, transport: Sender[threading.Event], terms: Terms, clock: Callable[[], float] = time.monotonic
     ) -> None:
         lock = Lock()
-        super().__init__(transport, terms, clock, lock, partial(ThreadBell, lock.lock), threading.Event())
+        super().__init__(transport, terms, clock, lock, partial(ThreadBell, lock.lock), threading.Event(), Delivery)
         self._owner = Owner()
         self._abandoned = threading.Event()
         loops = {"fetcher": self._fetch, "settler": self._settle, "keeper": self._keep}
@@ -128,6 +127,24 @@ class Consumption(ForThreads[threading.Event]):
                 if known:
                     return delivery
                 drive(self._change(until))
+
+    def _answer(self, until: float | None) -> tuple[bool, Delivery | None]:
+        """Under the lock: whether `next` has its answer, and the message. It has waited for long enough at `until`."""
+        if self.error is not None:
+            raise self.error
+        if self._stopped.is_set():
+            return True, None
+        if (delivery := self.hand_out()) is not None:
+            return True, delivery
+        return self.stock.exhausted() or (until is not None and self._clock() >= until), None
+
+    async def _change(self, until: float | None) -> None:
+        """Under the lock: waits until there may be another answer."""
+        self.hunger()
+        try:
+            await self._arrived.rung(None if until is None else until - self._clock())
+        finally:
+            self.sate()
 
     def close(self, *, but_in_hands: bool = False) -> None:
         """Gives back what is held, sends what is owed, and ends the threads.

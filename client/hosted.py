@@ -57,5 +57,5 @@ class HostedConsumption(ForThreads[Event], TaskLoops[Delivery]):
         later: Later,
         together: Together,
     ) -> None:
-        super().__init__(transport, terms, clock, lock, partial(HostedBell, lock, later), together)
+        super().__init__(transport, terms, clock, lock, partial(HostedBell, lock, later), together, Delivery)
         self._owner = Owner()

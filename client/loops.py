@@ -78,8 +78,6 @@ class Together:
 class Loops(ABC, Generic[D, E]):
     """Messages of one group, held by one client: what threads and tasks do alike."""
 
-    _delivery: type[D]
-
     def __init__(
         self,
         transport: Sender[E],
@@ -88,11 +86,13 @@ class Loops(ABC, Generic[D, E]):
         lock: AbstractContextManager[object],
         bell: Callable[[], Bell],
         stopped: E,
-        together: "Together | None" = None,
+        delivery: type[D],
+        together: Together | None = None,
     ) -> None:
         self._transport = transport
         self._terms = terms
         self._clock = clock
+        self._delivery = delivery
         self._lock = lock
         """Guards all below."""
         self.stock = Stock(terms)
@@ -129,24 +129,6 @@ class Loops(ABC, Generic[D, E]):
         """Rests, until `stop` at most."""
 
     # What users' own threads and tasks do
-
-    def _answer(self, until: float | None) -> tuple[bool, D | None]:
-        """Under the lock: whether `next` has its answer, and the message. It has waited for long enough at `until`."""
-        if self.error is not None:
-            raise self.error
-        if self._stopped.is_set():
-            return True, None
-        if (delivery := self.hand_out()) is not None:
-            return True, delivery
-        return self.stock.exhausted() or (until is not None and self._clock() >= until), None
-
-    async def _change(self, until: float | None) -> None:
-        """Under the lock: waits until there may be another answer."""
-        self.hunger()
-        try:
-            await self._arrived.rung(None if until is None else until - self._clock())
-        finally:
-            self.sate()
 
     def hunger(self) -> None:
         """Under the lock: somebody has nothing to handle, and waits until `sate`."""

@@ -43,7 +43,7 @@ def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, 
 
     async def main() -> None:
         transport = TaskTransport(script.url, timeout=5, deadline=5)
-        consuming = AsyncConsumption(transport, _TERMS, clock=lambda: clock[0])
+        consuming = AsyncConsumption(transport, [_TERMS], clock=lambda: clock[0])
 
         async def take() -> None:
             while (delivery := await consuming.next()) is not None:
@@ -52,14 +52,14 @@ def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(consuming.live)
             assert await consuming.next() is not None
-            while consuming._pulse.at <= 0:
+            while consuming.loops[0]._pulse.at <= 0:
                 await anyio.sleep(0.001)
             clock[0] = 16.0
             tasks.start_soon(take)
             await anyio.wait_all_tasks_blocked()
-            consuming._leases.ring()
+            consuming.loops[0]._leases.ring()
             with anyio.fail_after(10):
-                while consuming.stock.waiting:
+                while consuming.loops[0].stock.waiting:
                     await anyio.sleep(0.001)
             await consuming.close()
         await transport.close()
