@@ -1,6 +1,7 @@
 """A transport of threads for the tasks of an event loop: an httpx client of the user's own may know nothing else."""
 
 import threading
+from functools import partial
 from typing import TypeVar
 
 from anyio import CapacityLimiter, Event, to_thread
@@ -22,8 +23,8 @@ class InThreads:
 
     async def send(self, call: Call[T], *, deadline: float | None = None, abandon: Event | None = None) -> T:
         stopped = None if abandon is None else self._stopped
-        made = self._transport.send(call, deadline=deadline, abandon=stopped)
-        return await to_thread.run_sync(drive, made, limiter=self._limiter)
+        made = partial(self._transport.send, call, deadline=deadline, abandon=stopped)
+        return await to_thread.run_sync(lambda: drive(made()), limiter=self._limiter)
 
     async def close(self) -> None:
         """The connections are its owner's."""
