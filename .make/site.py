@@ -38,12 +38,15 @@ def _calls() -> str:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Pages that the menu does not name yet are in it all the same, at its end."""
+    """The decisions are a part of the menu. Pages that it does not name yet are in it all the same, at its end."""
     named = str(config.nav)
     docs = Path(config.docs_dir)
     pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
-    if config.nav is not None and (more := [page for page in pages if f"'{page}'" not in named]):
-        config.nav.append({"More": more})
+    decisions = [page for page in pages if page.startswith("decisions/")]
+    if config.nav is not None:
+        config.nav.append({"Decisions": decisions})
+        if more := [page for page in pages if page not in decisions and f"'{page}'" not in named]:
+            config.nav.append({"More": more})
     return config
 
 

@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def markdown(runs: list[dict[str, Figures]]) -> str:
-    """The medians as a table, as docs/benchmarks.md has it; without what is compared with alone."""
+    """The medians as a table, without what is compared with alone."""
 
     def middle(name: str, figure: str, digits: int = 0) -> str:
         return f"{median(run[name][figure] for run in runs):,.{digits}f}"

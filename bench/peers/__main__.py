@@ -15,7 +15,8 @@ been synced to the disk. Who is not installed is told of on stderr and left out.
 has a call for many messages, b to e publish a thousand at a time with it. JSON lines, and then the table of
 docs/benchmarks.md: a loss is printed like a win. A work that fails is told on stderr, and makes the exit code 1.
 
-`FSYNC_US=1000 LD_PRELOAD=.../slow_fsync.so` in front of it (docs/benchmarks.md) slows the disk of every server.
+`FSYNC_US=1000 LD_PRELOAD=.../slow_fsync.so` in front of it slows the disk of every server
+(docs/how-to/run-the-benchmarks.md).
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The table of a run, in Markdown, as it stands in docs/benchmarks.md."""
+"""The table of a run, in Markdown, as it stands in the documents."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain

@@ -8,7 +8,6 @@ Another server than the one before is looked at first: what has not the same dat
 """
 
 import math
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing, contextmanager
 from copy import copy
@@ -76,8 +75,8 @@ class Hosts:
         """Asked of a session with another server than the one before; raises `Foreign`."""
         self._before = ""  # the name of the one before
         self.pools: list[Sessions] = []
-        # When each caller began that waits in a pool without a session; when there was one last that is closed.
-        self._wanting, self._one_less_at = deque[float](), -math.inf
+        # The callers that found no session in their pool, and since when; when one was last closed.
+        self._wanting, self._one_less_at = list[tuple[Sessions, float]](), -math.inf
         self._each = dsn.each
         # Which of them was good last, and which is asked first: another, when that one did not answer.
         self._good = self._first = 0
@@ -173,17 +172,23 @@ class Hosts:
         self._one_less_at = trio.current_time()
 
     @contextmanager
-    def wanting(self, since: float) -> Generator[None, None, None]:
+    def wanting(self, pool: Sessions, since: float) -> Generator[None, None, None]:
         """For a caller in a pool without a session, where the server lets in no more."""
-        self._wanting.append(since)
+        self._wanting.append((pool, since))
         try:
             yield
         finally:
-            self._wanting.remove(since)
+            self._wanting.remove((pool, since))
 
-    def is_one_wanted(self) -> bool:
+    def is_one_wanted(self, by_another_than: Sessions) -> bool:
         """Whether a session that comes back is to be closed, for a pool that has had none for long."""
-        return bool(self._wanting) and trio.current_time() > min(self._wanting) + _IN_TURN
+        if not self._wanting:  # this is asked after each use of a session
+            return False
+        now = trio.current_time()
+        # One at a time: whoever wants one may not have found the last yet. A pool that has got one serves its callers.
+        return now > self._one_less_at + _IN_TURN and any(
+            now > since + _IN_TURN and not pool.held and pool is not by_another_than for pool, since in self._wanting
+        )
 
     async def _log_in(self, dsn: Dsn, *, write: bool) -> Connection:
         connection = await connect(dsn, write=write, timeout=self.timeout)

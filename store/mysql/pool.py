@@ -158,7 +158,7 @@ class Pool:
                         raise
             with trio.move_on_at(until):
                 if not self._using:
-                    with self._hosts.wanting(began):
+                    with self._hosts.wanting(self, began):
                         await trio.sleep(_ROOM)
                 elif (connection := await self._wait()) is not None:
                     return connection
@@ -207,11 +207,12 @@ class Pool:
 
     def _give_back(self, connection: Connection) -> None:
         useless = connection.closed or self._closed or connection.era != self._hosts.era
-        if useless or self._hosts.is_one_wanted():
+        if useless or self._hosts.is_one_wanted(by_another_than=self):
             self._drop(connection)
-            self._full_until = 0.0
-            # The first that waits logs in; the others are served by those in use, if any are.
-            for _ in range(min(1, len(self._waiting)) if self._using else len(self._waiting)):
+            if useless:
+                self._full_until = 0.0
+            # The first that waits logs in, if the place is ours; the others are served by those in use, if any are.
+            for _ in range(min(int(useless), len(self._waiting)) if self._using else len(self._waiting)):
                 self._waiting.popleft().woken.set()
         elif self._waiting:
             waiter = self._waiting.popleft()

@@ -100,7 +100,7 @@ def test_every_alert_has_its_section_in_the_runbook() -> None:
         assert rule["annotations"]["runbook"] == f"docs/how-to/runbook.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in ("page", "warn")
     for section in re.split(r"^## .+$", RUNBOOK, flags=re.MULTILINE)[1:]:
-        assert [word for word in ("**Means:**", "**Look:**", "**Mend:**") if word not in section] == []
+        assert [word for word in ("**Means:**", "**Look:**", "**Fix:**") if word not in section] == []
 
 
 @pytest.mark.parametrize("command", [("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")])

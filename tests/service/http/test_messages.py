@@ -299,7 +299,8 @@ async def test_of_a_key_by_state_and_time(client: httpx.AsyncClient, server: Spi
     server.ms = NOW + 5
     while (await client.get(later)).json()["state"] != "published":
         await server.node.hand.turned()
-    await server.settle(await server.claim(group), "ack")
+    # Whoever looks sees it once it is committed; whoever claims hears of it a moment later.
+    await server.settle(await server.claim(group, wait=60_000), "ack")
 
     assert await found() == {"now", "cancelled", "later"}
     assert await found(state="cancelled") == {"cancelled"}

@@ -207,7 +207,9 @@ async def test_pools_that_are_all_busy_share_the_few_sessions_that_the_server_le
         for number in range(3):
             for _ in range(4):
                 nursery.start_soon(work, number)
-    assert min(served) > 100
+    assert min(served) > 1500 * most
+    # A session is handed over now and then, and where there is one for each pool each keeps its own.
+    assert sum(pool.statistics()["made"] for pool in pools) < (350 if most < 3 else 60)
 
 
 async def test_sessions_in_use_are_hung_up_when_another_server_has_the_database(servers: Servers) -> None:
