@@ -7,23 +7,21 @@ from typing import Self
 import httpx
 from anyio import get_current_task, sleep
 
-from . import arguments
-from .async_api import AsyncApi
+from .api import Api
 from .async_consumption import AsyncConsumption
 from .async_messages import AsyncMessages, Consumptions
 from .async_runner import AsyncRunner, Stop
-from .async_several import AsyncSeveral
-from .async_transport import AsyncTransport
 from .bodies import Dumps
 from .claim_size import MANY
 from .durations import Duration, Seconds, milliseconds
 from .errors import OnFailure
+from .fronts import Awaited
 from .identity import Identity
-from .stock import Terms, terms_for
-from .work import Handler, Topics, of_each, topics_of, work_of
+from .transport import TaskTransport
+from .work import Handler, Topics, terms_of, work_of
 
 
-class AsyncTarry(AsyncApi):
+class AsyncTarry(Api, Awaited):
     """A client of one server. For the tasks of one event loop, asyncio's or trio's. Use it in an
     `async with`; what `consume` begins lives in that block and ends with it.
 
@@ -52,7 +50,7 @@ class AsyncTarry(AsyncApi):
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
         self._consumptions = Consumptions()
-        transport = AsyncTransport(
+        transport = TaskTransport(
             url,
             timeout=timeout,
             deadline=deadline,
@@ -117,20 +115,8 @@ class AsyncTarry(AsyncApi):
         A list in place of a topic has the messages of all of these, as `message.topic` tells; one of each in turn,
         where they wait.
         """
-        terms = terms_for(
-            self._identity,
-            topic="",
-            group=group,
-            client=client,
-            size=max,
-            lease=lease,
-            wait=wait,
-            ahead=max // 2,
-            limit=limit,
-            tags=arguments.tags(tags),
-            start=start,
-        )
-        consumption = self._consumption(of_each(topics_of(topic), terms), limit)
+        rest = {"group": group, "client": client, "lease": lease, "wait": wait, "limit": limit, "start": start}
+        consumption = AsyncConsumption(self._transport, terms_of(self._identity, topic, max, tags, **rest), limit)
         return AsyncMessages(self._consumptions, consumption, idle_timeout)
 
     async def run(
@@ -191,7 +177,7 @@ class AsyncTarry(AsyncApi):
             start=start,
         )
         await AsyncRunner(
-            consumption=self._consumption(work.terms),
+            consumption=AsyncConsumption(self._transport, work.terms),
             handlers=work.handlers,
             whole=pass_message,
             workers=workers,
@@ -199,8 +185,3 @@ class AsyncTarry(AsyncApi):
             drain=None if drain is None else milliseconds(drain, "drain") / 1000,
             signals=signals,
         ).run()
-
-    def _consumption(self, terms: Sequence[Terms], limit: int | None = None) -> AsyncConsumption | AsyncSeveral:
-        if len(terms) == 1:
-            return AsyncConsumption(self._transport, terms[0])
-        return AsyncSeveral(self._transport, terms, limit)
