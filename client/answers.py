@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -54,10 +55,19 @@ def check_shared(url: str, response: Response, share: Share) -> None:
 
 def unanswered(url: str, error: httpx.RequestError) -> Unavailable:
     """The error of a request that was not answered."""
+    if (why := distrust(error)) is not None:
+        return Unavailable(f"{url} is not trusted: {why}; SSL_CERT_FILE names the certificates to trust")
     told: BaseException = error
     while not str(told) and told.__cause__ is not None:  # on trio, what is wrong with a certificate
         told = told.__cause__
     return Unavailable(f"{url} does not answer: {str(told) or type(error).__name__}")
+
+
+def distrust(error: BaseException | None) -> str | None:
+    """What is wrong with the server's certificate, if that is why nothing was asked: to try again does not help."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__
+    return None if error is None else error.verify_message.rstrip(".")
 
 
 def read(url: str, response: Response) -> Reply:

@@ -36,16 +36,17 @@ class Tarry(Api, Direct):
     idempotency key of its own, and acks and cancels count once. Only a claim whose answer was lost costs something: its
     messages come again when their lease is over, with one attempt used.
 
-    `key` is what the server knows you by; else `TARRY_KEY`, or what the file named in `TARRY_KEY_FILE` holds. It is
-    never shown. `timeout` is for one try. `client` is an httpx client of your own (proxies, certificates, credentials),
-    for which the environment's key is not taken. `on_failure` is called with topic, body (a list of them for a batch)
-    and error when a publish has finally failed, before the error is raised. `json` writes bodies, from any value to
-    JSON text: `msgspec.json.encode`, `orjson.dumps`.
+    `url` is the server's; else what `TARRY_URL` holds, else `http://127.0.0.1:8277`. `key` is what the server knows you
+    by; else `TARRY_KEY`, or what the file named in `TARRY_KEY_FILE` holds. It is never shown. `timeout` is for one try.
+    `client` is an httpx client of your own (proxies, certificates, credentials), for which the environment's key is not
+    taken. `on_failure` is called with topic, body (a list of them for a batch) and error when a publish has finally
+    failed, before the error is raised. `json` writes bodies, from any value to JSON text: `msgspec.json.encode`,
+    `orjson.dumps`.
     """
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:8277",
+        url: str | None = None,
         *,
         key: str | None = None,
         timeout: Seconds = 10.0,
@@ -56,9 +57,11 @@ class Tarry(Api, Direct):
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         transport = ThreadTransport(url, timeout=timeout, deadline=deadline, key=key, client=client, sleep=sleep)
-        super().__init__(transport, Identity(url), on_failure, json)
+        super().__init__(transport, Identity(transport.url), on_failure, json)
         self._beside = (
-            partial(TaskTransport, url, timeout=timeout, deadline=deadline, key=key) if client is None else None
+            partial(TaskTransport, transport.url, timeout=timeout, deadline=deadline, key=key)
+            if client is None
+            else None
         )
 
     def __repr__(self) -> str:

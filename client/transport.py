@@ -8,6 +8,7 @@ event loop drives them (`coroutines`).
 """
 
 import math
+import os
 import random
 import threading
 import time
@@ -23,7 +24,8 @@ from anyio.abc import TaskGroup
 from attrs import evolve
 
 from .. import __version__  # `mypy .` ends here: use `make check`
-from .answers import alone, check_shared, read, taker, together, unanswered
+from .address import address_of
+from .answers import alone, check_shared, distrust, read, taker, together, unanswered
 from .calls import Call, Page, Reply, Share
 from .connections import MAX_IDLE, Connections, Exchanges
 from .credentials import authorization
@@ -59,23 +61,30 @@ class Transport(ABC, Generic[E]):
 
     def __init__(
         self,
-        url: str,
+        url: str | None,
         *,
         timeout: Seconds,
         deadline: Seconds,
         key: str | None,
         client: Callable[[str, float, Mapping[str, str]], Exchanges] | None,
     ) -> None:
-        self.url = _checked(url)
+        self.url = address_of(url)
         self._timeout = seconds(timeout, "timeout")
         self._deadline = seconds(deadline, "deadline")
         self._owned = client is None
         headers = authorization(key, own=self._owned)
         self._http: PerProcess[Exchanges] = PerProcess(
-            partial(self._own, self.url, self._timeout, _HEADERS | headers)
+            partial(self._connections, _HEADERS | headers)
             if client is None
             else lent(client(self.url, self._timeout, headers))
         )
+
+    def _connections(self, headers: Mapping[str, str]) -> Exchanges:
+        try:
+            return self._own(self.url, self._timeout, headers)
+        except OSError as error:  # ssl.SSLError is one
+            file, why = os.environ.get("SSL_CERT_FILE"), error.strerror or error
+            raise ValueError(f"SSL_CERT_FILE: {file} is not a file of certificates in PEM: {why}") from error
 
     @staticmethod
     @abstractmethod
@@ -104,7 +113,9 @@ class Transport(ABC, Generic[E]):
                 reply = await self._try(call, limit)
                 break
             except TarryError as error:
-                pause = _pause(error, tries) if isinstance(error, Unavailable) else math.inf
+                pause = math.inf
+                if isinstance(error, Unavailable) and distrust(error) is None:
+                    pause = _pause(error, tries)
                 if time.monotonic() + pause >= until or (abandon is not None and abandon.is_set()):
                     _mark(error, doubtful=doubtful)
                     raise
@@ -149,7 +160,7 @@ class ThreadTransport(Transport[threading.Event]):
 
     def __init__(
         self,
-        url: str,
+        url: str | None,
         *,
         timeout: Seconds,
         deadline: Seconds,
@@ -180,7 +191,7 @@ class TaskTransport(Transport[anyio.Event]):
 
     def __init__(
         self,
-        url: str,
+        url: str | None,
         *,
         timeout: Seconds,
         deadline: Seconds,
@@ -211,17 +222,6 @@ class TaskTransport(Transport[anyio.Event]):
         """Closes them also where all else is cancelled."""
         with CancelScope(shield=True):
             await super().close()
-
-
-def _checked(url: str) -> str:
-    """The server's address without a slash at its end."""
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f'"{url}" is not the address of a server: it begins with http:// or https://')
-    try:
-        httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise ValueError(f'"{url}" is not the address of a server: {error}') from None
-    return url.rstrip("/")
 
 
 def may_have_run(error: TarryError) -> bool:

@@ -17,7 +17,7 @@ from tarry.client import AsyncDelivery, AsyncTarry, Tarry
 class Blocking(Tarry):
     """Every call is made in the event loop and waited for."""
 
-    def __init__(self, backend: str, url: str, sleeps: list[float], deadline: float = 30.0) -> None:
+    def __init__(self, backend: str, url: str | None, sleeps: list[float], deadline: float = 30.0) -> None:
         self._deadline = deadline
         self._backend = backend
         self._url = url
