@@ -57,12 +57,8 @@ class api_pages(Generic[P, T]):  # noqa: N801 - a decorator
             pages: AsyncIterator[T] = front._transport.pages(first(front, *args, **kwargs))
             return pages
 
-        self._direct: Any = direct
-        self._awaited: Any = awaited
-        told = signature(first)
-        item = get_args(get_args(told.return_annotation)[0])[0]
-        self._direct.__signature__ = told.replace(return_annotation=Iterator[item])
-        self._awaited.__signature__ = told.replace(return_annotation=AsyncIterator[item])
+        self._direct = _told(direct, first, Iterator)
+        self._awaited = _told(awaited, first, AsyncIterator)
 
     @overload
     def __get__(self, front: Direct, kind: type[Any]) -> Callable[P, Iterator[T]]: ...
@@ -74,6 +70,14 @@ class api_pages(Generic[P, T]):  # noqa: N801 - a decorator
     def __get__(self, front: None, kind: type[Awaited]) -> Callable[Concatenate[Any, P], AsyncIterator[T]]: ...
     def __get__(self, front: object, kind: type[Any]) -> Any:
         return (self._direct if issubclass(kind, Direct) else self._awaited).__get__(front, kind)
+
+
+def _told(method: Any, first: Callable[..., Any], items: Any) -> Any:
+    """The method, whose signature says that it gives such `items`, and not the call of a page of them."""
+    told = signature(first)
+    page: Any = get_args(told.return_annotation)[0]
+    method.__signature__ = told.replace(return_annotation=items[get_args(page)[0]])
+    return method
 
 
 def _each(transport: Transport[Any], first: Call[Page[T]]) -> Iterator[T]:

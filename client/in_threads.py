@@ -8,7 +8,7 @@ from anyio import CapacityLimiter, Event, to_thread
 
 from .calls import Call
 from .coroutines import drive
-from .transport import ThreadTransport
+from .transport import Transport
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class InThreads:
     """Each call under way has a thread, of `most`. None can be given up before its answer is there."""
 
-    def __init__(self, transport: ThreadTransport, stopped: threading.Event, most: int) -> None:
+    def __init__(self, transport: Transport[threading.Event], stopped: threading.Event, most: int) -> None:
         self._transport = transport
         self._stopped = stopped
         self._limiter = CapacityLimiter(most)

@@ -89,7 +89,7 @@ class Loops(ABC, Generic[D, E]):
         delivery: type[D],
         together: Together | None = None,
     ) -> None:
-        self._transport = transport
+        self._transport: Sender[E] = transport
         self._terms = terms
         self._clock = clock
         self._delivery = delivery

@@ -4,9 +4,9 @@ The first caller sends, and after that one of those who came meanwhile. Whoever 
 come. `thread_sharing` says how a thread waits and is woken, `task_sharing` how a task is, and who sends there.
 """
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import define, field
@@ -49,7 +49,7 @@ T = TypeVar("T", bound=Waiter)
 class Desk(Generic[T]):
     """What the callers of a process have in common."""
 
-    lock: threading.Lock = field(factory=threading.Lock, init=False)
+    lock: AbstractContextManager[object]
     gatherings: dict[Hashable, Gathering[T]] = field(factory=dict[Hashable, Gathering[T]], init=False)
     """By place; none where nothing is under way."""
 
@@ -71,9 +71,9 @@ class Sharing(ABC, Generic[T]):
 
     _turn: type[T]
 
-    def __init__(self, sender: Sender) -> None:
+    def __init__(self, sender: Sender, lock: Callable[[], AbstractContextManager[object]]) -> None:
         self._sender = sender
-        self._desks: PerProcess[Desk[T]] = PerProcess(Desk)
+        self._desks: PerProcess[Desk[T]] = PerProcess(lambda: Desk(lock()))
 
     @abstractmethod
     def _rouse(self, desk: Desk[T], gathering: Gathering[T], called: T | None, own: T) -> None:

@@ -5,6 +5,7 @@ the last who waits for it. Without that block one of those who share it sends, a
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
 
 from anyio import CancelScope, Event, move_on_after
 from anyio.abc import TaskGroup
@@ -60,7 +61,8 @@ class TaskSharing(Sharing[_Turn]):
     _turn = _Turn
 
     def __init__(self, sender: Sender, room: Callable[[], TaskGroup | None]) -> None:
-        super().__init__(sender)
+        # Nothing is awaited under the lock, so it is none: an eager task runs at once, within whoever starts it.
+        super().__init__(sender, nullcontext)
         self._room = room
         """The task group of the client's block, while it is open."""
 

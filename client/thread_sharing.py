@@ -9,7 +9,7 @@ from itertools import pairwise
 from attrs import define, field
 
 from .gathering import Gathering, Load
-from .sharing import Desk, Sharing, Waiter
+from .sharing import Desk, Sender, Sharing, Waiter
 
 _HANDING_OUT = 0.05
 """Seconds, at most."""
@@ -60,6 +60,9 @@ class ThreadSharing(Sharing[_Turn]):
     """Safe to share between threads."""
 
     _turn = _Turn
+
+    def __init__(self, sender: Sender) -> None:
+        super().__init__(sender, threading.Lock)
 
     async def _send_together(
         self, desk: Desk[_Turn], gathering: Gathering[_Turn], load: Load[_Turn], own: _Turn | None

@@ -110,7 +110,7 @@ class Transport(ABC, Generic[E]):
         while True:
             tries += 1
             try:
-                reply = await self._try(call, limit)
+                reply = await self._try(call, limit if tries == 1 else until - time.monotonic())
                 break
             except TarryError as error:
                 pause = math.inf

@@ -45,7 +45,8 @@ async def of_tasks(tarry: AsyncTarry) -> None:
     """Not run either."""
     assert_type(await tarry.publish("t", {}, delay="1h"), Receipt)
     assert_type(tarry.dead("t", "g"), AsyncIterator[DeadLetter])
-    assert_type(tarry.publish("t", {}), Coroutine[Any, Any, Receipt])
+    publishing = assert_type(tarry.publish("t", {}), Coroutine[Any, Any, Receipt])
+    await publishing
 
 
 def test_help_tells_what_each_gives() -> None:

@@ -240,10 +240,14 @@ def test_whoever_sends_and_is_interrupted_leaves_the_others_in_doubt() -> None:
     share = message("p", b"{}")
     assert share is not None
     call: Call[Any] = Call("POST", "p", lambda reply: reply, b"{}", share=share)
+
+    def ask() -> Reply:
+        return drive(sharing.ask(call, share, 10))
+
     with ThreadPoolExecutor() as pool:
-        first = pool.submit(lambda: drive(sharing.ask(call, share, 10)))
+        first = pool.submit(ask)
         assert begun.wait(10)
-        others = [pool.submit(lambda: drive(sharing.ask(call, share, 10))) for _ in range(4)]
+        others = [pool.submit(ask) for _ in range(4)]
         wait_until(lambda: sum(len(one._waiting) for one in sharing._desks.get().gatherings.values()) == 4)
         interrupted.set()
         first.result(10)
