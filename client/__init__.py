@@ -4,16 +4,16 @@
 - `calls`         a call as a plain value, and how its answer is read; `claims` and `operations` make them. What threads
                   and tasks both send is written there once.
 - `bodies`        requests as JSON; `batches` cuts long ones.
-- `sharing`       callers at the same time share requests, in threads: `gathering` is who goes with whom, `shares` what
-                  each puts in and gets back (both pure).
+- `sharing`       callers at the same time share requests: `gathering` is who goes with whom, `shares` what each puts in
+                  and gets back (both pure), `thread_sharing` and `task_sharing` how they wait.
 - `consumption`   what is behind `consume` and `run`, in threads: `loops` is what it does, in tasks too, `stock` and
                   `holds` are its state, `claim_size` how much it asks for (pure), `delivery` what the user holds,
                   `runner` the workers.
 - `coroutines`    how threads run what is written once for them and for tasks.
 - `transport`     HTTP, and the only place where a call is tried again.
 - `processes`     what a fork does not share: connections, and whose threads a loop has.
-- `async_*`       the same for asyncio and trio, over anyio. `api` is made from `async_api` by taking out the awaits
-                  (`tests/support/made_api.py`), and a test says when that has to be done again.
+- `async_*`       the same for asyncio and trio, over anyio. The methods of `api` stand once: `fronts` says how threads
+                  have them, and how tasks do.
 - `records`, `errors`, `durations`, `identity`   what goes in and comes out.
 - `outbox/`       messages in the user's own transaction: `from tarry.client import outbox`.
 

@@ -1,7 +1,6 @@
-# Made from async_api.py by tests/support/made_api.py. Change that file, and make this one again.
-"""The API as methods: one for each call of the contract. The classes built on it add the loops."""
+"""The API as methods: one for each call of the contract, for both fronts. The classes built on it add the loops."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
@@ -11,6 +10,7 @@ from .bodies import Dumps, encode, written
 from .calls import Call, Page, document_of, paged, part
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .errors import OnFailure, TarryError
+from .fronts import api_call, api_pages
 from .identity import Identity, new_idempotency_key
 from .operations import OnProgress
 from .records import (
@@ -41,7 +41,7 @@ class Api:
     """All that one server can be asked for."""
 
     def __init__(
-        self, transport: Transport, identity: Identity, on_failure: OnFailure | None, json: Dumps | None
+        self, transport: Transport[Any], identity: Identity, on_failure: OnFailure | None, json: Dumps | None
     ) -> None:
         self._transport = transport
         self._identity = identity
@@ -50,7 +50,8 @@ class Api:
 
     # Publishing
 
-    def publish(
+    @api_call
+    async def publish(
         self,
         topic: str,
         body: Any,
@@ -93,9 +94,10 @@ class Api:
             path = f"/v1/topics/{part(topic)}/messages"
             share = None if sent.alone else shares.message(path, content)
             call = Call("POST", path, receipt, content, share=share)
-            return sent.done(self._publish(topic, call, body))
+            return sent.done(await self._publish(topic, call, body))
 
-    def publish_many(
+    @api_call
+    async def publish_many(
         self,
         topic: str,
         messages: Iterable[Draft | dict[str, Any]],
@@ -113,7 +115,7 @@ class Api:
             for batch in cut(sent.carrying(messages), max_messages, max_bytes, self._json):
                 bodies = [draft.body for draft in batch.drafts]
                 content = batch.request(new_idempotency_key())
-                done = self._publish(
+                done = await self._publish(
                     topic, Call("POST", f"/v1/topics/{part(topic)}/messages", receipts, content), bodies
                 )
                 landed.extend(done)
@@ -121,27 +123,30 @@ class Api:
                     on_batch(done)
             return sent.done(landed)
 
-    def _publish(self, topic: str, call: Call[T], body: Any) -> T:
+    async def _publish(self, topic: str, call: Call[T], body: Any) -> T:
         try:
-            return self._transport.send(call)
+            return await self._transport.send(call)
         except TarryError as error:
             if self._on_failure is not None:
                 self._on_failure(topic, body, error)
             raise
 
-    def cancel(self, id: Named) -> Literal["cancelled", "suppressed"]:  # noqa: A002 - the contract's word
+    @api_call
+    async def cancel(self, id: Named) -> Literal["cancelled", "suppressed"]:  # noqa: A002 - the contract's word
         """Returns when the message will never be delivered: it is cancelled, or its guard had suppressed it.
 
         Raises `TooLate` when it was handed out, `NotFound`.
         """
-        said = self._call("DELETE", f"/v1/messages/{part(id_of(id))}")
+        said = await self._call("DELETE", f"/v1/messages/{part(id_of(id))}")
         return "suppressed" if said.get("result") == "suppressed" else "cancelled"
 
-    def nudge(self, topic: str | None = None) -> None:
+    @api_call
+    async def nudge(self, topic: str | None = None) -> None:
         """After the commit of an outbox: its messages are looked for at once, instead of within a second."""
-        self._call("POST", "/v1/nudge", {} if topic is None else {"topic": topic})
+        await self._call("POST", "/v1/nudge", {} if topic is None else {"topic": topic})
 
-    def reschedule(
+    @api_call
+    async def reschedule(
         self,
         id: Named,  # noqa: A002 - the contract's word
         *,
@@ -157,12 +162,13 @@ class Api:
             request["delay"] = duration_out(delay, "delay")
         if deliver_at is not None:
             request["deliver_at"] = instant_out(deliver_at)
-        document = self._call("PATCH", f"/v1/messages/{part(id_of(id))}", request)
+        document = await self._call("PATCH", f"/v1/messages/{part(id_of(id))}", request)
         return Rescheduled(document["id"], instant_in(document["deliver_at"]))
 
     # Timers: one message that waits for each key
 
-    def set_timer(
+    @api_call
+    async def set_timer(
         self,
         topic: str,
         key: str,
@@ -205,27 +211,34 @@ class Api:
             call = timers.set_timer(
                 topic, key, draft, self._json, mode=mode, max_wait=max_wait, match=match, idempotency_key=named
             )
-            return sent.done(self._publish(topic, call, body))
+            return sent.done(await self._publish(topic, call, body))
 
-    def timer(self, topic: str, key: str) -> Timer:
+    @api_call
+    async def timer(self, topic: str, key: str) -> Timer:
         """The timer of a key, and how its message is. Raises `NotFound`, also a day or so after it was done with."""
-        return self._transport.send(timers.timer(topic, key))
+        return await self._transport.send(timers.timer(topic, key))
 
-    def timers(self, topic: str) -> Iterator[Timer]:
+    @api_pages
+    def timers(self, topic: str) -> Call[Page[Timer]]:
         """The timers of a topic by their keys, page by page; also those remembered yet whose message waits no more."""
-        return self._transport.pages(timers.timers(topic))
+        return timers.timers(topic)
 
-    def cancel_timer(self, topic: str, key: str, *, match: int | None = None) -> Literal["cancelled", "suppressed"]:
+    @api_call
+    async def cancel_timer(
+        self, topic: str, key: str, *, match: int | None = None
+    ) -> Literal["cancelled", "suppressed"]:
         """Returns when the message of the key will never be delivered. Raises `TooLate`, `Changed`, `NotFound`."""
-        return self._transport.send(timers.cancel_timer(topic, key, match=match))
+        return await self._transport.send(timers.cancel_timer(topic, key, match=match))
 
-    def cancel_key(self, topic: str, key: str) -> dict[str, int]:
+    @api_call
+    async def cancel_key(self, topic: str, key: str) -> dict[str, int]:
         """Cancels all messages of a key that wait, that of its timer among them: how many, and how many too late."""
-        return self._call("DELETE", f"/v1/topics/{part(topic)}/messages", params={"key": key})
+        return await self._call("DELETE", f"/v1/topics/{part(topic)}/messages", params={"key": key})
 
     # Schedules: messages that come again and again
 
-    def put_schedule(
+    @api_call
+    async def put_schedule(
         self,
         name: str,
         *,
@@ -273,54 +286,64 @@ class Api:
             group=group,
             paused=paused,
         )
-        return self._transport.send(call)
+        return await self._transport.send(call)
 
-    def schedule(self, name: str) -> Schedule:
+    @api_call
+    async def schedule(self, name: str) -> Schedule:
         """A schedule, and when it fires next. Raises `NotFound`."""
-        return self._transport.send(schedules.schedule(name))
+        return await self._transport.send(schedules.schedule(name))
 
-    def schedules(self) -> Iterator[Schedule]:
+    @api_pages
+    def schedules(self) -> Call[Page[Schedule]]:
         """All schedules by name, page by page."""
-        return self._transport.pages(schedules.schedules())
+        return schedules.schedules()
 
-    def delete_schedule(self, name: str, *, match: int | None = None) -> tuple[Fire, ...]:
+    @api_call
+    async def delete_schedule(self, name: str, *, match: int | None = None) -> tuple[Fire, ...]:
         """Removes a schedule, and the message that waits; the fire times that had come and are not sent any more.
         Raises `NotFound`, `Changed`."""
-        return self._transport.send(schedules.delete_schedule(name, match=match))
+        return await self._transport.send(schedules.delete_schedule(name, match=match))
 
-    def pause_schedule(self, name: str) -> Schedule:
+    @api_call
+    async def pause_schedule(self, name: str) -> Schedule:
         """It sends nothing from now on."""
-        return self._transport.send(schedules.switch(name, "pause"))
+        return await self._transport.send(schedules.switch(name, "pause"))
 
-    def resume_schedule(self, name: str) -> Schedule:
+    @api_call
+    async def resume_schedule(self, name: str) -> Schedule:
         """It goes on with its next fire time; what was in between is left out."""
-        return self._transport.send(schedules.switch(name, "resume"))
+        return await self._transport.send(schedules.switch(name, "resume"))
 
-    def run_schedule(self, name: str) -> str:
+    @api_call
+    async def run_schedule(self, name: str) -> str:
         """Sends a message of it now, paused or not; the message's id."""
         with spans.sending("", schedule=name) as sent:
-            return sent.done(self._transport.send(schedules.run(name)))
+            return sent.done(await self._transport.send(schedules.run(name)))
 
-    def backfill_schedule(
+    @api_call
+    async def backfill_schedule(
         self, name: str, start: datetime | str, end: datetime | str, *, dry_run: bool = False
     ) -> dict[str, int]:
         """Sends the messages of fire times from `start` to before `end` that were not sent: how many `times` there are,
         1000 at most, and how many were `sent`, or would be."""
         request = {"from": instant_out(start, "start"), "to": instant_out(end, "end"), "dry_run": dry_run}
         with spans.sending("", schedule=name):
-            return self._call("POST", f"{schedules.path(name)}/backfill", request)
+            return await self._call("POST", f"{schedules.path(name)}/backfill", request)
 
-    def next_times(self, name: str, count: int = 5) -> list[datetime]:
+    @api_call
+    async def next_times(self, name: str, count: int = 5) -> list[datetime]:
         """When a schedule fires next; of one that is paused, when it would."""
-        return self._transport.send(schedules.next_times(name, count))
+        return await self._transport.send(schedules.next_times(name, count))
 
-    def fires(self, name: str) -> Iterator[Fire]:
+    @api_pages
+    def fires(self, name: str) -> Call[Page[Fire]]:
         """What became of a schedule's fire times, the latest first, page by page."""
-        return self._transport.pages(schedules.fires(name))
+        return schedules.fires(name)
 
     # Claims, one call each
 
-    def claim(
+    @api_call
+    async def claim(
         self,
         topic: str,
         group: str,
@@ -343,7 +366,7 @@ class Api:
         runs out.
         """
         since = spans.now()
-        claim = self._transport.send(
+        claim = await self._transport.send(
             claims.claim(
                 topic,
                 group,
@@ -360,13 +383,17 @@ class Api:
         spans.received(claim, since)
         return claim
 
-    def ack(self, claim: Claim | str, ids: Iterable[Named] | None = None) -> int:
+    @api_call
+    async def ack(self, claim: Claim | str, ids: Iterable[Named] | None = None) -> int:
         """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
         named = arguments.ids(ids)
         with spans.settling("ack", claim, None if named is None else len(named)):
-            return self._transport.send(claims.ack(arguments.claim_id(claim), named, arguments.claim_place(claim)))
+            return await self._transport.send(
+                claims.ack(arguments.claim_id(claim), named, arguments.claim_place(claim))
+            )
 
-    def fail(
+    @api_call
+    async def fail(
         self,
         claim: Claim | str,
         ids: Iterable[Named] | None = None,
@@ -381,7 +408,7 @@ class Api:
         """
         named = arguments.ids(ids)
         with spans.settling("fail", claim, None if named is None else len(named)):
-            return self._transport.send(
+            return await self._transport.send(
                 claims.fail(
                     arguments.claim_id(claim),
                     named,
@@ -392,58 +419,69 @@ class Api:
                 )
             )
 
-    def extend(self, claim: Claim | str, lease: Duration, *, begun: Sequence[str] = ()) -> datetime:
+    @api_call
+    async def extend(self, claim: Claim | str, lease: Duration, *, begun: Sequence[str] = ()) -> datetime:
         """A lease that runs from now; returns its end. `begun` are ids of messages that you have begun to handle.
         Raises `LeaseLost`."""
         call = claims.extend(arguments.claim_id(claim), milliseconds(lease, "lease"), begun)
-        return self._transport.send(call)
+        return await self._transport.send(call)
 
-    def renew(self, client: str | None = None) -> datetime:
+    @api_call
+    async def renew(self, client: str | None = None) -> datetime:
         """A sign of life of a consumer; from the first on it is dead 15 s after the last, and its claims end.
 
         A claim and an open long poll are signs, too. `consume` and `run` send their own. Returns until when it lives.
         """
-        alive = self._transport.send(claims.renew(client or self._identity.client()))
+        alive = await self._transport.send(claims.renew(client or self._identity.client()))
         return alive.until
 
-    def deregister(self, client: str | None = None) -> int:
+    @api_call
+    async def deregister(self, client: str | None = None) -> int:
         """The consumer goes: its claims end at once, and what is open comes to others. Returns how many claims."""
-        return self._transport.send(claims.deregister(client or self._identity.client()))
+        return await self._transport.send(claims.deregister(client or self._identity.client()))
 
     # Looking
 
-    def clients(self) -> Iterator[dict[str, Any]]:
+    @api_pages
+    def clients(self) -> Call[Page[dict[str, Any]]]:
         """The clients there are, by name, with what they hold, page by page."""
-        return self._transport.pages(paged("/v1/clients", {}, lambda page: page["clients"]))
+        return paged("/v1/clients", {}, lambda page: page["clients"])
 
-    def nodes(self) -> list[dict[str, Any]]:
+    @api_call
+    async def nodes(self) -> list[dict[str, Any]]:
         """The servers that work on the same database, as the one that is asked knows them."""
-        found: list[dict[str, Any]] = (self._call("GET", "/v1/nodes"))["nodes"]
+        found: list[dict[str, Any]] = (await self._call("GET", "/v1/nodes"))["nodes"]
         return found
 
-    def activity(self) -> dict[str, Any]:
+    @api_call
+    async def activity(self) -> dict[str, Any]:
         """What the server that is asked did in each second of the last five minutes, and how late messages were."""
-        return self._call("GET", "/v1/activity")
+        return await self._call("GET", "/v1/activity")
 
-    def wheel(self) -> dict[str, Any]:
+    @api_call
+    async def wheel(self) -> dict[str, Any]:
         """What lies in the 3600 slots of the wheel of the server that is asked."""
-        return self._call("GET", "/v1/wheel")
+        return await self._call("GET", "/v1/wheel")
 
-    def reports(self) -> list[dict[str, Any]]:
+    @api_call
+    async def reports(self) -> list[dict[str, Any]]:
         """The reports of the pipeline that the server shows, the latest first."""
-        found: list[dict[str, Any]] = (self._call("GET", "/v1/reports"))["reports"]
+        found: list[dict[str, Any]] = (await self._call("GET", "/v1/reports"))["reports"]
         return found
 
-    def guards(self) -> list[dict[str, Any]]:
+    @api_call
+    async def guards(self) -> list[dict[str, Any]]:
         """The guards that the server declares, and what waits for their answers there."""
-        found: list[dict[str, Any]] = (self._call("GET", "/v1/guards"))["guards"]
+        found: list[dict[str, Any]] = (await self._call("GET", "/v1/guards"))["guards"]
         return found
 
-    def message(self, id: Named) -> dict[str, Any]:  # noqa: A002 - the contract's word
+    @api_call
+    async def message(self, id: Named) -> dict[str, Any]:  # noqa: A002 - the contract's word
         """The message, its state and its `life`, as the server has them."""
-        return self._call("GET", f"/v1/messages/{part(id_of(id))}")
+        return await self._call("GET", f"/v1/messages/{part(id_of(id))}")
 
-    def pull(
+    @api_call
+    async def pull(
         self,
         topic: str,
         queue: int = 0,
@@ -457,10 +495,11 @@ class Api:
         path = f"/v1/topics/{part(topic)}/queues/{part(str(queue))}/messages"
         params = {"offset": offset, "max": max, "wait": patience}
         call = Call("GET", path, document_of, params=params, wait=patience / 1000)
-        document = self._transport.send(call)
+        document = await self._transport.send(call)
         messages = tuple(Message.read(record, topic) for record in document["messages"])
         return Pulled(messages, document["next_offset"])
 
+    @api_pages
     def find(
         self,
         topic: str,
@@ -470,15 +509,16 @@ class Api:
         | None = None,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Call[Page[dict[str, Any]]]:
         """The messages of a topic, of a key, or in a state, due from `start` to before `end`, page by page.
 
         Without key and state: all that wait, the next due first, and all in the stream, the newest first, some of each
         at a time.
         """
-        return self._transport.pages(operations.find(topic, key=key, state=state, start=start, end=end))
+        return operations.find(topic, key=key, state=state, start=start, end=end)
 
-    def upcoming(
+    @api_call
+    async def upcoming(
         self,
         topic: str | None = None,
         *,
@@ -494,28 +534,31 @@ class Api:
         if start is not None:
             params["from"] = instant_out(start, "start")
         path = "/v1/upcoming" if topic is None else f"/v1/topics/{part(topic)}/upcoming"
-        return self._call("GET", path, params=params)
+        return await self._call("GET", path, params=params)
 
-    def topics(
+    @api_call
+    async def topics(
         self, sort: Literal["name", "rate", "backlog"] = "name", *, limit: int | None = None
     ) -> list[dict[str, Any]]:
         """All topics with their counts, rates of the last minute and backlogs, a call for each thousand; or the first
         `limit`, 1 to 1000, in one call."""
         if limit is not None:
-            page = self._call("GET", "/v1/topics", params={"sort": sort, "max": limit})
+            page = await self._call("GET", "/v1/topics", params={"sort": sort, "max": limit})
             return cast("list[dict[str, Any]]", page["topics"])
         pages = self._transport.pages(
             paged("/v1/topics", {"sort": sort, "max": 1000}, lambda page: cast("list[dict[str, Any]]", page["topics"]))
         )
         # One whose rank has changed meanwhile may come twice.
-        topics = {topic["topic"]: topic for topic in pages}
+        topics = {topic["topic"]: topic async for topic in pages}
         return list(topics.values())
 
-    def topic(self, topic: str) -> dict[str, Any]:
+    @api_call
+    async def topic(self, topic: str) -> dict[str, Any]:
         """One topic with its counts, queues and groups."""
-        return self._call("GET", f"/v1/topics/{part(topic)}")
+        return await self._call("GET", f"/v1/topics/{part(topic)}")
 
-    def put_topic(
+    @api_call
+    async def put_topic(
         self,
         topic: str,
         *,
@@ -548,9 +591,10 @@ class Api:
             "max_rate": arguments.or_default(max_rate, int),
             "release_rate": arguments.or_default(release_rate, int),
         }
-        return self._call("PUT", f"/v1/topics/{part(topic)}", arguments.given(settings))
+        return await self._call("PUT", f"/v1/topics/{part(topic)}", arguments.given(settings))
 
-    def groups(
+    @api_call
+    async def groups(
         self,
         sort: Literal["name", "backlog", "dead_letters"] = "name",
         *,
@@ -561,20 +605,22 @@ class Api:
         1000, in one call. `backlog` and `dead_letters` have those first that have most."""
         params = arguments.given({"sort": sort, "topic": topic, "max": 1000 if limit is None else limit})
         if limit is not None:
-            page = self._call("GET", "/v1/groups", params=params)
+            page = await self._call("GET", "/v1/groups", params=params)
             return cast("list[dict[str, Any]]", page["groups"])
         pages = self._transport.pages(
             paged("/v1/groups", params, lambda page: cast("list[dict[str, Any]]", page["groups"]))
         )
         # One whose rank has changed meanwhile may come twice.
-        groups = {(group["topic"], group["group"]): group for group in pages}
+        groups = {(group["topic"], group["group"]): group async for group in pages}
         return list(groups.values())
 
-    def group(self, topic: str, group: str) -> dict[str, Any]:
+    @api_call
+    async def group(self, topic: str, group: str) -> dict[str, Any]:
         """A group's backlog, offsets, clients, retries per rung and dead letters."""
-        return self._call("GET", f"/v1/topics/{part(topic)}/groups/{part(group)}")
+        return await self._call("GET", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
-    def put_group(
+    @api_call
+    async def put_group(
         self,
         topic: str,
         group: str,
@@ -597,9 +643,10 @@ class Api:
             "on_exhausted": on_exhausted,
             "concurrency": arguments.or_default(concurrency, int),
         }
-        return self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", arguments.given(settings))
+        return await self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", arguments.given(settings))
 
-    def put_push(
+    @api_call
+    async def put_push(
         self,
         topic: str,
         group: str,
@@ -620,20 +667,24 @@ class Api:
             "timeout": None if timeout is None else duration_out(timeout, "timeout"),
             "max_in_flight": max_in_flight,
         }
-        return self._call("PUT", _push(topic, group), arguments.given(settings))
+        return await self._call("PUT", _push(topic, group), arguments.given(settings))
 
-    def get_push(self, topic: str, group: str) -> dict[str, Any]:
+    @api_call
+    async def get_push(self, topic: str, group: str) -> dict[str, Any]:
         """Where the messages of a group are posted to, and whether that works. Raises `NotFound`."""
-        return self._call("GET", _push(topic, group))
+        return await self._call("GET", _push(topic, group))
 
-    def delete_push(self, topic: str, group: str) -> None:
+    @api_call
+    async def delete_push(self, topic: str, group: str) -> None:
         """Has no more messages of a group posted. Raises `NotFound`."""
-        self._call("DELETE", _push(topic, group))
+        await self._call("DELETE", _push(topic, group))
 
-    def dead(self, topic: str, group: str) -> Iterator[DeadLetter]:
+    @api_pages
+    def dead(self, topic: str, group: str) -> Call[Page[DeadLetter]]:
         """All dead letters of a group, page by page."""
-        return self._transport.pages(operations.dead(topic, group))
+        return operations.dead(topic, group)
 
+    @api_pages
     def dead_letters(
         self,
         topic: str,
@@ -643,13 +694,14 @@ class Api:
         reason: str | None = None,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
-    ) -> Iterator[DeadLetter]:
+    ) -> Call[Page[DeadLetter]]:
         """Dead letters with this key, with this text in their last reason, that died from `start` to before `end`."""
-        return self._transport.pages(operations.dead(topic, group, key=key, reason=reason, start=start, end=end))
+        return operations.dead(topic, group, key=key, reason=reason, start=start, end=end)
 
     # What operators do
 
-    def seek(
+    @api_call
+    async def seek(
         self,
         topic: str,
         group: str,
@@ -662,9 +714,10 @@ class Api:
 
         Its open claims are closed first: who acks one afterwards gets `LeaseLost`.
         """
-        return self._transport.send(operations.seek(topic, group, to, queue=queue, dry_run=dry_run))
+        return await self._transport.send(operations.seek(topic, group, to, queue=queue, dry_run=dry_run))
 
-    def replay(
+    @api_call
+    async def replay(
         self,
         topic: str,
         group: str,
@@ -682,9 +735,10 @@ class Api:
         offsets of one `queue` that rise: what the name has come past is not given again.
         """
         call = operations.replay(topic, group, start, end, queue=queue, name=name, dry_run=dry_run)
-        return self._count(call, on_progress)
+        return await self._count(call, on_progress)
 
-    def redrive(
+    @api_call
+    async def redrive(
         self,
         topic: str,
         group: str,
@@ -707,9 +761,10 @@ class Api:
         named = arguments.ids(ids)
         which = operations.which_letters(named, start=start, end=end, key=key, tag=tag, reason=reason)
         call = operations.letters("redrive", topic, group, which, rate=rate, dry_run=dry_run)
-        return self._count(call, on_progress)
+        return await self._count(call, on_progress)
 
-    def purge(
+    @api_call
+    async def purge(
         self,
         topic: str,
         group: str,
@@ -727,13 +782,13 @@ class Api:
         named = arguments.ids(ids)
         which = operations.which_letters(named, start=start, end=end, key=key, tag=tag, reason=reason)
         call = operations.letters("purge", topic, group, which, dry_run=dry_run)
-        return self._count(call, on_progress)
+        return await self._count(call, on_progress)
 
-    def _count(self, call: Call[Page[int]], on_progress: OnProgress | None) -> int:
+    async def _count(self, call: Call[Page[int]], on_progress: OnProgress | None) -> int:
         """What was done, from the first page to the last."""
         count, following = 0, call
         while True:
-            page = self._transport.send(following)
+            page = await self._transport.send(following)
             count += sum(page.items)
             if on_progress is not None:
                 on_progress(count)
@@ -741,48 +796,55 @@ class Api:
                 return count
             following = page.next
 
-    def erase(self, id: Named) -> Erased:  # noqa: A002 - the contract's word
+    @api_call
+    async def erase(self, id: Named) -> Erased:  # noqa: A002 - the contract's word
         """Erases what a message says: body, headers and why its attempts failed, in the store and, with the archive's
         next run, in the lake. Its life stays. Raises `Conflict` while it waits: cancel it first; `NotFound`."""
-        return self._transport.send(operations.erase(id))
+        return await self._transport.send(operations.erase(id))
 
-    def pause(self, topic: str, group: str) -> dict[str, Any]:
+    @api_call
+    async def pause(self, topic: str, group: str) -> dict[str, Any]:
         """Pauses a group: nobody is given anything of it until it is resumed. Timers, retries and acks go on.
 
         Other servers on the same database follow within a second. Raises `Conflict` of a broadcast topic.
         """
-        return self._call("POST", f"/v1/topics/{part(topic)}/groups/{part(group)}/pause")
+        return await self._call("POST", f"/v1/topics/{part(topic)}/groups/{part(group)}/pause")
 
-    def resume(self, topic: str, group: str) -> dict[str, Any]:
+    @api_call
+    async def resume(self, topic: str, group: str) -> dict[str, Any]:
         """Resumes a group that is paused; one that is not stays as it is."""
-        return self._call("POST", f"/v1/topics/{part(topic)}/groups/{part(group)}/resume")
+        return await self._call("POST", f"/v1/topics/{part(topic)}/groups/{part(group)}/resume")
 
-    def delete_group(self, topic: str, group: str) -> None:
+    @api_call
+    async def delete_group(self, topic: str, group: str) -> None:
         """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
-        self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
+        await self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
-    def delete_topic(self, topic: str, *, force: bool = False) -> None:
+    @api_call
+    async def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Removes a topic for good, with its groups and messages.
 
         Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
         """
         params = {"force": "true"} if force else None
         call = Call("DELETE", f"/v1/topics/{part(topic)}", document_of, params=params, wait=_SCAN)
-        self._transport.send(call)
+        await self._transport.send(call)
 
-    def metrics(self) -> str:
+    @api_call
+    async def metrics(self) -> str:
         """What `GET /metrics` tells: text for Prometheus."""
-        return self._transport.send(Call("GET", "/metrics", lambda reply: reply.text))
+        return await self._transport.send(Call("GET", "/metrics", lambda reply: reply.text))
 
-    def ready(self) -> bool:
+    @api_call
+    async def ready(self) -> bool:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
         try:
-            self._transport.send(Call("GET", "/readyz", document_of, once=True))
+            await self._transport.send(Call("GET", "/readyz", document_of, once=True))
         except TarryError:
             return False
         return True
 
-    def _call(
+    async def _call(
         self,
         method: str,
         path: str,
@@ -790,7 +852,7 @@ class Api:
         params: Mapping[str, str | int] | None = None,
     ) -> dict[str, Any]:
         content = None if request is None else encode(request)
-        return self._transport.send(Call(method, path, document_of, content, params=params))
+        return await self._transport.send(Call(method, path, document_of, content, params=params))
 
 
 def _push(topic: str, group: str) -> str:

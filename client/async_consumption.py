@@ -6,9 +6,9 @@ the server may have given meanwhile goes back with the client's goodbye.
 """
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
 from anyio import CancelScope, Event, create_task_group, current_time, move_on_after, sleep
 from anyio.lowlevel import checkpoint
@@ -16,9 +16,11 @@ from anyio.lowlevel import checkpoint
 from .async_tasks import start
 from .calls import Call
 from .delivery import AsyncDelivery, Delivery
-from .errors import TarryError, Unavailable
-from .loops import Bell, Loops, Together
-from .stock import PATIENCE, SIGN, Terms
+from .errors import Unavailable
+from .loops import Bell, Loops, Sender, Together
+from .pulse import Pulse
+from .rota import Rota
+from .stock import PATIENCE, Terms
 
 T = TypeVar("T")
 D = TypeVar("D", bound=Delivery)
@@ -26,18 +28,6 @@ D = TypeVar("D", bound=Delivery)
 _SOON = 0.4
 """Seconds in which a claim is answered, unless it is a long poll that waits. None is given up before: an answer that is
 on its way, and comes to nobody after the client's goodbye, is left to its lease."""
-
-
-class Sender(Protocol):
-    """Makes calls: `AsyncTransport`."""
-
-    async def send(self, call: Call[T], *, deadline: float | None = None, abandon: Event | None = None) -> T:
-        """Again and again, until `deadline` seconds have passed or `abandon` is set."""
-        ...
-
-    async def close(self) -> None:
-        """Closes its connections."""
-        ...
 
 
 class TaskBell:
@@ -61,16 +51,18 @@ class TaskLoops(Loops[D, Event]):
 
     def __init__(
         self,
-        transport: Sender,
+        transport: Sender[Event],
         terms: Terms,
         clock: Callable[[], float],
         lock: AbstractContextManager[object],
         bell: Callable[[], Bell],
-        together: Together | None,
+        together: Together,
+        delivery: type[D],
+        *,
+        gives_up: bool = True,
     ) -> None:
-        super().__init__(terms, clock, lock, bell, Event(), together)
-        self._transport = transport
-        self._gives_up = together is not None
+        super().__init__(transport, terms, clock, lock, bell, Event(), delivery, together)
+        self._gives_up = gives_up
         """The end does not wait for long polls."""
         self._poll: CancelScope | None = None
         """Around the one that is under way, if it may be given up."""
@@ -79,28 +71,22 @@ class TaskLoops(Loops[D, Event]):
         self._but_in_hands = False
         self._closing = Event()
         self._drained = Event()
-        self._ended = Event()
 
     async def live(self) -> None:
         """Claims, settles and renews until `leave`; then gives back what is held and sends what is owed."""
-        try:
-            with CancelScope(shield=True):
-                async with create_task_group() as tasks:
-                    start(tasks, self._guard, self._settle)
-                    start(tasks, self._guard, self._keep)
-                    if self._gives_up:
-                        start(tasks, self._give_up)
-                    await self._guard(self._fetch)
-                    await self._closing.wait()
-                    await self._let_go(but_in_hands=self._but_in_hands)
-                    with move_on_after(PATIENCE):
-                        await self._drained.wait()
-                    tasks.cancel_scope.cancel()
-                if (goodbye := self._goodbye()) is not None and not self._but_in_hands:
-                    with suppress(TarryError):
-                        await self._transport.send(goodbye, deadline=SIGN / 5)
-        finally:
-            self._ended.set()
+        with CancelScope(shield=True):
+            async with create_task_group() as tasks:
+                start(tasks, self._guard, self._settle)
+                start(tasks, self._guard, self._keep)
+                if self._gives_up:
+                    start(tasks, self._give_up)
+                await self._guard(self._fetch)
+                await self._closing.wait()
+                await self._let_go(but_in_hands=self._but_in_hands)
+                with move_on_after(PATIENCE):
+                    await self._drained.wait()
+                tasks.cancel_scope.cancel()
+            await self._say_goodbye(but_in_hands=self._but_in_hands)
 
     async def _give_up(self) -> None:
         await self._stopped.wait()
@@ -135,19 +121,37 @@ class TaskLoops(Loops[D, Event]):
             await self._stopped.wait()
 
 
-class AsyncConsumption(TaskLoops[AsyncDelivery]):
-    """Messages of one group, held by one client, for the tasks of one event loop."""
-
-    _delivery = AsyncDelivery
+class AsyncConsumption:
+    """Messages of one topic or several, held by one client, for the tasks of one event loop: the loops over each side
+    by side, and a rota."""
 
     def __init__(
         self,
-        transport: Sender,
-        terms: Terms,
+        transport: Sender[Event],
+        terms: Sequence[Terms],
+        limit: int | None = None,
         clock: Callable[[], float] = time.monotonic,
-        together: Together | None = None,
     ) -> None:
-        super().__init__(transport, terms, clock, nullcontext(), TaskBell, together)
+        together = Together(TaskBell(), Pulse(clock()))
+        gives_up = len(terms) > 1
+        self.loops = [
+            TaskLoops(transport, one, clock, nullcontext(), TaskBell, together, AsyncDelivery, gives_up=gives_up)
+            for one in terms
+        ]
+        self._clock = clock
+        self._rota = Rota(self.loops, together.arrived, clock, limit)
+        self._stopped = False
+        self._ended = Event()
+
+    async def live(self) -> None:
+        """Claims, settles and renews until `close`; then gives back what is held and sends what is owed."""
+        try:
+            with CancelScope(shield=True):
+                async with create_task_group() as tasks:
+                    for one in self.loops:
+                        start(tasks, one.live)
+        finally:
+            self._ended.set()
 
     async def next(self, timeout: float | None = None) -> AsyncDelivery | None:
         """The next message; None when there was none for `timeout`, after `stop`, and past the limit.
@@ -156,11 +160,32 @@ class AsyncConsumption(TaskLoops[AsyncDelivery]):
         """
         await checkpoint()
         until = None if timeout is None else self._clock() + timeout
-        while True:
-            known, delivery = self._answer(until)
+        while not self._stopped:
+            known, delivery = self._rota.answer(until)
             if known:
                 return delivery
-            await self._change(until)
+            await self._rota.change(until)
+        return None
+
+    def end_loop(self) -> None:
+        """The loop goes no further: what it has left unsettled has failed."""
+        self._rota.end_loop()
+
+    def warn_of_left(self) -> None:
+        """Warns once of each topic that the loop has left messages of it unsettled."""
+        self._rota.warn_of_left()
+
+    def stop(self) -> None:
+        """No more claims, and nothing more is handed out; what is being handled may be finished."""
+        self._stopped = True
+        for one in self.loops:
+            one.stop()
+
+    def leave(self) -> None:
+        """Begins to close."""
+        self.stop()
+        for one in self.loops:
+            one.leave()
 
     async def close(self) -> None:
         """Gives back what is held, sends what is owed, and ends the tasks; also where all else is cancelled."""

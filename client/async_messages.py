@@ -13,7 +13,6 @@ from anyio import create_task_group
 from anyio.abc import TaskGroup
 
 from .async_consumption import AsyncConsumption
-from .async_several import AsyncSeveral
 from .async_tasks import from_outside, start
 from .delivery import AsyncDelivery
 from .durations import Seconds, seconds
@@ -24,7 +23,7 @@ class Consumptions:
 
     def __init__(self) -> None:
         self._tasks: TaskGroup | None = None
-        self._consumptions: set[AsyncConsumption | AsyncSeveral] = set()
+        self._consumptions: set[AsyncConsumption] = set()
 
     async def open(self) -> None:
         """At the beginning of the block."""
@@ -36,14 +35,14 @@ class Consumptions:
         """Where the client's own tasks live; None outside of the block."""
         return self._tasks
 
-    def start(self, consumption: AsyncConsumption | AsyncSeveral) -> None:
+    def start(self, consumption: AsyncConsumption) -> None:
         """Begins one. Raises `RuntimeError` outside of the block."""
         if self._tasks is None:
             raise RuntimeError("consume wants `async with AsyncTarry(...) as tarry`: its tasks live in that block")
         self._consumptions.add(consumption)
         start(self._tasks, self._live, consumption)
 
-    async def _live(self, consumption: AsyncConsumption | AsyncSeveral) -> None:
+    async def _live(self, consumption: AsyncConsumption) -> None:
         try:
             await consumption.live()
         finally:
@@ -73,9 +72,7 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
     create_task_group() as tasks`. Without a block the end of the loop gives back what is not settled by then.
     """
 
-    def __init__(
-        self, consumptions: Consumptions, consumption: AsyncConsumption | AsyncSeveral, idle_timeout: Seconds | None
-    ) -> None:
+    def __init__(self, consumptions: Consumptions, consumption: AsyncConsumption, idle_timeout: Seconds | None) -> None:
         self._consumptions = consumptions
         self._idle_timeout = None if idle_timeout is None else seconds(idle_timeout, "idle_timeout")
         self._consumption = consumption

@@ -11,7 +11,6 @@ from anyio import CancelScope, Event, create_task_group, current_time, get_cance
 from attrs import define, field
 
 from .async_consumption import AsyncConsumption
-from .async_several import AsyncSeveral
 from .async_tasks import from_outside, is_cancelled, own_task, start, uncancel
 from .delivery import AsyncDelivery
 from .signals import ends
@@ -32,7 +31,7 @@ class Stop(Protocol):
 class AsyncRunner:
     """Handlers in tasks, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
 
-    consumption: AsyncConsumption | AsyncSeveral
+    consumption: AsyncConsumption
     handlers: Mapping[str, Handler]
     """By topic."""
     whole: bool

@@ -7,23 +7,21 @@ from typing import Self
 import httpx
 from anyio import get_current_task, sleep
 
-from . import arguments
-from .async_api import AsyncApi
+from .api import Api
 from .async_consumption import AsyncConsumption
 from .async_messages import AsyncMessages, Consumptions
 from .async_runner import AsyncRunner, Stop
-from .async_several import AsyncSeveral
-from .async_transport import AsyncTransport
 from .bodies import Dumps
 from .claim_size import MANY
 from .durations import Duration, Seconds, milliseconds
 from .errors import OnFailure
+from .fronts import Awaited
 from .identity import Identity
-from .stock import Terms, terms_for
-from .work import Handler, Topics, of_each, topics_of, work_of
+from .transport import TaskTransport
+from .work import Handler, Topics, terms_of, work_of
 
 
-class AsyncTarry(AsyncApi):
+class AsyncTarry(Api, Awaited):
     """A client of one server. For the tasks of one event loop, asyncio's or trio's. Use it in an
     `async with`; what `consume` begins lives in that block and ends with it.
 
@@ -32,16 +30,17 @@ class AsyncTarry(AsyncApi):
     idempotency key of its own, and acks and cancels count once. Only a claim whose answer was lost costs something: its
     messages come again when their lease is over, with one attempt used.
 
-    `key` is what the server knows you by; else `TARRY_KEY`, or what the file named in `TARRY_KEY_FILE` holds. It is
-    never shown. `timeout` is for one try. `client` is an httpx client of your own (proxies, certificates, credentials),
-    for which the environment's key is not taken. `on_failure` is called with topic, body (a list of them for a batch)
-    and error when a publish has finally failed, before the error is raised. `json` writes bodies, from any value to
-    JSON text: `msgspec.json.encode`, `orjson.dumps`.
+    `url` is the server's; else what `TARRY_URL` holds, else `http://127.0.0.1:8277`. `key` is what the server knows you
+    by; else `TARRY_KEY`, or what the file named in `TARRY_KEY_FILE` holds. It is never shown. `timeout` is for one try.
+    `client` is an httpx client of your own (proxies, certificates, credentials), for which the environment's key is not
+    taken. `on_failure` is called with topic, body (a list of them for a batch) and error when a publish has finally
+    failed, before the error is raised. `json` writes bodies, from any value to JSON text: `msgspec.json.encode`,
+    `orjson.dumps`.
     """
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:8277",
+        url: str | None = None,
         *,
         key: str | None = None,
         timeout: Seconds = 10.0,
@@ -52,7 +51,7 @@ class AsyncTarry(AsyncApi):
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
         self._consumptions = Consumptions()
-        transport = AsyncTransport(
+        transport = TaskTransport(
             url,
             timeout=timeout,
             deadline=deadline,
@@ -62,7 +61,7 @@ class AsyncTarry(AsyncApi):
             room=self._consumptions.room,
         )
         super().__init__(
-            transport, Identity(url, resolve=False, number=lambda: get_current_task().id), on_failure, json
+            transport, Identity(transport.url, resolve=False, number=lambda: get_current_task().id), on_failure, json
         )
 
     def __repr__(self) -> str:
@@ -117,20 +116,8 @@ class AsyncTarry(AsyncApi):
         A list in place of a topic has the messages of all of these, as `message.topic` tells; one of each in turn,
         where they wait.
         """
-        terms = terms_for(
-            self._identity,
-            topic="",
-            group=group,
-            client=client,
-            size=max,
-            lease=lease,
-            wait=wait,
-            ahead=max // 2,
-            limit=limit,
-            tags=arguments.tags(tags),
-            start=start,
-        )
-        consumption = self._consumption(of_each(topics_of(topic), terms), limit)
+        rest = {"group": group, "client": client, "lease": lease, "wait": wait, "limit": limit, "start": start}
+        consumption = AsyncConsumption(self._transport, terms_of(self._identity, topic, max, tags, **rest), limit)
         return AsyncMessages(self._consumptions, consumption, idle_timeout)
 
     async def run(
@@ -191,7 +178,7 @@ class AsyncTarry(AsyncApi):
             start=start,
         )
         await AsyncRunner(
-            consumption=self._consumption(work.terms),
+            consumption=AsyncConsumption(self._transport, work.terms),
             handlers=work.handlers,
             whole=pass_message,
             workers=workers,
@@ -199,8 +186,3 @@ class AsyncTarry(AsyncApi):
             drain=None if drain is None else milliseconds(drain, "drain") / 1000,
             signals=signals,
         ).run()
-
-    def _consumption(self, terms: Sequence[Terms], limit: int | None = None) -> AsyncConsumption | AsyncSeveral:
-        if len(terms) == 1:
-            return AsyncConsumption(self._transport, terms[0])
-        return AsyncSeveral(self._transport, terms, limit)

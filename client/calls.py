@@ -1,6 +1,6 @@
 """Calls of the contract as plain values: what is asked, and how the answer is read; names in their paths. Pure.
 
-`claims` and `operations` make them; `transport` sends them from threads, `async_transport` from tasks.
+`claims` and `operations` make them; `transport` sends them.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -17,13 +16,11 @@ from .calls import Call
 from .coroutines import drive
 from .delivery import Delivery
 from .durations import Duration
-from .errors import TarryError
 from .holds import Hold
-from .loops import Loops
+from .loops import Loops, Sender
 from .processes import Owner
 from .signals import signals
-from .stock import PATIENCE, SIGN, Terms
-from .transport import Transport
+from .stock import PATIENCE, Terms
 
 _log = logging.getLogger("tarry.client")
 
@@ -63,7 +60,6 @@ class ThreadBell(threading.Condition):
 class ForThreads(Loops[Delivery, E]):
     """Loops whose messages threads handle, in the process in which they began."""
 
-    _delivery = Delivery
     _owner: Owner
 
     def ack(self, hold: Hold, id_: str) -> bool:
@@ -98,10 +94,11 @@ class ForThreads(Loops[Delivery, E]):
 class Consumption(ForThreads[threading.Event]):
     """Messages of one group, held by one client, from `start` to `close`. Safe to share between threads."""
 
-    def __init__(self, transport: Transport, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, transport: Sender[threading.Event], terms: Terms, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         lock = Lock()
-        super().__init__(terms, clock, lock, partial(ThreadBell, lock.lock), threading.Event())
-        self._transport = transport
+        super().__init__(transport, terms, clock, lock, partial(ThreadBell, lock.lock), threading.Event(), Delivery)
         self._owner = Owner()
         self._abandoned = threading.Event()
         loops = {"fetcher": self._fetch, "settler": self._settle, "keeper": self._keep}
@@ -131,6 +128,24 @@ class Consumption(ForThreads[threading.Event]):
                     return delivery
                 drive(self._change(until))
 
+    def _answer(self, until: float | None) -> tuple[bool, Delivery | None]:
+        """Under the lock: whether `next` has its answer, and the message. It has waited for long enough at `until`."""
+        if self.error is not None:
+            raise self.error
+        if self._stopped.is_set():
+            return True, None
+        if (delivery := self.hand_out()) is not None:
+            return True, delivery
+        return self.stock.exhausted() or (until is not None and self._clock() >= until), None
+
+    async def _change(self, until: float | None) -> None:
+        """Under the lock: waits until there may be another answer."""
+        self.hunger()
+        try:
+            await self._arrived.rung(None if until is None else until - self._clock())
+        finally:
+            self.sate()
+
     def close(self, *, but_in_hands: bool = False) -> None:
         """Gives back what is held, sends what is owed, and ends the threads.
 
@@ -151,14 +166,11 @@ class Consumption(ForThreads[threading.Event]):
         self._abandoned.set()
         self._threads["settler"].join()
         self._threads["keeper"].join()
-        goodbye = self._goodbye()
-        if goodbye is not None and not but_in_hands:
-            with suppress(TarryError):
-                self._transport.send(goodbye, deadline=SIGN / 5)
+        drive(self._say_goodbye(but_in_hands=but_in_hands))
 
     async def _send(self, call: Call[T], *, deadline: float | None = None, claiming: bool = False) -> T:
         abandon = self._stopped if claiming else self._abandoned
-        return self._transport.send(call, deadline=deadline, abandon=abandon)
+        return await self._transport.send(call, deadline=deadline, abandon=abandon)
 
     async def _pause(self, seconds: float) -> None:
         self._stopped.wait(seconds)

@@ -12,5 +12,6 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
         work.send(None)
     except StopIteration as done:
         return cast("T", done.value)
-    work.close()
+    finally:
+        work.close()
     raise RuntimeError("a coroutine that was to run without an event loop awaits one")

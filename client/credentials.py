@@ -3,22 +3,16 @@
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
-_KEY, _FILE = "TARRY_KEY", "TARRY_KEY_FILE"
+from ..store.environment import secret
+
 _FORM = re.compile(r"[!-~]{1,4096}")
 
 
 def key_from(environment: Mapping[str, str] = os.environ) -> str | None:
     """What `TARRY_KEY`, or the file in `TARRY_KEY_FILE`, holds. Raises ValueError."""
-    if _KEY in environment and _FILE in environment:
-        raise ValueError(f"{_FILE} and {_KEY} are both set: leave one of them out")
-    if _FILE not in environment:
-        return environment.get(_KEY) or None
-    try:
-        return Path(environment[_FILE]).read_text("utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{_FILE}: {error}") from None
+    found = secret("TARRY_KEY", environment)
+    return found[0] or None if found else None
 
 
 def authorization(key: str | None, *, own: bool) -> dict[str, str]:

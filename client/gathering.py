@@ -4,7 +4,7 @@ Nothing lingers: who comes when nothing is under way sends at once. The next req
 order, up to its limits. Of a crowd each request has half, so that the server works on one while the other's callers
 have their answers and come again. A small crowd goes together: two requests would cost more than they gain.
 
-`sharing` puts threads around it, `async_sharing` tasks; both bring the lock and the requests.
+`sharing` brings the lock and the requests, and whoever waits.
 """
 
 from collections.abc import Callable, Generator, Sequence

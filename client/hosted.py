@@ -9,10 +9,10 @@ from functools import partial
 
 from anyio import CancelScope, Event, move_on_after
 
-from .async_consumption import Sender, TaskLoops
+from .async_consumption import TaskLoops
 from .consumption import ForThreads, Lock
 from .delivery import Delivery
-from .loops import Together
+from .loops import Sender, Together
 from .processes import Owner
 from .stock import Terms
 
@@ -50,12 +50,12 @@ class HostedConsumption(ForThreads[Event], TaskLoops[Delivery]):
 
     def __init__(
         self,
-        transport: Sender,
+        transport: Sender[Event],
         terms: Terms,
         clock: Callable[[], float],
         lock: Lock,
         later: Later,
         together: Together,
     ) -> None:
-        super().__init__(transport, terms, clock, lock, partial(HostedBell, lock, later), together)
+        super().__init__(transport, terms, clock, lock, partial(HostedBell, lock, later), together, Delivery)
         self._owner = Owner()

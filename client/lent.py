@@ -16,7 +16,7 @@ T = TypeVar("T")
 class _Options:
     """What httpx is told."""
 
-    def __init__(self, url: str, *, timeout: float, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, timeout: float, headers: Mapping[str, str]) -> None:
         self._url = url
         self._timeout = timeout
         self._headers = headers
@@ -37,8 +37,8 @@ class _Options:
 class Lent(_Options):
     """An httpx client for threads."""
 
-    def __init__(self, client: httpx.Client, url: str, *, timeout: float, headers: Mapping[str, str]) -> None:
-        super().__init__(url, timeout=timeout, headers=headers)
+    def __init__(self, client: httpx.Client, url: str, timeout: float, headers: Mapping[str, str]) -> None:
+        super().__init__(url, timeout, headers)
         self._client = client
 
     async def exchange(self, request: Request, begun: Callable[[Response], Taker] | None = None) -> Response:
@@ -62,8 +62,8 @@ class Lent(_Options):
 class AsyncLent(_Options):
     """An httpx client for tasks."""
 
-    def __init__(self, client: httpx.AsyncClient, url: str, *, timeout: float, headers: Mapping[str, str]) -> None:
-        super().__init__(url, timeout=timeout, headers=headers)
+    def __init__(self, client: httpx.AsyncClient, url: str, timeout: float, headers: Mapping[str, str]) -> None:
+        super().__init__(url, timeout, headers)
         self._client = client
 
     async def exchange(self, request: Request, begun: Callable[[Response], Taker] | None = None) -> Response:

@@ -27,7 +27,7 @@ from .errors import BadRequest, TarryError, Unavailable
 from .holds import Hold, Settlement
 from .pulse import Pulse
 from .records import Alive
-from .stock import PATIENCE, Stock, Terms
+from .stock import PATIENCE, SIGN, Stock, Terms
 
 _log = logging.getLogger("tarry.client")
 
@@ -51,6 +51,19 @@ class Bell(Protocol):
 
 D = TypeVar("D", bound=Delivery)
 E = TypeVar("E", threading.Event, anyio.Event)
+E_contra = TypeVar("E_contra", threading.Event, anyio.Event, contravariant=True)
+
+
+class Sender(Protocol[E_contra]):
+    """Makes calls: a `Transport`."""
+
+    async def send(self, call: Call[T], *, deadline: float | None = None, abandon: E_contra | None = None) -> T:
+        """Again and again, until `deadline` seconds have passed or `abandon` is set."""
+        ...
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        ...
 
 
 @frozen
@@ -65,19 +78,21 @@ class Together:
 class Loops(ABC, Generic[D, E]):
     """Messages of one group, held by one client: what threads and tasks do alike."""
 
-    _delivery: type[D]
-
     def __init__(
         self,
+        transport: Sender[E],
         terms: Terms,
         clock: Callable[[], float],
         lock: AbstractContextManager[object],
         bell: Callable[[], Bell],
         stopped: E,
-        together: "Together | None" = None,
+        delivery: type[D],
+        together: Together | None = None,
     ) -> None:
+        self._transport: Sender[E] = transport
         self._terms = terms
         self._clock = clock
+        self._delivery = delivery
         self._lock = lock
         """Guards all below."""
         self.stock = Stock(terms)
@@ -114,24 +129,6 @@ class Loops(ABC, Generic[D, E]):
         """Rests, until `stop` at most."""
 
     # What users' own threads and tasks do
-
-    def _answer(self, until: float | None) -> tuple[bool, D | None]:
-        """Under the lock: whether `next` has its answer, and the message. It has waited for long enough at `until`."""
-        if self.error is not None:
-            raise self.error
-        if self._stopped.is_set():
-            return True, None
-        if (delivery := self.hand_out()) is not None:
-            return True, delivery
-        return self.stock.exhausted() or (until is not None and self._clock() >= until), None
-
-    async def _change(self, until: float | None) -> None:
-        """Under the lock: waits until there may be another answer."""
-        self.hunger()
-        try:
-            await self._arrived.rung(None if until is None else until - self._clock())
-        finally:
-            self.sate()
 
     def hunger(self) -> None:
         """Under the lock: somebody has nothing to handle, and waits until `sate`."""
@@ -228,10 +225,12 @@ class Loops(ABC, Generic[D, E]):
         with self._lock:
             self.stock.confirmed()
 
-    def _goodbye(self) -> Call[int] | None:
-        """The last call, when all loops have ended, if there is one."""
+    async def _say_goodbye(self, *, but_in_hands: bool) -> None:
+        """When all loops have ended; not where the goodbye would end what handlers still work on."""
         self.stock.absence.closed(self._clock())
-        return claims.deregister(self._terms.client) if self._pulse.leave() else None
+        if self._pulse.leave() and not but_in_hands:
+            with suppress(TarryError):
+                await self._transport.send(claims.deregister(self._terms.client), deadline=SIGN / 5)
 
     async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
         """A loop that breaks ends the consumption, and its error is raised from `next`."""

@@ -10,13 +10,12 @@ from functools import partial
 import anyio
 from anyio import create_task_group
 
-from .async_consumption import Sender
 from .async_tasks import from_outside, start
 from .consumption import Lock, ThreadBell
 from .coroutines import drive
 from .delivery import Delivery
 from .hosted import HostedConsumption, Later
-from .loops import ALL, Together
+from .loops import ALL, Sender, Together
 from .processes import Owner
 from .pulse import Pulse
 from .rota import Rota
@@ -29,7 +28,7 @@ class Several:
 
     def __init__(
         self,
-        sender: Callable[[threading.Event], Sender],
+        sender: Callable[[threading.Event], Sender[anyio.Event]],
         terms: Sequence[Terms],
         limit: int | None = None,
         clock: Callable[[], float] = time.monotonic,

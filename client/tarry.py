@@ -10,25 +10,25 @@ from typing import Self
 import httpx
 from attrs import evolve
 
-from . import arguments
 from .api import Api
-from .async_transport import AsyncTransport
 from .bodies import Dumps
 from .claim_size import MANY
 from .consumption import Consumption
+from .coroutines import drive
 from .delivery import Delivery
 from .durations import Duration, Seconds, milliseconds, seconds
 from .errors import OnFailure
+from .fronts import Direct
 from .identity import Identity
 from .in_threads import InThreads
 from .runner import Runner
 from .several import Several
-from .stock import Terms, terms_for
-from .transport import Transport
-from .work import Handler, Topics, of_each, topics_of, work_of
+from .stock import Terms
+from .transport import TaskTransport, ThreadTransport
+from .work import Handler, Topics, terms_of, work_of
 
 
-class Tarry(Api):
+class Tarry(Api, Direct):
     """A client of one server. Safe to share between threads; close it, or use it in a `with`.
 
     A call is tried again while the server is away, overloaded or failing (back-off with full jitter, `Retry-After`
@@ -36,16 +36,17 @@ class Tarry(Api):
     idempotency key of its own, and acks and cancels count once. Only a claim whose answer was lost costs something: its
     messages come again when their lease is over, with one attempt used.
 
-    `key` is what the server knows you by; else `TARRY_KEY`, or what the file named in `TARRY_KEY_FILE` holds. It is
-    never shown. `timeout` is for one try. `client` is an httpx client of your own (proxies, certificates, credentials),
-    for which the environment's key is not taken. `on_failure` is called with topic, body (a list of them for a batch)
-    and error when a publish has finally failed, before the error is raised. `json` writes bodies, from any value to
-    JSON text: `msgspec.json.encode`, `orjson.dumps`.
+    `url` is the server's; else what `TARRY_URL` holds, else `http://127.0.0.1:8277`. `key` is what the server knows you
+    by; else `TARRY_KEY`, or what the file named in `TARRY_KEY_FILE` holds. It is never shown. `timeout` is for one try.
+    `client` is an httpx client of your own (proxies, certificates, credentials), for which the environment's key is not
+    taken. `on_failure` is called with topic, body (a list of them for a batch) and error when a publish has finally
+    failed, before the error is raised. `json` writes bodies, from any value to JSON text: `msgspec.json.encode`,
+    `orjson.dumps`.
     """
 
     def __init__(
         self,
-        url: str = "http://127.0.0.1:8277",
+        url: str | None = None,
         *,
         key: str | None = None,
         timeout: Seconds = 10.0,
@@ -55,10 +56,12 @@ class Tarry(Api):
         json: Dumps | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        transport = Transport(url, timeout=timeout, deadline=deadline, key=key, client=client, sleep=sleep)
-        super().__init__(transport, Identity(url), on_failure, json)
+        transport = ThreadTransport(url, timeout=timeout, deadline=deadline, key=key, client=client, sleep=sleep)
+        super().__init__(transport, Identity(transport.url), on_failure, json)
         self._beside = (
-            partial(AsyncTransport, url, timeout=timeout, deadline=deadline, key=key) if client is None else None
+            partial(TaskTransport, transport.url, timeout=timeout, deadline=deadline, key=key)
+            if client is None
+            else None
         )
 
     def __repr__(self) -> str:
@@ -74,7 +77,7 @@ class Tarry(Api):
 
     def close(self) -> None:
         """Closes the connections."""
-        self._transport.close()
+        drive(self._transport.close())
 
     def consume(
         self,
@@ -108,20 +111,8 @@ class Tarry(Api):
         A list in place of a topic has the messages of all of these, as `message.topic` tells; one of each in turn,
         where they wait.
         """
-        terms = terms_for(
-            self._identity,
-            topic="",
-            group=group,
-            client=client,
-            size=max,
-            lease=lease,
-            wait=wait,
-            ahead=max // 2,
-            limit=limit,
-            tags=arguments.tags(tags),
-            start=start,
-        )
-        consumption = self._consumption(of_each(topics_of(topic), terms), limit)
+        rest = {"group": group, "client": client, "lease": lease, "wait": wait, "limit": limit, "start": start}
+        consumption = self._consumption(terms_of(self._identity, topic, max, tags, **rest), limit)
         idle = None if idle_timeout is None else seconds(idle_timeout, "idle_timeout")
         try:
             consumption.start()

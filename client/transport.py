@@ -3,114 +3,164 @@
 Every call of the client may be repeated: a publish carries its idempotency key, and the contract makes the others safe.
 A repeated claim may leave the first one's messages to their lease, which then costs them an attempt.
 
-`async_transport` is the same for asyncio and trio; what both do with a request and an answer is written here.
+Written once for threads and tasks, as coroutines. In a `ThreadTransport` none of them ever suspends: whoever has no
+event loop drives them (`coroutines`).
 """
 
-import base64
-import json
 import math
+import os
+import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
+import anyio
 import httpx
-import msgspec
+from anyio import CancelScope, move_on_after
+from anyio.abc import TaskGroup
 from attrs import evolve
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    sleep_using_event,
-    stop_any,
-    stop_before_delay,
-    stop_when_event_set,
-    wait_random_exponential,
-)
 
 from .. import __version__  # `mypy .` ends here: use `make check`
-from . import spans, strangers
+from .address import address_of
+from .answers import alone, check_shared, distrust, read, taker, together, unanswered
 from .calls import Call, Page, Reply, Share
-from .connections import MAX_IDLE, Connections, Exchanges, Taker
-from .coroutines import drive
+from .connections import MAX_IDLE, Connections, Exchanges
 from .credentials import authorization
 from .durations import Seconds, seconds
-from .errors import TarryError, Unavailable, refusal
-from .http11 import Request, Response
-from .lent import Lent, lent, wants_httpx
-from .networks import ThreadNetwork
+from .errors import TarryError, Unavailable
+from .lent import AsyncLent, Lent, lent, wants_httpx
+from .networks import TaskNetwork, ThreadNetwork
 from .processes import PerProcess
 from .sharing import Sharing
+from .task_sharing import TaskSharing
+from .thread_sharing import ThreadSharing
 
 T = TypeVar("T")
+E = TypeVar("E", threading.Event, anyio.Event)
 
-_BACKOFF = wait_random_exponential(multiplier=0.05, max=2)
-"""Full jitter: anything from nothing to 50 ms, 100 ms, 200 ms ... 2 s."""
-_KNOCK = wait_random_exponential(multiplier=0.05, max=0.5)
+_FIRST = 0.05
+"""Seconds until the second try, at most; twice as many before each further one."""
+_BACKOFF = 2.0
+"""Seconds between two tries, at most."""
+_KNOCK = 0.5
 """The same where nothing listens: trying burdens no server, and all that falls due before the next try is late."""
-
-RETRY = retry_if_exception_type(Unavailable)
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, TimeoutError)
 
-_EXPOSITION = "text/plain; version="
-"""How the type of Prometheus' text begins."""
-
-_SAYS = ("type", "title", "detail")
-"""A problem has one of them."""
-
-LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE)
-HEADERS = {"User-Agent": f"tarry-client/{__version__}"}
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE)
+_HEADERS = {"User-Agent": f"tarry-client/{__version__}"}
 
 
-class Doubt:
-    """Whether a try of a call whose answer was lost may have been carried out."""
+class Transport(ABC, Generic[E]):
+    """Calls to one server."""
 
-    def __init__(self) -> None:
-        self._doubtful = False
-
-    def note(self, state: RetryCallState) -> None:
-        """After each try that is followed by another."""
-        error = state.outcome.exception() if state.outcome is not None else None
-        self._doubtful |= isinstance(error, Unavailable) and may_have_run(error)
-
-    def mark(self, reply: Reply) -> Reply:
-        """The answer that ends the call, with the doubt on it."""
-        return evolve(reply, in_doubt=True) if self._doubtful else reply
-
-    def mark_error(self, error: TarryError) -> None:
-        """Puts it on the error that ends the call."""
-        error.in_doubt = self._doubtful or (isinstance(error, Unavailable) and may_have_run(error))
-        if self._doubtful:
-            error.add_note("An earlier try, whose answer was lost, may have done it.")
-
-
-class Tries:
-    """The first of them has failed before they were counted."""
-
-    def __init__(self, first: Unavailable) -> None:
-        self._first: Unavailable | None = first
-
-    def begin(self) -> None:
-        """Raises the error of the first, once."""
-        first, self._first = self._first, None
-        if first is not None:
-            raise first
-
-
-def may_have_run(error: Unavailable) -> bool:
-    """False when the request never got there, or the server says that it did nothing."""
-    never_sent = isinstance(error.__cause__, _NEVER_SENT)
-    return not never_sent and error.status != 429 and error.problem.get("executed") is not False
-
-
-class Transport:
-    """Calls to one server. Safe to share between threads."""
+    _sharing: Sharing[Any]
 
     def __init__(
         self,
-        url: str,
+        url: str | None,
+        *,
+        timeout: Seconds,
+        deadline: Seconds,
+        key: str | None,
+        client: Callable[[str, float, Mapping[str, str]], Exchanges] | None,
+    ) -> None:
+        self.url = address_of(url)
+        self._timeout = seconds(timeout, "timeout")
+        self._deadline = seconds(deadline, "deadline")
+        self._owned = client is None
+        headers = authorization(key, own=self._owned)
+        self._http: PerProcess[Exchanges] = PerProcess(
+            partial(self._connections, _HEADERS | headers)
+            if client is None
+            else lent(client(self.url, self._timeout, headers))
+        )
+
+    def _connections(self, headers: Mapping[str, str]) -> Exchanges:
+        try:
+            return self._own(self.url, self._timeout, headers)
+        except OSError as error:  # ssl.SSLError is one
+            file, why = os.environ.get("SSL_CERT_FILE"), error.strerror or error
+            raise ValueError(f"SSL_CERT_FILE: {file} is not a file of certificates in PEM: {why}") from error
+
+    @staticmethod
+    @abstractmethod
+    def _own(url: str, timeout: float, headers: Mapping[str, str]) -> Exchanges:
+        """The client's own connections."""
+
+    @abstractmethod
+    async def _nap(self, seconds: float, abandon: E | None) -> None:
+        """Rests between two tries, until `abandon` is set at most."""
+
+    async def close(self) -> None:
+        """Closes the connections, unless they are the caller's own."""
+        if self._owned:
+            await self._http.get().close()
+
+    async def send(self, call: Call[T], *, deadline: float | None = None, abandon: E | None = None) -> T:
+        """Makes a call; again while the server is away, until `deadline` seconds have passed or `abandon` is set."""
+        limit = 0.0 if call.once else self._deadline if deadline is None else deadline
+        until = time.monotonic() + limit
+        doubtful = False
+        """A try whose answer was lost may have been carried out."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                reply = await self._try(call, limit if tries == 1 else until - time.monotonic())
+                break
+            except TarryError as error:
+                pause = math.inf
+                if isinstance(error, Unavailable) and distrust(error) is None:
+                    pause = _pause(error, tries)
+                if time.monotonic() + pause >= until or (abandon is not None and abandon.is_set()):
+                    _mark(error, doubtful=doubtful)
+                    raise
+                doubtful |= may_have_run(error)
+            await self._nap(pause, abandon)
+        return call.read(evolve(reply, in_doubt=True) if doubtful else reply)
+
+    async def _try(self, call: Call[Any], limit: float) -> Reply:
+        if call.share is None:
+            return await self.once(call)
+        return await self._sharing.ask(call, call.share, max(limit, self._timeout))
+
+    async def pages(self, call: Call[Page[T]]) -> AsyncIterator[T]:
+        """Items page by page; each page is asked for when those of the one before have been taken."""
+        following: Call[Page[T]] | None = call
+        while following is not None:
+            page = await self.send(following)
+            for item in page.items:
+                yield item
+            following = page.next
+
+    async def once(self, call: Call[Any]) -> Reply:
+        """One try of a call. Raises `TarryError`."""
+        try:
+            response = await self._http.get().exchange(alone(call))
+        except httpx.RequestError as error:
+            raise unanswered(self.url, error) from error
+        return read(self.url, response)
+
+    async def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
+        """One try of a request that calls share; `took` is given the answer as it comes. Raises `TarryError`."""
+        http = self._http.get()
+        try:
+            response = await http.exchange(together(share, content), taker(self.url, share, took))
+        except httpx.RequestError as error:
+            raise unanswered(self.url, error) from error
+        check_shared(self.url, response, share)
+
+
+class ThreadTransport(Transport[threading.Event]):
+    """Of threads, and safe to share between them."""
+
+    def __init__(
+        self,
+        url: str | None,
         *,
         timeout: Seconds,
         deadline: Seconds,
@@ -118,210 +168,79 @@ class Transport:
         client: httpx.Client | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.url = checked(url)
-        self._timeout = seconds(timeout, "timeout")
-        self._deadline = seconds(deadline, "deadline")
-        self._owned = client is None
-        headers = authorization(key, own=self._owned)
-        self._http: PerProcess[Exchanges] = PerProcess(
-            partial(_own, self.url, self._timeout, HEADERS | headers)
-            if client is None
-            else lent(Lent(client, self.url, timeout=self._timeout, headers=headers))
-        )
+        lender = None if client is None else partial(Lent, client)
+        super().__init__(url, timeout=timeout, deadline=deadline, key=key, client=lender)
         self._sleep = sleep
-        self._sharing = Sharing(self)
+        self._sharing = ThreadSharing(self)
 
-    def close(self) -> None:
-        """Closes the connections, unless they are the caller's own."""
-        if self._owned:
-            drive(self._http.get().close())
+    @staticmethod
+    def _own(url: str, timeout: float, headers: Mapping[str, str]) -> Exchanges:
+        if wants_httpx(url):
+            return Lent(httpx.Client(limits=_LIMITS), url, timeout, headers)
+        return Connections(ThreadNetwork(), url, timeout=timeout, headers=headers)
 
-    def send(self, call: Call[T], *, deadline: float | None = None, abandon: threading.Event | None = None) -> T:
-        """Makes a call; again while the server is away, until `deadline` seconds have passed or `abandon` is set."""
-        limit = 0.0 if call.once else self._deadline if deadline is None else deadline
-        began = time.monotonic()
-        try:
-            return call.read(self._try(call, limit))
-        except Unavailable as error:
-            first = error
-        return self._send_again(call, first, limit - (time.monotonic() - began), abandon)
-
-    def _send_again(self, call: Call[T], first: Unavailable, limit: float, abandon: threading.Event | None) -> T:
-        """After a try that has failed. `Retrying` costs what a call does, so those that succeed go without."""
-        stop = stop_before_delay(limit)
-        doubt = Doubt()
-        tries = Tries(first)
-        retrying = Retrying(
-            retry=RETRY,
-            wait=pause,
-            stop=stop if abandon is None else stop_any(stop, stop_when_event_set(abandon)),
-            sleep=self._sleep if abandon is None else sleep_using_event(abandon),
-            before_sleep=doubt.note,
-            reraise=True,
-        )
-
-        def attempt() -> Reply:
-            tries.begin()
-            return self._try(call, limit)
-
-        try:
-            reply = retrying(attempt)
-        except TarryError as error:
-            doubt.mark_error(error)
-            raise
-        return call.read(doubt.mark(reply))
-
-    def _try(self, call: Call[Any], limit: float) -> Reply:
-        if call.share is None:
-            return self.once(call)
-        return self._sharing.ask(call, call.share, max(limit, self._timeout))
-
-    def pages(self, call: Call[Page[T]]) -> Iterator[T]:
-        """Items page by page; each page is asked for when those of the one before have been taken."""
-        following: Call[Page[T]] | None = call
-        while following is not None:
-            page = self.send(following)
-            yield from page.items
-            following = page.next
-
-    def once(self, call: Call[Any]) -> Reply:
-        """One try of a call. Raises `TarryError`."""
-        try:
-            response = drive(self._http.get().exchange(alone(call)))
-        except httpx.RequestError as error:
-            raise unanswered(self.url, error) from error
-        return read(self.url, response)
-
-    def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
-        """One try of a request that calls share; `took` is given the answer as it comes. Raises `TarryError`."""
-        http = self._http.get()
-        try:
-            response = drive(http.exchange(together(share, content), taker(self.url, share, took)))
-        except httpx.RequestError as error:
-            raise unanswered(self.url, error) from error
-        check_shared(self.url, response, share)
+    async def _nap(self, seconds: float, abandon: threading.Event | None) -> None:
+        if abandon is None:
+            self._sleep(seconds)
+        else:
+            abandon.wait(seconds)
 
 
-def _own(url: str, timeout: float, headers: dict[str, str]) -> Exchanges:
-    """The client's own connections."""
-    if wants_httpx(url):
-        return Lent(httpx.Client(limits=LIMITS), url, timeout=timeout, headers=headers)
-    return Connections(ThreadNetwork(), url, timeout=timeout, headers=headers)
+class TaskTransport(Transport[anyio.Event]):
+    """Of the tasks of one event loop."""
+
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        timeout: Seconds,
+        deadline: Seconds,
+        key: str | None = None,
+        client: httpx.AsyncClient | None = None,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        room: Callable[[], TaskGroup | None] = lambda: None,
+    ) -> None:
+        lender = None if client is None else partial(AsyncLent, client)
+        super().__init__(url, timeout=timeout, deadline=deadline, key=key, client=lender)
+        self._sleep = sleep
+        self._sharing = TaskSharing(self, room)
+
+    @staticmethod
+    def _own(url: str, timeout: float, headers: Mapping[str, str]) -> Exchanges:
+        if wants_httpx(url):
+            return AsyncLent(httpx.AsyncClient(limits=_LIMITS), url, timeout, headers)
+        return Connections(TaskNetwork(), url, timeout=timeout, headers=headers)
+
+    async def _nap(self, seconds: float, abandon: anyio.Event | None) -> None:
+        if abandon is None:
+            await self._sleep(seconds)
+        else:
+            with move_on_after(seconds):
+                await abandon.wait()
+
+    async def close(self) -> None:
+        """Closes them also where all else is cancelled."""
+        with CancelScope(shield=True):
+            await super().close()
 
 
-def checked(url: str) -> str:
-    """The server's address without a slash at its end."""
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f'"{url}" is not the address of a server: it begins with http:// or https://')
-    try:
-        httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise ValueError(f'"{url}" is not the address of a server: {error}') from None
-    return url.rstrip("/")
-
-
-def alone(call: Call[Any]) -> Request:
-    """The request of a call."""
-    kind = None if call.content is None else "application/json"
-    headers = {**call.headers, **ways} if (ways := spans.ways()) and call.headers else ways or call.headers
-    return Request(call.method, call.path, call.content, kind, params=call.params, headers=headers, wait=call.wait)
-
-
-def together(share: Share, content: bytes) -> Request:
-    """A request that calls share."""
-    return Request("POST", share.path, content, share.form.media_type)
-
-
-def taker(url: str, share: Share, took: Taker) -> Callable[[Response], Taker]:
-    """Has `took` given the answers to those who share a request, if that is what they are."""
-
-    def begun(response: Response) -> Taker:
-        check_shared(url, response, share)
-        return took
-
-    return begun
-
-
-def check_shared(url: str, response: Response, share: Share) -> None:
-    """Raises `TarryError` unless it has an answer for each of those who share it."""
-    if not response.is_success:
-        read(url, response)
-    if not response.headers.get("content-type", "").startswith(share.form.media_type):
-        raise TarryError(strangers.told(url, response), status=response.status)
-
-
-def unanswered(url: str, error: httpx.RequestError) -> Unavailable:
-    """The error of a request that was not answered."""
-    told: BaseException = error
-    while not str(told) and told.__cause__ is not None:  # on trio, what is wrong with a certificate
-        told = told.__cause__
-    return Unavailable(f"{url} does not answer: {str(told) or type(error).__name__}")
-
-
-def read(url: str, response: Response) -> Reply:
-    """A success. Raises `TarryError` for any other answer."""
-    if response.is_success and response.headers.get("content-type", "").startswith(_EXPOSITION):
-        return Reply({}, len(response.content), text=response.content.decode("utf-8"))
-    document = _document(response)
-    if response.is_success and document is not None:
-        return Reply(document, len(response.content))
-    if response.is_success:
-        raise TarryError(strangers.told(url, response), status=response.status)
-    if document is None or document.keys().isdisjoint(_SAYS):
-        document = {**(document or {}), "detail": strangers.told(url, response)}
-    raise refusal(response.status, document, _retry_after(response))
-
-
-def _document(response: Response) -> dict[str, Any] | None:
-    try:
-        document = _by_pieces(response.content)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", document) if isinstance(document, dict) else None
-
-
-def _by_pieces(content: bytes) -> Any:
-    """An answer; where it has a body that `json` cannot read, or not write again, such as a number of 5,000 digits or
-    1e999, its message alone has bytes in place of it, as one whose body is no JSON has, and the others are as they
-    are."""
-    try:
-        return _decode(content.decode())
-    except (ValueError, RecursionError):
-        if content[:1] == b"[":
-            return [_by_pieces(bytes(raw)) for raw in _items(content)]
-    record: dict[str, Any] = {}
-    for name, raw in _members(content).items():
-        try:
-            record[name] = _decode(bytes(raw).decode()) if name == "body" else _by_pieces(bytes(raw))
-        except (ValueError, RecursionError):
-            if name != "body":
-                raise
-            record["body_base64"], record["content_type"] = base64.b64encode(raw).decode(), "application/json"
-    return record
-
-
-def _finite(text: str) -> float:
-    if math.isinf(number := float(text)):
-        raise ValueError("a number beyond a float")
-    return number
-
-
-_decode = json.JSONDecoder(parse_float=_finite).decode
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-def _retry_after(response: Response) -> float | None:
-    try:
-        return max(0.0, float(response.headers["retry-after"]))
-    except (KeyError, ValueError):  # a date is allowed too; Tarry sends seconds
-        return None
-
-
-def pause(state: RetryCallState) -> float:
-    """Full jitter, on top of what the server asked for: clients sent away together do not come back together."""
-    error = state.outcome.exception() if state.outcome is not None else None
-    away = isinstance(error, Unavailable) and isinstance(error.__cause__, httpx.ConnectError)
-    return (_KNOCK if away else _BACKOFF)(state) + (
-        (error.retry_after or 0.0) if isinstance(error, TarryError) else 0.0
+def may_have_run(error: TarryError) -> bool:
+    """Whether a call that was not answered may have been carried out: not when its request never got there, or the
+    server says that it did nothing."""
+    never_sent = isinstance(error.__cause__, _NEVER_SENT)
+    return isinstance(error, Unavailable) and not (
+        never_sent or error.status == 429 or error.problem.get("executed") is False
     )
+
+
+def _mark(error: TarryError, *, doubtful: bool) -> None:
+    """Puts the doubt on the error that ends a call; `doubtful`: an earlier try may have been carried out."""
+    error.in_doubt = doubtful or may_have_run(error)
+    if doubtful:
+        error.add_note("An earlier try, whose answer was lost, may have done it.")
+
+
+def _pause(error: Unavailable, tries: int) -> float:
+    """Full jitter, on top of what the server asked for: clients sent away together do not come back together."""
+    most = _KNOCK if isinstance(error.__cause__, httpx.ConnectError) else _BACKOFF
+    return random.uniform(0, min(most, _FIRST * 2 ** min(tries - 1, 10))) + (error.retry_after or 0.0)  # noqa: S311

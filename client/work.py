@@ -43,7 +43,7 @@ def work_of(
     **rest: Any,
 ) -> Work:
     """Raises `TypeError` and `ValueError`, which name what is wrong, before anything is sent."""
-    handlers = handlers_of(topic, handler)
+    handlers = _handlers_of(topic, handler)
     for name, one in handlers.items():
         _refuse_idle(one, "handler" if isinstance(topic, str) else f"the handler of {name!r}", awaits=awaits)
     arguments.at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
@@ -63,17 +63,25 @@ def work_of(
         tags=arguments.tags(tags),
         **rest,
     )
-    return Work(handlers, of_each(list(handlers), terms))
+    return Work(handlers, _of_each(list(handlers), terms))
 
 
-def of_each(topics: Sequence[str], terms: Terms) -> list[Terms]:
+def terms_of(
+    identity: Identity, topic: str | Sequence[str], size: int, tags: Sequence[str] | None, **rest: Any
+) -> list[Terms]:
+    """On which terms `consume` has each topic. Raises `TypeError` and `ValueError`, which name what is wrong."""
+    terms = terms_for(identity, topic="", size=size, ahead=size // 2, tags=arguments.tags(tags), **rest)
+    return _of_each(_topics_of(topic), terms)
+
+
+def _of_each(topics: Sequence[str], terms: Terms) -> list[Terms]:
     """The terms of each topic. The long polls of several last longer, so that all together are no more requests."""
     many = len(topics)
     longest = 0.0 if many == 1 else min(many * terms.wait, _LONGEST)
     return [evolve(terms, topic=name, longest=longest) for name in topics]
 
 
-def topics_of(topic: str | Sequence[str]) -> list[str]:
+def _topics_of(topic: str | Sequence[str]) -> list[str]:
     """What `consume` is asked for: one topic, or several, each once."""
     topics = [topic] if isinstance(topic, str) else list(topic)
     if not topics:
@@ -86,7 +94,7 @@ def topics_of(topic: str | Sequence[str]) -> list[str]:
     return topics
 
 
-def handlers_of(topic: str | Topics, handler: Handler | None) -> dict[str, Handler]:
+def _handlers_of(topic: str | Topics, handler: Handler | None) -> dict[str, Handler]:
     """The handler of each topic."""
     if isinstance(topic, str):
         if handler is None:

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 import attrs
 
-from ..store.environment import FILE, secret
+from ..store.environment import FILE, secret, text_of
 from ..store.records import MAX_HEADERS
 from ..store.stream.sealing import WIDEST
 from ..wheel.ladder import DEFAULT_RUNGS, Ladder
@@ -392,12 +392,14 @@ def _from_file(config: str | Path | None, environment: Mapping[str, str]) -> Sou
     named = config or environment.get("TARRY_CONFIG")
     path = Path(named or CONFIG_NAME)
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        if named:
-            raise SettingError(f"there is no file {path}") from None
-        return
-    except (OSError, ValueError) as error:
+        text = text_of(path)
+    except ValueError as error:
+        if isinstance(error.__cause__, FileNotFoundError) and not named:
+            return
+        raise SettingError(str(error)) from None
+    try:
+        table = tomllib.loads(text)
+    except ValueError as error:
         raise SettingError(f"{path}: {error}") from None
     for name, value in table.items():
         if name not in _fields():

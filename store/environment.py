@@ -14,6 +14,16 @@ def secret(variable: str, environment: Mapping[str, str]) -> tuple[str, str] | N
     if variable in environment:
         raise ValueError(f"{pointer} and {variable} are both set: leave one of them out")
     try:
-        return Path(environment[pointer]).read_text("utf-8").strip(), pointer
-    except (OSError, ValueError) as error:
+        return text_of(environment[pointer]).strip(), pointer
+    except ValueError as error:
         raise ValueError(f"{pointer}: {error}") from None
+
+
+def text_of(file: str | Path) -> str:
+    """What the file holds. Raises ValueError, which names the file and says in words what is wrong."""
+    try:
+        return Path(file).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not text in UTF-8: byte {error.start} is not") from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error

@@ -14,6 +14,7 @@ _SERVER = {
     "prometheus_client": "prometheus-client",
     "rich": "rich",
     "structlog": "structlog",
+    "tenacity": "tenacity",
     "trio": "trio",
     "trio_mysql": "trio-mysql",
     "tzdata": "tzdata",

@@ -16,7 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 class Configuration:
     """What may be said, in capitals."""
 
-    url: str = "http://127.0.0.1:8277"
+    url: str | None = None
+    """The server's; else what `TARRY_URL` holds, see `Tarry`."""
     key: str | None = None
     """What the server knows the project by; else the environment's, see `Tarry`."""
     deadline: float = 5.0
@@ -38,8 +39,8 @@ class Configuration:
 
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("url", "database", "prefix", "group"), str),
-    **dict.fromkeys(("key", "outbox_database"), (str, type(None))),
+    **dict.fromkeys(("database", "prefix", "group"), str),
+    **dict.fromkeys(("url", "key", "outbox_database"), (str, type(None))),
     **dict.fromkeys(("deadline", "retry_after"), (int, float)),
     "outbox": bool,
     "max_attempts": int,

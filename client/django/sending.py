@@ -21,7 +21,7 @@ from ..records import Fields, Receipt
 from ..tarry import Tarry
 from .configuration import Configuration, configuration
 
-_clients: PerProcess[dict[tuple[str, str | None, float], Tarry]] = PerProcess(dict)
+_clients: PerProcess[dict[tuple[str | None, str | None, float], Tarry]] = PerProcess(dict)
 
 
 def client(of: Configuration | None = None) -> Tarry:

@@ -55,34 +55,34 @@ class Worker:
         with Tarry(of.url, key=of.key) as tarry:
             for topic in topics:
                 tarry.put_topic(topic)
-            threads = [Thread(target=self._serve, args=(tarry, topic, stop), name=topic) for topic in topics]
-            for thread in threads:
-                thread.start()
+            server = Thread(target=self._serve, args=(tarry, topics, stop), name="tarry-tasks")
+            server.start()
             try:
                 while not stop.is_set():
                     self._try_to_hand_over()
                     stop.wait(_LOOK)
             finally:
                 stop.set()
-                for thread in threads:
-                    thread.join()
+                server.join()
 
-    def _serve(self, tarry: Tarry, topic: str, stop: Event) -> None:
-        # Twice as many as run are held, so that the urgent can go before.
+    def _serve(self, tarry: Tarry, topics: Sequence[str], stop: Event) -> None:
+        # Of each topic twice as many as run are held, so that the urgent can go before.
         group, held = self._backend.configuration.group, 2 * self._workers
         try:
             tarry.run(
-                *(topic, group, self._handle, held),
+                [(topic, self._handle) for topic in topics],
+                group,
+                workers=held * len(topics),
                 pass_message=True,
                 max=held,
-                max_cached=held,
+                max_cached=held * len(topics),
                 stop=stop,
                 signals=False,
                 drain=None,
                 start="earliest",
             )
         except Exception:
-            log.exception("topic %s is served no more, so the worker ends", topic)
+            log.exception("the topics are served no more, so the worker ends")
             raise
         finally:
             stop.set()

@@ -20,11 +20,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from ...client.calls import Call, Reply, document_of, part
+from ...client.coroutines import drive
 from ...client.credentials import key_from
 from ...client.errors import BadRequest, IdempotencyConflict, TarryError, Unavailable
 from ...client.errors import NotFound as NotThere
 from ...client.tarry import Tarry
-from ...client.transport import Transport
+from ...client.transport import ThreadTransport
 from ...store.content import LABELS
 from ..arrow import Batch
 from ..errors import NotFound, PipelineError, StoreAway
@@ -121,9 +122,9 @@ def write(target: Target, batches: Iterable[Batch]) -> Written:
     pace = Pace(target.rate)
     task = TaskContext.get()
     again = task is not None and task.attemptNumber() > 0
-    transport = Transport(target.server, timeout=10, deadline=60, key=target.key)
-    with translated(), closing(transport), ThreadPoolExecutor(_THREADS) as threads:
-        publisher = _Publisher(transport, target, again)
+    transport = ThreadTransport(target.server, timeout=10, deadline=60, key=target.key)
+    publisher = _Publisher(transport, target, again)
+    with translated(), closing(publisher), ThreadPoolExecutor(_THREADS) as threads:
         for chunk in _chunks(batches, pace.at_a_time(_CHUNK)):
             pace.take(len(chunk))
             lanes: list[list[str]] = [[] for _ in range(_THREADS)]
@@ -150,7 +151,7 @@ def _chunks(batches: Iterable[Batch], most: int) -> Iterator[list[tuple[str, str
 
 @frozen
 class _Publisher:
-    transport: Transport
+    transport: ThreadTransport
     target: Target
     again: bool
     """A task before this one may have published some of the same rows, and died."""
@@ -161,7 +162,7 @@ class _Publisher:
         path = f"/v1/topics/{part(self.target.topic)}/messages"
         for request in requests:
             try:
-                reply = self.transport.send(Call("POST", path, _whole, request.encode()))
+                reply = drive(self.transport.send(Call("POST", path, _whole, request.encode())))
             except IdempotencyConflict:  # its --id was imported before, with another content
                 done.skipped += 1
             except BadRequest:
@@ -173,12 +174,17 @@ class _Publisher:
                     done.imported += 1
         return done
 
+    def close(self) -> None:
+        """Closes the connections."""
+        drive(self.transport.close())
+
     def _is_ours(self, reply: Reply) -> bool:
         """Whether the message that was there already came by this import."""
         if not (reply.in_doubt or self.again):
             return False
         try:
-            message = self.transport.send(Call("GET", f"/v1/messages/{part(reply.document['id'])}", document_of))
+            call = Call("GET", f"/v1/messages/{part(reply.document['id'])}", document_of)
+            message = drive(self.transport.send(call))
         except NotThere:  # settled and taken by retention meanwhile
             return False
         return milliseconds_of(datetime.fromisoformat(message["published_at"])) >= self.target.began - _CLOCKS

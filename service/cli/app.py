@@ -4,6 +4,7 @@
 """
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -170,8 +171,11 @@ def run(arguments: Sequence[str]) -> int:
     """Runs a command line; returns the exit code."""
     try:
         arguments = _ids_together(_command_first(arguments))
-        if arguments[:1] and arguments[0].partition("=")[0] == _KEY:
+        first = arguments[0].partition("=")[0] if arguments else ""
+        if first == _KEY:
             raise UsageError(f"{_KEY} stands behind its command, and is a message's; {KEYS}")
+        if first in _ANYWHERE:
+            raise UsageError(f"{first} is of a command, and there is none: write tarry topics {shlex.join(arguments)}")
         _load_listed(arguments)
         code = app(list(arguments), exit_on_error=False, print_error=True, result_action="return_value")
     except CycloptsError as error:

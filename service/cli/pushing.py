@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from ...store.environment import text_of
 from ...store.whole_number import whole_number
 from .options import Group, Topic, duration
 from .printing import UsageError
@@ -43,8 +43,8 @@ def set_(
     The secret is never shown again. It is read from a file, since others may see a command's arguments.
     """
     try:
-        text = sys.stdin.read() if secrets == "-" else Path(secrets).read_text("utf-8")
-    except (OSError, ValueError) as error:
+        text = sys.stdin.read() if secrets == "-" else text_of(secrets)
+    except ValueError as error:
         raise UsageError(f"--secret-file: {error}") from error
     if not (given := text.split()):
         raise UsageError("--secret-file: there is no secret in it")

@@ -10,6 +10,7 @@ import attrs
 from cyclopts import App, Parameter, Token
 
 from ...client import BadRequest, Fire, NotFound, Schedule, Tarry
+from ...store.environment import text_of
 from ...store.whole_number import whole_number
 from .operating import confirm
 from .options import AsText, Body, ContentType, DryRun, Header, OrderingKey, Tag, Topic, Yes, duration
@@ -219,8 +220,12 @@ _ENDED = "no fire time comes until then"
 def _read(file: Path) -> dict[str, dict[str, Any]]:
     """What the file says of each schedule. Raises `UsageError`."""
     try:
-        tables: dict[str, Any] = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        text = text_of(file)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    try:
+        tables: dict[str, Any] = tomllib.loads(text)
+    except ValueError as error:
         raise UsageError(f"{file}: {error}") from error
     for name, said in tables.items():
         if not isinstance(said, dict):

@@ -11,12 +11,11 @@ What is no good raises ValueError, which says what to write instead.
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import cast
 
 from attrs import evolve, field, frozen
 
-from ...store.environment import FILE, secret
+from ...store.environment import FILE, secret, text_of
 from ...store.mysql.dsn import Dsn
 from ..durations import format_duration, parse_duration
 from ..places import masked
@@ -116,9 +115,10 @@ def _given_dsn(name: str, given: Mapping[str, object]) -> str:
         raise ValueError(f"{name}: dsn and dsn_file: leave one of them out")
     if "dsn_file" in given:
         try:
-            return _dsn(f"{name} (dsn_file)", Path(str(given["dsn_file"])).read_text("utf-8").strip())
-        except OSError as error:
+            text = text_of(str(given["dsn_file"]))
+        except ValueError as error:
             raise ValueError(f"{name}: dsn{FILE.lower()}: {error}") from None
+        return _dsn(f"{name} (dsn_file)", text.strip())
     return _dsn(name, given["dsn"]) if "dsn" in given else ""
 
 

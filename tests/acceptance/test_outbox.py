@@ -39,7 +39,7 @@ def server(tmp_path: Path, dsn: str) -> Iterator[ServerProcess]:
 @pytest.fixture
 def tarry(server: ServerProcess) -> Iterator[Tarry]:
     with client_of(server) as tarry:
-        tarry._call("PUT", "/v1/topics/orders", {})
+        tarry.put_topic("orders")
         yield tarry
 
 
@@ -96,7 +96,7 @@ def test_a_message_is_there_after_the_commit(tarry: Tarry, user: Any) -> None:
 @pytest.mark.parametrize("topic", [{"queues": 3}, {"queues": 3, "ordered": True}, {"kind": "broadcast"}])
 def test_it_answers_as_http_does(tarry: Tarry, user: Any, topic: dict[str, Any]) -> None:
     """The same fields are accepted or refused, in the same words, and take the message to the same queue."""
-    tarry._call("PUT", "/v1/topics/placed", topic)
+    tarry.put_topic("placed", **topic)
 
     def outcome(publish: Callable[..., Any], **fields: Any) -> tuple[str, Any]:
         try:
@@ -156,9 +156,8 @@ def test_work_and_ack_are_one_transaction(tarry: Tarry, user: Any, dsn: str) -> 
     cursor.execute("SELECT body FROM billed ORDER BY body")
     assert [body for (body,) in cursor.fetchall()] == list(range(20))
     user.commit()
-    topic = tarry._call("GET", "/v1/topics/orders")
-    (group,) = topic["groups"]
-    detail = tarry._call("GET", f"/v1/topics/orders/groups/{group['group']}")
+    (group,) = tarry.topic("orders")["groups"]
+    detail = tarry.group("orders", group["group"])
     assert detail["backlog"] == 0
     assert detail["acked"] == 20
     assert tarry.claim("orders", "billing") is None
@@ -277,7 +276,7 @@ def test_what_a_handler_did_before_it_raised_is_not_saved_by_the_next_message(ta
     """The how-to's loop, whose handler raises at the first delivery of one message in three."""
     outbox.prepare(user.cursor())
     user.cursor().execute("CREATE TABLE billed (body INT)")
-    tarry._call("PUT", "/v1/topics/orders/groups/billing", {"ladder": ["10ms"]})
+    tarry.put_group("orders", "billing", ladder=["10ms"])
     tarry.publish_many("orders", [{"body": n} for n in range(9)])
     raised: set[int] = set()
     for message in tarry.consume("orders", "billing", limit=12, idle_timeout=10.0):

@@ -6,6 +6,7 @@ import pytest
 
 from support.blocking import Blocking
 from support.scripted_server import ScriptedServer, scripted_server
+from support.small_broker import SmallBroker
 from tarry.client import Tarry
 
 
@@ -13,6 +14,13 @@ from tarry.client import Tarry
 def script() -> Iterator[ScriptedServer]:
     with scripted_server() as server:
         yield server
+
+
+@pytest.fixture
+def broker(script: ScriptedServer) -> SmallBroker:
+    broker = SmallBroker()
+    script.respond = broker.respond
+    return broker
 
 
 @pytest.fixture

@@ -17,17 +17,6 @@ from tarry.client import AsyncDelivery, AsyncTarry
 both = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
-@pytest.fixture
-def broker(script: ScriptedServer) -> SmallBroker:
-    broker = SmallBroker()
-    script.respond = broker.respond
-    return broker
-
-
-def ids(broker: SmallBroker, verb: str) -> list[int]:
-    return sorted(int(id_) for request in broker.all(verb) for id_ in request["ids"])
-
-
 @both
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_finishes_what_is_in_flight_and_gives_back_the_rest(
@@ -54,8 +43,8 @@ def test_a_signal_finishes_what_is_in_flight_and_gives_back_the_rest(
         assert signal.getsignal(number) is former
 
     anyio.run(main, backend=backend)
-    assert ids(broker, "ack") == sorted(body + 1 for body in finished)
-    assert sorted([*ids(broker, "ack"), *ids(broker, "fail")]) == list(range(1, 51 - len(broker.backlog)))
+    assert broker.settled("ack") == sorted(body + 1 for body in finished)
+    assert sorted([*broker.settled("ack"), *broker.settled("fail")]) == list(range(1, 51 - len(broker.backlog)))
     assert 0 < len(finished) < 50
 
 
@@ -77,7 +66,7 @@ def test_a_cancelled_run_gives_everything_back_uncounted(
             assert scope.cancelled_caught
 
     anyio.run(main, backend=backend)
-    assert ids(broker, "fail") == list(range(1, 9))
+    assert broker.settled("fail") == list(range(1, 9))
     assert not any(request["count"] for request in broker.all("fail"))
     assert broker.all("ack") == []
 
@@ -100,7 +89,7 @@ def test_asyncios_own_cancel(script: ScriptedServer, broker: SmallBroker) -> Non
                 await task
 
     asyncio.run(main())
-    assert ids(broker, "fail") == [1, 2, 3, 4]
+    assert broker.settled("fail") == [1, 2, 3, 4]
 
 
 @both
@@ -158,7 +147,7 @@ def test_a_handler_that_never_returns_is_cancelled(
             await tarry.run("t", "g", handle, workers=1, stop=stop, drain="50ms")
 
     anyio.run(main, backend=backend)
-    assert (ids(broker, "ack"), ids(broker, "fail")) == ([1], [2, 3])
+    assert (broker.settled("ack"), broker.settled("fail")) == ([1], [2, 3])
     assert not any(request["count"] for request in broker.all("fail"))
     assert "handlers still worked 0.05 s after the end was asked for, and were cancelled" in caplog.text
 
@@ -199,7 +188,7 @@ def test_a_signal_that_somebody_else_handles_is_left_to_them(
                 await tarry.run("t", "g", lambda _: os.kill(os.getpid(), signal.SIGTERM), workers=1, stop=stop)
 
     anyio.run(main, backend=backend)
-    assert ids(broker, "ack") == [1]
+    assert broker.settled("ack") == [1]
 
 
 @both

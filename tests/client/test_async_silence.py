@@ -7,8 +7,8 @@ import pytest
 
 from support.scripted_server import Answer, Request, ScriptedServer, problem
 from tarry.client.async_consumption import AsyncConsumption
-from tarry.client.async_transport import AsyncTransport
 from tarry.client.stock import Terms
+from tarry.client.transport import TaskTransport
 
 _TIME = "2026-01-01T00:00:00.000Z"
 _TERMS = Terms(topic="t", group="g", client="c", size=10, lease=60.0, wait=0.01, ahead=5)
@@ -42,8 +42,8 @@ def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, 
     clock = [0.0]
 
     async def main() -> None:
-        transport = AsyncTransport(script.url, timeout=5, deadline=5)
-        consuming = AsyncConsumption(transport, _TERMS, clock=lambda: clock[0])
+        transport = TaskTransport(script.url, timeout=5, deadline=5)
+        consuming = AsyncConsumption(transport, [_TERMS], clock=lambda: clock[0])
 
         async def take() -> None:
             while (delivery := await consuming.next()) is not None:
@@ -52,14 +52,14 @@ def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(consuming.live)
             assert await consuming.next() is not None
-            while consuming._pulse.at <= 0:
+            while consuming.loops[0]._pulse.at <= 0:
                 await anyio.sleep(0.001)
             clock[0] = 16.0
             tasks.start_soon(take)
             await anyio.wait_all_tasks_blocked()
-            consuming._leases.ring()
+            consuming.loops[0]._leases.ring()
             with anyio.fail_after(10):
-                while consuming.stock.waiting:
+                while consuming.loops[0].stock.waiting:
                     await anyio.sleep(0.001)
             await consuming.close()
         await transport.close()

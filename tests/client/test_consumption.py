@@ -15,13 +15,6 @@ from tarry.client import BadRequest, Delivery, Tarry
 
 
 @pytest.fixture
-def broker(script: ScriptedServer) -> SmallBroker:
-    broker = SmallBroker()
-    script.respond = broker.respond
-    return broker
-
-
-@pytest.fixture
 def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     with caplog.at_level(logging.WARNING, logger="tarry.client"):
         yield caplog
@@ -91,7 +84,7 @@ def test_an_exception_fails_it_and_the_loop_goes_on(
     assert fail["count"] is True
     assert fail["reason"].startswith("ValueError: no no")
     assert len(fail["reason"]) == 500
-    assert sorted(id_ for request in broker.all("ack") for id_ in request["ids"]) == ["1", "3"]
+    assert broker.settled("ack") == [1, 3]
     assert warnings.messages == ["message 2 of t failed"]
 
 
@@ -133,8 +126,8 @@ def test_leaving_the_loop_gives_back_what_was_claimed_ahead(tarry: Tarry, broker
             broker.wait_for("claim", 1)
         if message.body == 4:
             break
-    handled = sorted(int(id_) for request in broker.all("ack") for id_ in request["ids"])
-    back = sorted(int(id_) for request in broker.all("fail") for id_ in request["ids"])
+    handled = broker.settled("ack")
+    back = broker.settled("fail")
     claimed = 100 - len(broker.backlog)
     assert handled == [1, 2, 3, 4, 5]
     assert back == list(range(6, claimed + 1))
@@ -261,7 +254,7 @@ def test_messages_may_be_handled_elsewhere(tarry: Tarry, broker: SmallBroker) ->
         for done in [pool.submit(handle, next(loop)) for _ in range(4)]:
             done.result()
         assert next(loop, None) is None
-    assert sorted(id_ for request in broker.all("ack") for id_ in request["ids"]) == ["1", "2", "3", "4"]
+    assert broker.settled("ack") == [1, 2, 3, 4]
 
 
 def test_no_threads_are_left(tarry: Tarry, broker: SmallBroker) -> None:
@@ -330,7 +323,7 @@ def test_what_is_settled_by_hand_or_kept_is_no_fault(tarry: Tarry, broker: Small
         if len(kept) == 3:
             for one in kept:
                 one.ack()
-    assert sorted(id_ for request in broker.all("ack") for id_ in request["ids"]) == ["1", "4", "5", "6"]
+    assert broker.settled("ack") == [1, 4, 5, 6]
     assert [request["ids"] for request in broker.all("fail")] == [["2"], ["3"]]
 
 

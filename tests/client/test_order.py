@@ -11,8 +11,9 @@ from attrs import evolve
 from support.scripted_server import Answer, Request, ScriptedServer
 from tarry.client import Tarry
 from tarry.client.consumption import Consumption
+from tarry.client.coroutines import drive
 from tarry.client.stock import Terms
-from tarry.client.transport import Transport
+from tarry.client.transport import ThreadTransport
 
 _TIME = "2026-01-01T00:00:00.000Z"
 _TERMS = Terms(topic="t", group="g", client="c", size=10, lease=60.0, wait=0.0, ahead=5)
@@ -49,13 +50,13 @@ class OneClaim:
 
 
 @pytest.fixture
-def transport(script: ScriptedServer) -> Iterator[Transport]:
-    transport = Transport(script.url, timeout=5, deadline=5)
+def transport(script: ScriptedServer) -> Iterator[ThreadTransport]:
+    transport = ThreadTransport(script.url, timeout=5, deadline=5)
     yield transport
-    transport.close()
+    drive(transport.close())
 
 
-def test_one_of_a_key_is_handed_out_at_a_time(script: ScriptedServer, transport: Transport) -> None:
+def test_one_of_a_key_is_handed_out_at_a_time(script: ScriptedServer, transport: ThreadTransport) -> None:
     claim = OneClaim("a", "a", "b", None, None)
     script.respond = claim.respond
     consuming = Consumption(transport, _TERMS)
@@ -80,7 +81,7 @@ def test_one_of_a_key_is_handed_out_at_a_time(script: ScriptedServer, transport:
     assert ("fail", ["2", "3", "5"]) in claim.told
 
 
-def test_what_lies_behind_a_failed_one_is_dropped(script: ScriptedServer, transport: Transport) -> None:
+def test_what_lies_behind_a_failed_one_is_dropped(script: ScriptedServer, transport: ThreadTransport) -> None:
     """The server has taken it back, and gives it again after the failed one."""
     claim = OneClaim("a", "a", "b", "a")
     script.respond = claim.respond
@@ -112,7 +113,7 @@ def test_a_consumer_gives_signs_of_life_and_goes(tarry: Tarry, script: ScriptedS
     assert (last.method, last.path) == ("DELETE", first.path.removesuffix("/renew"))
 
 
-def test_signs_come_every_five_seconds(script: ScriptedServer, transport: Transport) -> None:
+def test_signs_come_every_five_seconds(script: ScriptedServer, transport: ThreadTransport) -> None:
     clock = [0.0]
     script.respond = OneClaim().respond
     consuming = Consumption(transport, _TERMS, clock=lambda: clock[0])
@@ -129,7 +130,7 @@ def test_signs_come_every_five_seconds(script: ScriptedServer, transport: Transp
 
 
 def test_a_client_that_was_given_a_name_gives_signs_once_it_holds_a_claim(
-    script: ScriptedServer, transport: Transport
+    script: ScriptedServer, transport: ThreadTransport
 ) -> None:
     clock = [0.0]
     claimed = OneClaim("a")

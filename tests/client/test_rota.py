@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import anyio
@@ -10,14 +11,14 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 
-from tarry.client.async_consumption import AsyncConsumption, TaskBell
-from tarry.client.async_transport import AsyncTransport
+from tarry.client.async_consumption import TaskBell, TaskLoops
 from tarry.client.delivery import AsyncDelivery
 from tarry.client.loops import Together
 from tarry.client.pulse import Pulse
 from tarry.client.records import Claim, Message
 from tarry.client.rota import Rota
 from tarry.client.stock import Terms
+from tarry.client.transport import TaskTransport
 
 _WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 _TERMS = Terms(topic="", group="g", client="c", size=10, lease=60.0, wait=2.0, ahead=5)
@@ -28,9 +29,12 @@ class Topics:
 
     def __init__(self, limit: int | None = None, **waiting: int) -> None:
         together = Together(TaskBell(), Pulse(0.0))
-        transport = AsyncTransport("http://127.0.0.1:1", timeout=1, deadline=0)
+        transport = TaskTransport("http://127.0.0.1:1", timeout=1, deadline=0)
         self.loops = {
-            topic: AsyncConsumption(transport, evolve(_TERMS, topic=topic), lambda: 0.0, together) for topic in waiting
+            topic: TaskLoops(
+                transport, evolve(_TERMS, topic=topic), lambda: 0.0, nullcontext(), TaskBell, together, AsyncDelivery
+            )
+            for topic in waiting
         }
         self.rota = Rota(list(self.loops.values()), together.arrived, lambda: 0.0, limit)
         for topic, many in waiting.items():

@@ -15,17 +15,6 @@ from support.small_broker import SmallBroker
 from tarry.client import BadRequest, Delivery, Tarry
 
 
-@pytest.fixture
-def broker(script: ScriptedServer) -> SmallBroker:
-    broker = SmallBroker()
-    script.respond = broker.respond
-    return broker
-
-
-def acked(broker: SmallBroker) -> list[int]:
-    return sorted(int(id_) for request in broker.all("ack") for id_ in request["ids"])
-
-
 def test_handlers_get_bodies_and_work_side_by_side(tarry: Tarry, broker: SmallBroker) -> None:
     broker.backlog.extend({"order": n} for n in range(8))
     together = threading.Barrier(4, timeout=10)
@@ -40,7 +29,7 @@ def test_handlers_get_bodies_and_work_side_by_side(tarry: Tarry, broker: SmallBr
 
     tarry.run("t", "g", handle, workers=4, stop=stop)
     assert sorted(seen) == list(range(8))
-    assert acked(broker) == list(range(1, 9))
+    assert broker.settled("ack") == list(range(1, 9))
 
 
 def test_a_handler_may_have_the_message(tarry: Tarry, broker: SmallBroker) -> None:
@@ -76,9 +65,9 @@ def test_a_signal_finishes_what_is_in_flight_and_gives_back_the_rest(
         finished.append(body)
 
     tarry.run("t", "g", handle, workers=2, max=10)
-    assert acked(broker) == sorted(body + 1 for body in finished)
-    given_back = sorted(int(id_) for request in broker.all("fail") for id_ in request["ids"])
-    assert sorted([*acked(broker), *given_back]) == list(range(1, 51 - len(broker.backlog)))
+    assert broker.settled("ack") == sorted(body + 1 for body in finished)
+    given_back = broker.settled("fail")
+    assert sorted([*broker.settled("ack"), *given_back]) == list(range(1, 51 - len(broker.backlog)))
     assert len(finished) < 50
     assert signal.getsignal(number) is former
 
@@ -147,7 +136,7 @@ def test_it_runs_outside_the_main_thread(tarry: Tarry, broker: SmallBroker) -> N
     thread = threading.Thread(target=tarry.run, args=("t", "g", handle), kwargs={"workers": 1, "stop": stop})
     thread.start()
     thread.join(10)
-    assert acked(broker) == [1]
+    assert broker.settled("ack") == [1]
 
 
 @pytest.mark.parametrize("tarry", ["threads"], indirect=True)

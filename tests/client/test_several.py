@@ -28,7 +28,7 @@ def brokers(script: ScriptedServer) -> SmallBrokers:
 
 
 def settled(brokers: SmallBrokers, topic: str, verb: str) -> list[int]:
-    return sorted(int(id_) for request in brokers.of[topic].all(verb) for id_ in request["ids"])
+    return brokers.of[topic].settled(verb)
 
 
 def claims(script: ScriptedServer) -> list[Request]:

@@ -16,9 +16,10 @@ from support.scripted_server import Answer, Request, ScriptedServer, problem
 from support.waiting import wait_until
 from tarry.client import AsyncTarry, Claim, LeaseLost, NotFound, Receipt, Tarry, Unavailable
 from tarry.client.calls import Call, Reply, Share
+from tarry.client.coroutines import drive
 from tarry.client.durations import instant_in
 from tarry.client.shares import message
-from tarry.client.sharing import Sharing
+from tarry.client.thread_sharing import ThreadSharing
 
 _TIME = "2026-01-01T00:00:00.000Z"
 _LINES = {"Content-Type": "application/x-ndjson"}
@@ -73,8 +74,7 @@ class Crowd:
 
     def waiting(self) -> int:
         client: Any = self.tarry.front if isinstance(self.tarry, Blocking) else self.tarry
-        sharing = client._transport._sharing
-        gatherings = sharing._gatherings.get() if isinstance(self.tarry, Blocking) else sharing._desks.get().gatherings
+        gatherings = client._transport._sharing._desks.get().gatherings
         return sum(len(one._waiting) for one in list(gatherings.values()))
 
     def go_on(self) -> None:
@@ -215,7 +215,7 @@ def test_who_is_late_gives_up_unsent(script: ScriptedServer) -> None:
         call = Call("POST", share.path, lambda reply: reply, b'{"body":1}', share=share)
         crowd.gather([])
         with pytest.raises(Unavailable, match="not sent") as error:
-            tarry._transport._sharing.ask(call, share, 0.01)
+            drive(tarry._transport._sharing.ask(call, share, 0.01))
         assert isinstance(error.value.__cause__, TimeoutError)
         crowd.go_on()
         crowd.first.result(10)
@@ -227,23 +227,27 @@ def test_whoever_sends_and_is_interrupted_leaves_the_others_in_doubt() -> None:
     begun, interrupted = threading.Event(), threading.Event()
 
     class Broken:
-        def once(self, call: Call[Any]) -> Reply:
+        async def once(self, call: Call[Any]) -> Reply:
             begun.set()
             assert interrupted.wait(10)
             return Reply({}, 0)
 
-        def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
+        async def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
             took(b'{"id":"1"}\n')
             raise KeyboardInterrupt
 
-    sharing = Sharing(Broken())
+    sharing = ThreadSharing(Broken())
     share = message("p", b"{}")
     assert share is not None
     call: Call[Any] = Call("POST", "p", lambda reply: reply, b"{}", share=share)
+
+    def ask() -> Reply:
+        return drive(sharing.ask(call, share, 10))
+
     with ThreadPoolExecutor() as pool:
-        first = pool.submit(sharing.ask, call, share, 10)
+        first = pool.submit(ask)
         assert begun.wait(10)
-        others = [pool.submit(sharing.ask, call, share, 10) for _ in range(4)]
+        others = [pool.submit(ask) for _ in range(4)]
         wait_until(lambda: sum(len(one._waiting) for one in sharing._desks.get().gatherings.values()) == 4)
         interrupted.set()
         first.result(10)

@@ -21,7 +21,7 @@ from tarry.client.calls import Call, Reply
 from tarry.client.consumption import Consumption
 from tarry.client.signals import signals
 from tarry.client.stock import Terms
-from tarry.client.transport import Transport
+from tarry.client.transport import ThreadTransport
 
 _TERMS = Terms(topic="t", group="g", client="c", size=2, lease=60.0, wait=0.0, ahead=0)
 _TIME = "2026-01-01T00:00:00.000Z"
@@ -29,14 +29,14 @@ _WATCHED = (str(Path(tarry.client.__file__).parent), threading.__file__)
 T = TypeVar("T")
 
 
-class OneClaim(Transport):
+class OneClaim(ThreadTransport):
     """No server: one claim of two messages, then none. Notes what is settled."""
 
     def __init__(self) -> None:
         self.settled: list[str] = []
         self.given = threading.Event()
 
-    def send(self, call: Call[T], *, deadline: float | None = None, abandon: threading.Event | None = None) -> T:
+    async def send(self, call: Call[T], *, deadline: float | None = None, abandon: threading.Event | None = None) -> T:
         document: dict[str, Any] = {"alive_until": _TIME, "claims": 0}
         if call.path.endswith("/claim"):
             document = {"claim": None, "messages": []}

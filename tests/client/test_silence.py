@@ -1,6 +1,5 @@
 """A client that was silent for longer than it is taken to live: what it holds may be another's by then."""
 
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from tarry.client.consumption import Consumption
 from tarry.client.records import Claim, Message
 from tarry.client.stock import Stock, Terms
-from tarry.client.transport import Transport
+from tarry.client.transport import ThreadTransport
 
 _WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 _TERMS = Terms(topic="t", group="g", client="c", size=10, lease=60.0, wait=2.0, ahead=5)
@@ -86,15 +85,15 @@ def test_a_claim_asked_for_before_the_silence_is_in_doubt_too(stock: Stock) -> N
 
 def test_a_handler_may_know_that_its_lease_is_over_though_no_server_answers() -> None:
     clock = [0.0]
-    with closing(Transport("http://127.0.0.1:1", timeout=1, deadline=0)) as transport:
-        consuming = Consumption(transport, _TERMS, clock=lambda: clock[0])
-        consuming.stock.add(claim("one", "1"), 0.0)
-        message = consuming.next()
-        assert message is not None
-        clock[0] = 59.9
-        assert not message.lost
-        clock[0] = 60.0
-        assert message.lost
+    transport = ThreadTransport("http://127.0.0.1:1", timeout=1, deadline=0)
+    consuming = Consumption(transport, _TERMS, clock=lambda: clock[0])
+    consuming.stock.add(claim("one", "1"), 0.0)
+    message = consuming.next()
+    assert message is not None
+    clock[0] = 59.9
+    assert not message.lost
+    clock[0] = 60.0
+    assert message.lost
 
 
 def test_a_broadcast_answer_is_nobody_elses(stock: Stock) -> None:

@@ -17,7 +17,7 @@ from tarry.client import AsyncDelivery, AsyncTarry, Tarry
 class Blocking(Tarry):
     """Every call is made in the event loop and waited for."""
 
-    def __init__(self, backend: str, url: str, sleeps: list[float], deadline: float = 30.0) -> None:
+    def __init__(self, backend: str, url: str | None, sleeps: list[float], deadline: float = 30.0) -> None:
         self._deadline = deadline
         self._backend = backend
         self._url = url
@@ -42,9 +42,11 @@ class Blocking(Tarry):
 
     def __getattribute__(self, name: str) -> Any:
         paged = ("dead", "dead_letters", "find", "timers", "clients", "schedules", "fires")
-        if name.startswith("_") or name in (*paged, "consume", "run", "portal", "front"):
+        if name.startswith("_") or name in ("consume", "run", "portal", "front"):
             return super().__getattribute__(name)
         call = getattr(self.front, name)
+        if name in paged:
+            return partial(self._pages, call)
         return lambda *args, **options: self.portal.call(partial(call, *args, **options))
 
     def consume(self, *args: Any, **options: Any) -> Generator[Any, None, None]:
@@ -61,27 +63,6 @@ class Blocking(Tarry):
                 yield BlockingDelivery(self.portal, delivery)
         finally:
             self.portal.call(messages.close)
-
-    def dead(self, *args: Any, **options: Any) -> Any:
-        return self._pages(self.front.dead, *args, **options)
-
-    def dead_letters(self, *args: Any, **options: Any) -> Any:
-        return self._pages(self.front.dead_letters, *args, **options)
-
-    def find(self, *args: Any, **options: Any) -> Any:
-        return self._pages(self.front.find, *args, **options)
-
-    def timers(self, topic: str) -> Any:
-        return self._pages(self.front.timers, topic)
-
-    def clients(self) -> Any:
-        return self._pages(self.front.clients)
-
-    def schedules(self) -> Any:
-        return self._pages(self.front.schedules)
-
-    def fires(self, *args: Any, **options: Any) -> Any:
-        return self._pages(self.front.fires, *args, **options)
 
     def _pages(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         async def all_of_them() -> list[Any]:

@@ -88,6 +88,10 @@ class SmallBroker:
         with self.called:
             return [request for name, request in self.calls if name == verb]
 
+    def settled(self, verb: str) -> list[int]:
+        """The ids in such calls so far, sorted."""
+        return sorted(int(id_) for request in self.all(verb) for id_ in request["ids"])
+
     def wait_for(self, verb: str, count: int = 1) -> None:
         """Until so many such calls were made; ten seconds at most."""
         with self.called:

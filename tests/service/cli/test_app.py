@@ -555,7 +555,8 @@ def test_flags_of_all_commands_may_stand_before_the_command(
     ("arguments", "told"),
     [
         (["--url", "http://127.0.0.1:9", "topisc"], 'Unknown command "topisc"'),
-        (["--url"], 'Unknown command "--url"'),
+        (["--url"], "--url is of a command, and there is none: write tarry topics --url"),
+        (["--json", "--url=http://h:1"], "there is none: write tarry topics --json --url=http://h:1"),
         (["--json", "serve"], "--json"),
         (["--max", "3", "topics"], 'Unknown command "--max"'),
         (["--key", "tarry_secret", "topics"], "takes its key from TARRY_KEY, or from the file that TARRY_KEY_FILE"),

@@ -1,0 +1,124 @@
+"""Calls of tasks that go together in one request, on asyncio and trio.
+
+A shared request is sent by a task in the client's own block, so that nobody's cancellation is another's; it ends with
+the last who waits for it. Without that block one of those who share it sends, and is cancelled with it.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
+
+from anyio import CancelScope, Event, move_on_after
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+from attrs import define, field
+
+from .async_tasks import start
+from .errors import TarryError
+from .gathering import Gathering
+from .shares import fate
+from .sharing import Desk, Sender, Sharing, Waiter
+
+_PASSES = 2
+"""Of the event loop, in which those who had an answer may have something again: they come before the next request."""
+
+
+@define(eq=False)
+class _Turn(Waiter):
+    wake: Event = field(factory=Event, init=False)
+    """Set when there is an outcome, or its caller is to send."""
+    request: "_Request | None" = field(default=None, init=False)
+    """That it is in."""
+
+    async def woken(self, patience: float | None = None) -> bool:
+        with CancelScope() if patience is None else move_on_after(patience):
+            await self.wake.wait()
+            return True
+        return False
+
+    def give_up(self) -> None:
+        if self.request is not None and self.outcome is None:
+            self.request.leave()
+
+
+@define(eq=False)
+class _Request:
+    """One that is under way in a task of its own."""
+
+    scope: CancelScope
+    waiting: int
+    """Callers who wait for it."""
+
+    def leave(self) -> None:
+        """One of them gives up."""
+        self.waiting -= 1
+        if not self.waiting:
+            self.scope.cancel()
+
+
+class TaskSharing(Sharing[_Turn]):
+    """Of the tasks of one event loop."""
+
+    _turn = _Turn
+
+    def __init__(self, sender: Sender, room: Callable[[], TaskGroup | None]) -> None:
+        # Nothing is awaited under the lock, so it is none: an eager task runs at once, within whoever starts it.
+        super().__init__(sender, nullcontext)
+        self._room = room
+        """The task group of the client's block, while it is open."""
+
+    def _rouse(self, desk: Desk[_Turn], gathering: Gathering[_Turn], called: _Turn | None, own: _Turn | None) -> None:
+        if called is None or called is own:
+            return
+        room = self._room()
+        if room is None:
+            called.wake.set()
+        else:
+            called.sends = False
+            start(room, self._go_on, desk, gathering, called.share.place)
+
+    def _wake(self, done: Sequence[_Turn], own: _Turn | None, *, last: bool) -> None:
+        for turn in done:
+            turn.wake.set()
+
+    async def _go_on(self, desk: Desk[_Turn], gathering: Gathering[_Turn], place: Hashable) -> None:
+        """Sends for others, in the client's block, for as long as somebody is called."""
+        try:
+            await self._send_for(desk, gathering)
+            while self._room() is not None and (called := gathering.call()) is not None:
+                called.sends = False
+                await self._send_for(desk, gathering)
+        finally:
+            if (left := gathering.call()) is not None:
+                left.wake.set()
+            desk.forget(place, gathering)
+
+    async def _send_for(self, desk: Desk[_Turn], gathering: Gathering[_Turn]) -> None:
+        load = gathering.take()
+        try:
+            self._rouse(desk, gathering, gathering.call(), None)
+            if load.turns:
+                with CancelScope() as scope:
+                    request = _Request(scope, len(load.turns))
+                    for turn in load.turns:
+                        turn.request = request
+                    if len(load.turns) == 1:
+                        await self._send_one(load.turns[0])
+                    else:
+                        await self._send_together(desk, gathering, load, None)
+                for _ in range(_PASSES):
+                    await checkpoint()
+        finally:
+            gathering.end(load)
+
+    async def _send_one(self, turn: _Turn) -> None:
+        """For its caller."""
+        try:
+            turn.outcome = await self._sender.once(turn.call)
+        except TarryError as error:
+            turn.outcome = error
+        except BaseException as error:
+            turn.outcome = fate(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            turn.wake.set()

@@ -1,0 +1,92 @@
+"""Calls of threads that go together in one request. No thread of the client's own: whoever sends hands the answers out
+as they come, and the others sleep, each on a lock of its own.
+"""
+
+import threading
+from collections.abc import Sequence
+from itertools import pairwise
+
+from attrs import define, field
+
+from .gathering import Gathering, Load
+from .sharing import Desk, Sender, Sharing, Waiter
+
+_HANDING_OUT = 0.05
+"""Seconds, at most."""
+
+
+def _held() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@define(eq=False)
+class _Turn(Waiter):
+    wake: threading.Lock = field(factory=_held, init=False)
+    """Let go of when there is an outcome, or its caller is to send."""
+    following: "_Turn | None" = field(default=None, init=False)
+    """Whom its caller wakes, once it is awake itself."""
+    gone: bool = field(default=False, init=False)
+    """Its caller has given up, and wakes nobody any more."""
+    is_last: bool = field(default=False, init=False)
+    """Its caller has sent a request, and is woken when all who share it are."""
+
+    async def woken(self, patience: float | None = None) -> bool:
+        woken = self.wake.acquire(timeout=-1 if patience is None else min(patience, threading.TIMEOUT_MAX))
+        if woken:
+            self.hand_on()
+        return woken
+
+    def give_up(self) -> None:
+        self.gone = True
+        self.hand_on()
+
+    def hand_on(self) -> None:
+        """Wakes the next."""
+        turn = self
+        while (following := turn.following) is not None:
+            turn.following = None
+            try:  # noqa: SIM105 - `suppress` would cost a tenth of the wake
+                following.wake.release()
+            except RuntimeError:  # two that wake it, as one of them gives up
+                pass
+            if not following.gone:
+                return
+            turn = following
+
+
+class ThreadSharing(Sharing[_Turn]):
+    """Safe to share between threads."""
+
+    _turn = _Turn
+
+    def __init__(self, sender: Sender) -> None:
+        super().__init__(sender, threading.Lock)
+
+    async def _send_together(
+        self, desk: Desk[_Turn], gathering: Gathering[_Turn], load: Load[_Turn], own: _Turn | None
+    ) -> None:
+        await super()._send_together(desk, gathering, load, own)
+        if own is not None and own.is_last:
+            # The request is under way until all have their answers, and may have something again: the next has it all.
+            own.wake.acquire(timeout=_HANDING_OUT)
+            own.hand_on()
+
+    def _rouse(self, desk: Desk[_Turn], gathering: Gathering[_Turn], called: _Turn | None, own: _Turn) -> None:
+        if called is not None and called is not own:
+            called.wake.release()
+
+    def _wake(self, done: Sequence[_Turn], own: _Turn | None, *, last: bool) -> None:
+        """Each wakes the next: hundreds that woke together would wait for Python's lock, and disturb each other."""
+        turns = [turn for turn in done if turn is not own]
+        if own is not None and last:
+            turns.append(own)
+            own.is_last = True
+        for turn, following in pairwise(turns):
+            turn.following = following
+        if turns:
+            first = turns[0]
+            first.wake.release()
+            if first.gone:
+                first.hand_on()
