@@ -102,12 +102,18 @@ def test_a_release_rate_holds_its_topic_back(server: ServerProcess, dsn: str) ->
         schedule(http, "a", [at] * many)
         schedule(http, "b", [at + 0.01 * number for number in range(FEW)])
         assert http.post("/v1/topics/a/messages", json={"body": many}).status_code == 201
+
+        def series() -> list[tuple[str, float]]:
+            found = re.findall(r"^tarry_held_back_messages{(.*)} (.*)$", http.get("/metrics").text, re.MULTILINE)
+            return [(labels, float(value)) for labels, value in found]
+
+        # It lasts four seconds, so each is looked for as soon as it may be there.
+        wait_until(lambda: any(value > 0 for _, value in series()), 60)
+        held = http.get("/v1/topics/a").json()
+        assert 0 < held["held_back"] <= held["pending"]
+        assert [labels for labels, _ in series()] == ['topic="a"']
         wait_until(lambda: count(http, "b") == FEW, 60)
         assert count(http, "a") < many, "B goes on while A is held back"
-        held, told = http.get("/v1/topics/a").json(), http.get("/metrics").text
-        assert 0 < held["held_back"] <= held["pending"]
-        series = re.findall(r"^tarry_held_back_messages{(.*)} (.*)$", told, re.MULTILINE)
-        assert [(labels, 0 < float(value) <= many) for labels, value in series] == [('topic="a"', True)]
         assert http.get("/v1/topics/b").json()["held_back"] == 0
         assert http.get("/readyz").status_code == 200
         wait_until(lambda: count(http, "a") == many + 1, 60)
