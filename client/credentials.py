@@ -3,16 +3,22 @@
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
-from ..store.environment import secret
-
+_KEY, _FILE = "TARRY_KEY", "TARRY_KEY_FILE"
 _FORM = re.compile(r"[!-~]{1,4096}")
 
 
 def key_from(environment: Mapping[str, str] = os.environ) -> str | None:
     """What `TARRY_KEY`, or the file in `TARRY_KEY_FILE`, holds. Raises ValueError."""
-    found = secret("TARRY_KEY", environment)
-    return found[0] or None if found else None
+    if _KEY in environment and _FILE in environment:
+        raise ValueError(f"{_FILE} and {_KEY} are both set: leave one of them out")
+    if (file := environment.get(_FILE)) is None:
+        return environment.get(_KEY) or None
+    try:
+        return Path(file).read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{_FILE}: {file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def authorization(key: str | None, *, own: bool) -> dict[str, str]:
