@@ -69,19 +69,16 @@ def life_of_a_worker(
         return {topic for topic, _ in said}, max(int(threads) for _, threads in said), time.monotonic() - since
 
 
-def test_ten_topics_take_few_threads_and_end_within_a_second(
+def test_ten_topics_take_few_threads_and_end_without_waiting_for_their_polls(
     server: ServerProcess, tarry: Tarry, kind: str, tmp_path: Path
 ) -> None:
     ten = [f"work-{kind}-{number}" for number in range(10)]
     for topic in ten:
         tarry.publish(topic, "work")
-    seconds: list[float] = []
-    while not seconds or (min(seconds) >= 1 and len(seconds) < 3):  # the machine may be busy
-        topics, threads, took = life_of_a_worker(server, kind, f"g{len(seconds)}", ten, tmp_path)
-        assert topics == set(ten)
-        assert threads <= (15 if kind == "threads" else 1)
-        seconds.append(took)
-    assert min(seconds) < 1, seconds
+    topics, threads, took = life_of_a_worker(server, kind, "g", ten, tmp_path)
+    assert topics == set(ten)
+    assert threads <= (15 if kind == "threads" else 1)
+    assert took < 10, "each poll of ten topics lasts 20 s"
     # It has said goodbye: nothing has to wait until it is found dead.
     assert not [one for one in tarry.clients() if one["client"].find(f"-{os.getpid()}-") < 0 and one["alive"]]
 
