@@ -1,7 +1,7 @@
 """POST /v1/topics/{topic}/messages as lines: each is published for itself, and has an answer of its own."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -251,8 +251,14 @@ async def test_an_unknown_topic_is_so_for_each(tmp_path: Path) -> None:
     assert verdicts(answers) == [("unknown-topic", 1), ("bad-request", 2), ("unknown-topic", 3)]
 
 
-async def exchange(app: ASGIApp, *received: Message, length: int = 0, credit: Credit | None = None) -> bytes:
-    """What the app answers within a second who sends this; behind the last it waits for ever."""
+async def exchange(
+    app: ASGIApp,
+    *received: Message,
+    length: int = 0,
+    credit: Credit | None = None,
+    until: Callable[[bytearray], bool] | None = None,
+) -> bytes:
+    """What the app answers who sends this, to the end; or `until` that is true, where nothing comes behind the last."""
     waiting = list(received)
     sent = bytearray()
 
@@ -274,9 +280,19 @@ async def exchange(app: ASGIApp, *received: Message, length: int = 0, credit: Cr
     }
     if length:
         scope["headers"] += [(b"content-length", b"%d" % length)]
-    with trio.move_on_after(1):
-        await app(scope, receive, send)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(app, scope, receive, send)
+        if until is not None:
+            while not until(sent):
+                await trio.sleep(0.002)
+            await trio.sleep(0.2)  # for what should not come
+            nursery.cancel_scope.cancel()
     return bytes(sent)
+
+
+def answers_to(lines: int) -> Callable[[bytearray], bool]:
+    """Whether so many have their answers."""
+    return lambda sent: sent.count(b'"id"') >= lines
 
 
 def piece(body: bytes, *, more: bool = True) -> Message:
@@ -300,15 +316,14 @@ async def test_lines_that_come_again_when_their_times_are_past(client: httpx.Asy
 
 
 async def test_an_answer_comes_before_the_request_has_come_whole(app: ASGIApp, server: SpiedServer) -> None:
-    sent = await exchange(app, piece(lines({"body": 1}) + b'{"body": 2}'))
+    sent = await exchange(app, piece(lines({"body": 1}) + b'{"body": 2}'), until=answers_to(1))
     assert sent.count(b'"id"') == 1
     assert len(asked(server)) == 1
 
 
 async def test_of_a_length_that_is_known_all_comes_before_the_answer(app: ASGIApp, server: SpiedServer) -> None:
     body = lines({"body": 1}, {"body": 2})
-    assert not await exchange(app, piece(body), length=len(body) + 1)
-    assert len(asked(server)) == 2
+    assert not await exchange(app, piece(body), length=len(body) + 1, until=lambda _: len(asked(server)) == 2)
     assert (await exchange(app, piece(body), piece(b"", more=False), length=len(body))).count(b'"id"') == 2
 
 
@@ -329,7 +344,7 @@ class LittleCredit(Unlimited):
 
 async def test_what_may_not_be_held_back_is_sent_before(app: ASGIApp) -> None:
     body = lines(*[{"body": number} for number in range(400)])
-    sent = await exchange(app, piece(body), length=len(body) + 1, credit=LittleCredit(50_000))
+    sent = await exchange(app, piece(body), length=len(body) + 1, credit=LittleCredit(50_000), until=answers_to(400))
     assert sent.count(b'"id"') == 400
 
 
