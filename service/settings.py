@@ -7,7 +7,6 @@ names the nearest one. Nothing here prints a password.
 import os
 import re
 import socket
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
@@ -16,7 +15,8 @@ from typing import TypeVar, cast
 
 import attrs
 
-from ..store.environment import FILE, secret, text_of
+from ..store.environment import FILE, secret
+from ..store.named_files import toml_of
 from ..store.records import MAX_HEADERS
 from ..store.stream.sealing import WIDEST
 from ..wheel.ladder import DEFAULT_RUNGS, Ladder
@@ -392,15 +392,11 @@ def _from_file(config: str | Path | None, environment: Mapping[str, str]) -> Sou
     named = config or environment.get("TARRY_CONFIG")
     path = Path(named or CONFIG_NAME)
     try:
-        text = text_of(path)
+        table = toml_of(path)
     except ValueError as error:
         if isinstance(error.__cause__, FileNotFoundError) and not named:
             return
         raise SettingError(str(error)) from None
-    try:
-        table = tomllib.loads(text)
-    except ValueError as error:
-        raise SettingError(f"{path}: {error}") from None
     for name, value in table.items():
         if name not in _fields():
             raise SettingError(f"{path}: unknown setting {name!r}{_nearest(name, _fields())}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from ...store.environment import text_of
+from ...store.named_files import text_of
 from ...store.whole_number import whole_number
 from .options import Group, Topic, duration
 from .printing import UsageError

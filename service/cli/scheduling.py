@@ -1,6 +1,5 @@
 """`schedule list|show|put|apply|pause|resume|run|next|rm`: messages that come again and again."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,7 +9,7 @@ import attrs
 from cyclopts import App, Parameter, Token
 
 from ...client import BadRequest, Fire, NotFound, Schedule, Tarry
-from ...store.environment import text_of
+from ...store.named_files import toml_of
 from ...store.whole_number import whole_number
 from .operating import confirm
 from .options import AsText, Body, ContentType, DryRun, Header, OrderingKey, Tag, Topic, Yes, duration
@@ -220,13 +219,9 @@ _ENDED = "no fire time comes until then"
 def _read(file: Path) -> dict[str, dict[str, Any]]:
     """What the file says of each schedule. Raises `UsageError`."""
     try:
-        text = text_of(file)
+        tables = toml_of(file)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    try:
-        tables: dict[str, Any] = tomllib.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{file}: {error}") from error
     for name, said in tables.items():
         if not isinstance(said, dict):
             raise UsageError(f"{file}: {name} is no schedule: write a table [{name}]")

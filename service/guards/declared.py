@@ -15,8 +15,9 @@ from typing import cast
 
 from attrs import evolve, field, frozen
 
-from ...store.environment import FILE, secret, text_of
+from ...store.environment import FILE, secret
 from ...store.mysql.dsn import Dsn
+from ...store.named_files import text_of
 from ..durations import format_duration, parse_duration
 from ..places import masked
 
