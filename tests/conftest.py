@@ -3,14 +3,16 @@
 A server that cannot be had skips the tests that want it on a person's machine, and fails them where CI is set.
 """
 
-import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from support import servers
+from support import fork_server, servers
+from support.in_turn import take_turns
+from support.workers import ByFile, longest_first, named
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -18,11 +20,28 @@ if TYPE_CHECKING:
     from tarry.store.mysql.backend import MySQLBackend
 
 
+fork_server.install()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a shell sets it for what it runs in the background, which would go for all that tests start as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    """Before pytest leaves out what is long. Who names a test gets it."""
+    if not any("::" in argument for argument in config.args):
+        take_turns(items)
+    longest_first(items)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    return ByFile(config, log)
+
+
 @contextmanager
 def _server(name: str, start: Callable[[], AbstractContextManager[servers.PrivateServer]]) -> Iterator[str]:
-    named = os.environ.get(f"TARRY_TEST_{name}")
-    if named:
-        yield named
+    if dsn := named(f"TARRY_TEST_{name}"):
+        yield dsn
         return
     with ExitStack() as stack:
         try:

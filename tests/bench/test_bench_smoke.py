@@ -160,6 +160,7 @@ def test_nodes(mariadb_server: str) -> None:
 def test_no_server_outlives_a_bench_that_is_ended(mariadb_server: str, number: int) -> None:
     command = [sys.executable, "-P", "-m", "tarry.bench.nodes", "--dsn", mariadb_server]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / ".tree")}
+    environment["TARRY_TEST_FORK"] = "0"  # its servers are known by their command lines
     with subprocess.Popen(
         [*command, "--runs", "1", "--idle", "600", "--only", "idle"],
         env=environment,

@@ -1,14 +1,28 @@
-"""Cases of which each goes to one store in `make test`, and to the other in `make long`: a kill takes ten seconds."""
+"""What goes to one database in `make test`, and to the other in `make long`: most of what Tarry asks both is the same."""
 
+import shutil
+import zlib
+from collections.abc import Iterable
+from itertools import groupby
+from os import environ
 from typing import Any
 
 import pytest
 
 KINDS = ("sqlite", "mysql")
+_SERVERS = ("mariadb", "mysql")
+_CONFORMANCE = "tests/store/conformance/test_"
+_DIFFER = (
+    "tests/store/mysql/",
+    *(f"{_CONFORMANCE}{what}" for what in ("concurrency", "races", "rival_turns", "linear", "transactions")),
+    *(f"{_CONFORMANCE}{what}" for what in ("explain", "lost_answers", "migrations")),
+    *(f"tests/acceptance/test_{what}" for what in ("doubt", "failover", "odd_databases")),
+)
+"""Where the two differ: drivers and their errors, locks, plans, answers that are lost, schemas. Run on both."""
 
 
 def in_turn(*cases: tuple[Any, ...]) -> list[Any]:
-    """For `parametrize`: a store's kind and what is in the case.
+    """For `parametrize`: a store's kind and what is in the case. For what is slow, as a kill.
 
     One case is for SQLite, the next for MySQL; what is left of each is long.
     """
@@ -17,3 +31,30 @@ def in_turn(*cases: tuple[Any, ...]) -> list[Any]:
         for number, case in enumerate(cases)
         for turn, kind in enumerate(KINDS)
     ]
+
+
+def take_turns(items: Iterable[pytest.Function]) -> None:
+    """Of each test for MariaDB and for MySQL one is long, where the two do not differ. By its name, so that it is the
+    same one each time; where there is no MySQL, the one for that."""
+    twins = sorted((item for item in items if _server(item) and not item.nodeid.startswith(_DIFFER)), key=_name)
+    for name, of_one in groupby(twins, _name):
+        by_server = {_server(item): item for item in of_one}
+        if len(by_server) == 2:
+            later = _SERVERS[zlib.crc32(name.encode()) % 2] if has_mysql() else "mysql"
+            by_server[later].add_marker(pytest.mark.long)
+
+
+def has_mysql() -> bool:
+    """Whether tests can have one; Debian's `mysqld` is MariaDB's."""
+    return bool(environ.get("TARRY_TEST_MYSQL")) or bool(shutil.which("mysqld") and not shutil.which("mariadbd"))
+
+
+def _server(item: pytest.Function) -> str | None:
+    """The one that it is for."""
+    callspec: Any = getattr(item, "callspec", None)
+    return next((server for server in _SERVERS if callspec and server in callspec.params.values()), None)
+
+
+def _name(item: pytest.Function) -> str:
+    """The same for both."""
+    return item.nodeid.replace("mariadb", "").replace("mysql", "")

@@ -1,0 +1,68 @@
+"""A program that the tests fork is as one that is started: see `support.fork_server`."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.waiting import wait_until
+from tarry.service.demo.server_process import ServerProcess, python_path
+
+TARRY = (sys.executable, "-m", "tarry.service.cli.app")
+
+
+@pytest.fixture(params=["forked", "started"])
+def environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("TARRY_")}
+    return own | python_path() | {"TARRY_TEST_FORK": "1" if request.param == "forked" else "0"}
+
+
+def test_output_errors_and_exit_code(environment: dict[str, str], tmp_path: Path) -> None:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [*TARRY, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    assert run("config", "show", "--listen", "127.0.0.1:1")[:1] == (0,)
+    code, told, wrong = run("publish", "t", "x", "--url", "http://127.0.0.1:1", "--key", "k", "--no-such")
+    assert (code, told) == (2, "")
+    assert "--no-such" in wrong
+    (tmp_path / "here.toml").write_text("nonsense = 1\n")
+    code, _, wrong = run("serve", "--config", "here.toml")  # found from its own folder
+    assert code == 2
+    assert "nonsense" in wrong
+
+
+def test_it_reads_its_input_and_has_its_own_session(environment: dict[str, str], tmp_path: Path) -> None:
+    environment["COLUMNS"] = "100"
+    process = subprocess.Popen(
+        [*TARRY, "publish", "t", "-", "--url", "http://127.0.0.1:1"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with process:
+        assert os.getsid(process.pid) == process.pid
+        assert Path(f"/proc/{process.pid}/environ").exists()
+        _, wrong = process.communicate(b"\"body\"", timeout=60)
+    assert process.returncode == 75, wrong
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)])
+def test_signals_end_it(environment: dict[str, str], tmp_path: Path, number: int, code: int) -> None:
+    server = ServerProcess(tmp_path, f"sqlite:///{tmp_path}/tarry.db", environment=environment)
+    server.start()
+    try:
+        pid = server.pid
+        os.kill(pid, number)
+        wait_until(lambda: server.ended)
+        assert server.stop() == code
+        assert not Path(f"/proc/{pid}").exists()  # it was this process's child
+    finally:
+        server.kill()

@@ -1,0 +1,297 @@
+"""Starts `python -m tarry...` as a fork of a process that has loaded it already: a start costs 20 ms, not 600.
+
+Every other thing is as with a start of its own: the process has its own id, session, files, environment and end, and
+its parent is who asked for it. `install` puts it below `subprocess`, so that tests and what they call notice nothing.
+What is asked for in any other way (another package path, another interpreter, flags of Python's) is started as ever.
+"""
+
+import atexit
+import ctypes
+import gc
+import inspect
+import io
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tarry.service.demo.server_process import python_path
+
+_LOADED = ("tarry.wheel", "tarry.store", "tarry.client", "tarry.service")
+"""Packages that are loaded with all their modules, but for what a machine lacks."""
+_NOT_LOADED = "tarry.client.django"
+"""It wants settings of Django's first."""
+_OWN = ("tarry.service.", "tarry.bench.")
+"""What is started by forking: programs that the packages above make up."""
+_STARTERS = ("tarry.bench.",)
+"""Of these, what starts some itself."""
+_PLAIN = {
+    "preexec_fn": None,
+    "shell": False,
+    "close_fds": True,
+    "pass_fds": (),
+    "gid": None,
+    "gids": None,
+    "uid": None,
+    "umask": -1,
+    "restore_signals": True,
+}
+"""What has to be so; everything else than this is left to a real start."""
+_LARGEST = 100_000
+"""Bytes of a request: what a datagram holds on any machine."""
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER: whose parent ends becomes a child of this process."""
+
+
+@attrs.frozen
+class Program:
+    """`python -m MODULE ARGUMENTS`."""
+
+    module: str
+    arguments: list[str]
+    cwd: str
+    environment: dict[str, str]
+    session: bool
+    group: int
+
+    @property
+    def path(self) -> list[str]:
+        """What is before the packages of the interpreter."""
+        here = [] if self.environment.get("PYTHONSAFEPATH") else [self.cwd]
+        return here + [entry for entry in self.environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+
+
+class _ForkServer:
+    """The process that has loaded everything; it ends with the one that asks, whose end closes the socket."""
+
+    def __init__(self, asks: socket.socket) -> None:
+        self._socket = asks
+        self._of = os.getpid()
+
+    @property
+    def ours(self) -> bool:
+        """Not inherited over a fork."""
+        return self._of == os.getpid()
+
+    def start(self, program: Program, files: Sequence[int]) -> int:
+        """Its process, a child of this one. `files`: its stdin, stdout and stderr."""
+        asked = json.dumps(attrs.asdict(program)).encode("utf-8", "surrogateescape")
+        libc = ctypes.CDLL(None)
+        libc.prctl(_SUBREAPER, 1)
+        try:
+            socket.send_fds(self._socket, [asked], list(files))
+            return int(self._socket.recv(64))
+        finally:
+            libc.prctl(_SUBREAPER, 0)
+
+
+def _started() -> _ForkServer:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = _REAL(
+            [sys.executable, "-P", "-m", "support.fork_server", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=_environment | {"PYTHONPATH": os.pathsep.join([str(_TESTS), *python_path().values()])},
+            stdin=subprocess.DEVNULL,
+        )
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return _ForkServer(ours)
+
+
+_TESTS = Path(__file__).parents[1]
+_REAL = subprocess.Popen
+_server: _ForkServer | None = None
+_environment: dict[str, str] = {}
+"""As it was at first: what tests set is for what they start."""
+
+
+class _Popen(subprocess.Popen[Any]):
+    """As its base, but that some programs are forked."""
+
+    def _execute_child(self, *args: Any) -> None:
+        real = getattr(super(), "_execute_child")  # noqa: B009
+        asked = inspect.signature(real).bind(*args).arguments
+        program = _program(asked)
+        if program is None:
+            real(*args)
+            return
+        global _server
+        if _server is None or not _server.ours:
+            _server = _started()
+        pipes = [asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
+        files = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
+        self.pid = _server.start(program, [n if file == -1 else file for n, file in enumerate(files)])
+        self._child_created = True
+        getattr(self, "_close_pipe_fds")(*pipes)  # noqa: B009
+
+
+def install() -> None:
+    """Programs of ours that this process starts are forked from now on, unless TARRY_TEST_FORK is 0."""
+    if os.environ.get("TARRY_TEST_FORK") != "0":
+        _environment.update(os.environ)
+        subprocess.Popen = _Popen  # type: ignore[misc]
+
+
+def _program(asked: Mapping[str, Any]) -> Program | None:
+    """None: it has to be started as ever."""
+    command = asked["args"]
+    if isinstance(command, str | bytes | os.PathLike) or len(command) < 3:
+        return None
+    words = [os.fsdecode(word) for word in command]
+    if any(asked.get(name, value) != value for name, value in _PLAIN.items()) or words[0] != sys.executable:
+        return None
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (asked["env"] or os.environ).items()}
+    if environment.get("TARRY_TEST_FORK") == "0":
+        return None
+    if words[1] == "-P":
+        del words[1]
+        environment |= {"PYTHONSAFEPATH": "1"}
+    if words[1] != "-m" or not words[2].startswith(_OWN) or not _same_interpreter(environment):
+        return None
+    cwd = os.fsdecode(asked["cwd"] or Path.cwd())
+    program = Program(
+        words[2], words[3:], cwd, environment, bool(asked["start_new_session"]), asked.get("process_group", -1)
+    )
+    if not Path(cwd).is_dir() or any(_another_package(entry) for entry in program.path):
+        return None
+    return program if len(json.dumps(attrs.asdict(program))) < _LARGEST else None
+
+
+def _same_interpreter(environment: Mapping[str, str]) -> bool:
+    """Whether nothing in it makes another Python of this one."""
+    read = {name for name in environment.keys() | _environment.keys() if name.startswith(("PYTHON", "LC_", "LANG"))}
+    return all(environment.get(name) == _environment.get(name) for name in read - {"PYTHONPATH", "PYTHONSAFEPATH"})
+
+
+def _another_package(entry: str) -> bool:
+    there = Path(entry, "tarry", "__init__.py")
+    ours = import_module("tarry").__file__
+    return there.exists() and there.resolve() != Path(str(ours)).resolve()
+
+
+def _load() -> None:
+    for name in _LOADED:
+        with suppress(ImportError):
+            package = import_module(name)
+            for module in pkgutil.walk_packages(package.__path__, f"{name}.", onerror=lambda _: None):
+                if not module.name.startswith(_NOT_LOADED) and not module.name.endswith("__main__"):
+                    with suppress(ImportError):
+                        import_module(module.name)
+
+
+def _serve(asked_on: socket.socket) -> None:
+    """Until nobody can ask any more. Returns in each forked process, as `_become` says."""
+    while True:
+        asked, files, _, _ = socket.recv_fds(asked_on, _LARGEST * 2, 3)
+        if not asked:
+            sys.exit()
+        read, write = os.pipe()
+        # Forked twice: the second's parent ends at once, and who asked becomes its parent.
+        between = os.fork()
+        if between == 0:
+            between = os.getpid()
+            if (child := os.fork()) != 0:
+                os.write(write, b"%d" % child)
+                os._exit(0)
+            asked_on.detach()
+            while os.getppid() == between:
+                time.sleep(0.0002)
+            _become(Program(**json.loads(asked)), files)
+            return
+        os.close(write)
+        for file in files:
+            os.close(file)
+        os.waitpid(between, 0)
+        asked_on.send(os.read(read, 64))
+        os.close(read)
+
+
+def _become(program: Program, files: Sequence[int]) -> None:
+    """Makes of this process what the interpreter makes of itself for that program, and runs it."""
+    if program.session:
+        os.setsid()
+    if program.group >= 0:
+        os.setpgid(0, program.group)
+    for place, file in enumerate(files):
+        os.dup2(file, place)
+    os.closerange(3, 4096)
+    os.chdir(program.cwd)
+    os.environ.clear()
+    os.environ.update(program.environment)
+    for place, name in enumerate(("stdin", "stdout", "stderr")):
+        setattr(sys, name, _text(place, getattr(sys, name)))
+        setattr(sys, f"__{name}__", getattr(sys, name))
+    sys.path[:] = program.path + _PATH
+    sys.argv[:] = [program.module, *program.arguments]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if program.module.startswith(_STARTERS):
+        _install_here()
+    sys.modules.pop(program.module, None)  # it is `__main__` alone
+    runpy.run_module(program.module, run_name="__main__", alter_sys=True)
+
+
+def _install_here() -> None:
+    """A fork server of this process's own, while it has one thread: only then are its programs its children."""
+    global _server
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        ours.close()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for place in range(3):
+            os.dup2(quiet, place)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _serve(theirs)
+        sys.exit()
+    theirs.close()
+    _server = _ForkServer(ours)
+    install()
+
+
+def _text(place: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
+    """As the interpreter opens it: by the line on a terminal and for errors."""
+    raw = io.FileIO(place, "r" if place == 0 else "w", closefd=False)
+    buffered = io.BufferedReader(raw) if place == 0 else io.BufferedWriter(raw)
+    return io.TextIOWrapper(
+        buffered,
+        encoding=before.encoding,
+        errors=before.errors,
+        line_buffering=place == 2 or raw.isatty(),
+        write_through=bool(os.environ.get("PYTHONUNBUFFERED")),
+    )
+
+
+_PATH: list[str] = []
+
+
+def main() -> None:
+    """What `_ForkServer` starts."""
+    asked_on = socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(asked_on.fileno(), False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = os.environ["PYTHONPATH"].split(os.pathsep)
+    _load()
+    _PATH[:] = [entry for entry in sys.path if entry not in before]
+    gc.collect()
+    gc.freeze()
+    _serve(asked_on)
+
+
+if __name__ == "__main__":
+    main()

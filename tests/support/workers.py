@@ -1,0 +1,32 @@
+"""`make test` runs in several processes (pytest-xdist): each takes the next file, and has database servers of its own."""
+
+import os
+from typing import Any
+
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+_TOGETHER = "tests/pipeline/"
+"""Run by one worker: to start Spark takes longer than most of these tests. And first, since nothing takes as long."""
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """A worker that is free takes the next file, in the order in which they were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _TOGETHER if nodeid.startswith(_TOGETHER) else nodeid.partition("::")[0]
+
+
+def longest_first(items: list[Any]) -> None:
+    """What takes long begins early, so that all workers end at the same time."""
+    items.sort(key=lambda item: next((n for n, head in enumerate(_EARLY) if item.nodeid.startswith(head)), len(_EARLY)))
+
+
+_EARLY = (_TOGETHER, "tests/bench/test_bench_smoke", "tests/acceptance/", "tests/bench/", "tests/store/conformance/")
+
+
+def named(server: str) -> str | None:
+    """The DSN that the environment names for this worker: some tests look at what goes on in the whole of a server, so
+    the second has `..._BESIDE_1` if that is there."""
+    number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    beside = os.environ.get(f"{server}_BESIDE_{number}") if number != "0" else None
+    return beside or os.environ.get(server)
