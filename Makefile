@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter for .venv; ARGS=... is passed on to the demo, to pytest or to the benchmark.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test long container check site bench campaign clean
+.PHONY: help demo test quick long container check site bench campaign clean
 
 BIN := .venv/bin
 export PYTHON
@@ -10,7 +10,9 @@ export PYTHON
 help:
 	@echo 'make demo    set up .venv, then watch a day of flights go through Tarry (about a minute)'
 	@echo 'make test    set up, check, and run every test'
-	@echo 'make long    the tests that take minutes: the pipeline on Spark, on every store and all the way round; the campaign in short'
+	@echo 'make quick   lint, and the tests that want no server and no process; for in between'
+	@echo 'make long    the other tests: whose turn it was on MariaDB alone or on MySQL, and those that take minutes, the pipeline on'
+	@echo '             Spark, on every store and all the way round; the campaign in short'
 	@echo 'make container  of the long ones, the one that builds the image and runs two servers of it: wants podman, as root'
 	@echo 'make check   format, lint, types (mypy and pyright, strict), import contracts, the documents as a site'
 	@echo 'make site    the documents as a site, in build/site'
@@ -25,8 +27,11 @@ demo:
 test:
 	@.make/venv dev
 	@.make/servers
-	@$(MAKE) check
 	@.make/tests $(ARGS)
+
+quick:
+	@.make/venv dev
+	@.make/tests quick
 
 long:
 	@.make/venv dev

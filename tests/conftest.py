@@ -4,6 +4,7 @@ A server that cannot be had skips the tests that want it on a person's machine, 
 """
 
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -32,6 +33,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     if not any("::" in argument for argument in config.args):
         take_turns(items)
     longest_first(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests went without what, behind all else."""
+    reports: list[pytest.TestReport] = terminalreporter.getreports("skipped")
+    reasons = Counter(str(report.longrepr[2]) for report in reports if isinstance(report.longrepr, tuple))
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason.removeprefix('Skipped: ')}")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
