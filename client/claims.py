@@ -11,7 +11,7 @@ from .durations import Duration, duration_out, instant_in, instant_out
 from .errors import TarryError
 from .records import Alive, Claim, Failed, Message
 
-Place = tuple[str, str]
+Subscription = tuple[str, str]
 """Topic and group."""
 
 
@@ -67,7 +67,7 @@ def deregister(client: str) -> Call[int]:
     return Call("DELETE", f"/v1/clients/{part(client)}", lambda reply: int(reply.document["claims"]))
 
 
-def ack(claim: str, ids: Sequence[str] | None, place: Place | None = None) -> Call[int]:
+def ack(claim: str, ids: Sequence[str] | None, place: Subscription | None = None) -> Call[int]:
     """How many were acked; `LeaseLost` when none was. `place` is where the claim is of, if it is known."""
     request = {} if ids is None else {"ids": ids}
 
@@ -86,7 +86,7 @@ def fail(
     reason: str | None,
     retry_after: Duration | None,
     count: bool,
-    place: Place | None = None,
+    place: Subscription | None = None,
 ) -> Call[Failed]:
     """What became of them; `LeaseLost` when nothing was done, or when a try whose answer was lost did it."""
     request: dict[str, Any] = {"count": count}

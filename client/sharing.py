@@ -46,7 +46,7 @@ T = TypeVar("T", bound=Waiter)
 
 
 @define(eq=False)
-class Desk(Generic[T]):
+class SharedState(Generic[T]):
     """What the callers of a process have in common."""
 
     lock: AbstractContextManager[object]
@@ -73,10 +73,10 @@ class Sharing(ABC, Generic[T]):
 
     def __init__(self, sender: Sender, lock: Callable[[], AbstractContextManager[object]]) -> None:
         self._sender = sender
-        self._desks: PerProcess[Desk[T]] = PerProcess(lambda: Desk(lock()))
+        self._states: PerProcess[SharedState[T]] = PerProcess(lambda: SharedState(lock()))
 
     @abstractmethod
-    def _rouse(self, desk: Desk[T], gathering: Gathering[T], called: T | None, own: T) -> None:
+    def _rouse(self, state: SharedState[T], gathering: Gathering[T], called: T | None, own: T) -> None:
         """Under the lock: has somebody send for who is called, if anybody but the caller itself is."""
 
     @abstractmethod
@@ -88,20 +88,20 @@ class Sharing(ABC, Generic[T]):
 
         Raises `TarryError`; `Unavailable` when its turn has not come in `patience` seconds.
         """
-        desk = self._desks.get()
+        state = self._states.get()
         turn = self._turn(call, share)
-        with desk.lock:
-            gathering = desk.enter(share.place)
-            self._rouse(desk, gathering, gathering.enter(turn), turn)
+        with state.lock:
+            gathering = state.enter(share.place)
+            self._rouse(state, gathering, gathering.enter(turn), turn)
             sends = turn.sends
         try:
             if not sends:
-                await self._await(desk, gathering, turn, patience)
+                await self._await(state, gathering, turn, patience)
             if turn.sends:
-                await self._send(desk, gathering, turn)
+                await self._send(state, gathering, turn)
         except BaseException:
             turn.give_up()
-            self._leave(desk, gathering, turn)
+            self._leave(state, gathering, turn)
             raise
         outcome = turn.outcome
         if isinstance(outcome, Reply):
@@ -110,30 +110,32 @@ class Sharing(ABC, Generic[T]):
             return await self._sender.once(call)
         raise outcome
 
-    async def _await(self, desk: Desk[T], gathering: Gathering[T], turn: T, patience: float) -> None:
+    async def _await(self, state: SharedState[T], gathering: Gathering[T], turn: T, patience: float) -> None:
         if await turn.woken(patience):
             return
-        with desk.lock:
+        with state.lock:
             if gathering.unsent(turn) and not turn.sends:
                 raise not_sent(patience)
         await turn.woken()  # it sends, or was sent, and a request has time-outs of its own
 
-    async def _send(self, desk: Desk[T], gathering: Gathering[T], own: T) -> None:
+    async def _send(self, state: SharedState[T], gathering: Gathering[T], own: T) -> None:
         """By a caller: the error of a request that it does not share is its own."""
-        with desk.lock:
+        with state.lock:
             own.load = load = gathering.take()
-            self._rouse(desk, gathering, gathering.call(), own)
+            self._rouse(state, gathering, gathering.call(), own)
         if len(load.turns) == 1:
             own.outcome = await self._sender.once(own.call)
         else:
-            await self._send_together(desk, gathering, load, own)
-        self._leave(desk, gathering, own)
+            await self._send_together(state, gathering, load, own)
+        self._leave(state, gathering, own)
 
-    async def _send_together(self, desk: Desk[T], gathering: Gathering[T], load: Load[T], own: T | None) -> None:
+    async def _send_together(
+        self, state: SharedState[T], gathering: Gathering[T], load: Load[T], own: T | None
+    ) -> None:
         distribution = Distribution(load.turns)
 
         def wake(done: Sequence[T]) -> None:
-            with desk.lock:
+            with state.lock:
                 gathering.answered(load, len(done))
             if done:
                 self._wake(done, own, last=not load.unanswered)
@@ -143,8 +145,8 @@ class Sharing(ABC, Generic[T]):
                 distribution.share, distribution.content(), lambda piece: wake(distribution.feed(piece))
             )
 
-    def _leave(self, desk: Desk[T], gathering: Gathering[T], turn: T) -> None:
+    def _leave(self, state: SharedState[T], gathering: Gathering[T], turn: T) -> None:
         """It is done, or gives up: whoever sends in its place is woken."""
-        with desk.lock:
-            self._rouse(desk, gathering, gathering.leave(turn), turn)
-            desk.forget(turn.share.place, gathering)
+        with state.lock:
+            self._rouse(state, gathering, gathering.leave(turn), turn)
+            state.forget(turn.share.place, gathering)

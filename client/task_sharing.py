@@ -16,7 +16,7 @@ from .async_tasks import start
 from .errors import TarryError
 from .gathering import Gathering
 from .shares import fate
-from .sharing import Desk, Sender, Sharing, Waiter
+from .sharing import Sender, SharedState, Sharing, Waiter
 
 _PASSES = 2
 """Of the event loop, in which those who had an answer may have something again: they come before the next request."""
@@ -66,7 +66,9 @@ class TaskSharing(Sharing[_Turn]):
         self._room = room
         """The task group of the client's block, while it is open."""
 
-    def _rouse(self, desk: Desk[_Turn], gathering: Gathering[_Turn], called: _Turn | None, own: _Turn | None) -> None:
+    def _rouse(
+        self, state: SharedState[_Turn], gathering: Gathering[_Turn], called: _Turn | None, own: _Turn | None
+    ) -> None:
         if called is None or called is own:
             return
         room = self._room()
@@ -74,28 +76,28 @@ class TaskSharing(Sharing[_Turn]):
             called.wake.set()
         else:
             called.sends = False
-            start(room, self._go_on, desk, gathering, called.share.place)
+            start(room, self._go_on, state, gathering, called.share.place)
 
     def _wake(self, done: Sequence[_Turn], own: _Turn | None, *, last: bool) -> None:
         for turn in done:
             turn.wake.set()
 
-    async def _go_on(self, desk: Desk[_Turn], gathering: Gathering[_Turn], place: Hashable) -> None:
+    async def _go_on(self, state: SharedState[_Turn], gathering: Gathering[_Turn], place: Hashable) -> None:
         """Sends for others, in the client's block, for as long as somebody is called."""
         try:
-            await self._send_for(desk, gathering)
+            await self._send_for(state, gathering)
             while self._room() is not None and (called := gathering.call()) is not None:
                 called.sends = False
-                await self._send_for(desk, gathering)
+                await self._send_for(state, gathering)
         finally:
             if (left := gathering.call()) is not None:
                 left.wake.set()
-            desk.forget(place, gathering)
+            state.forget(place, gathering)
 
-    async def _send_for(self, desk: Desk[_Turn], gathering: Gathering[_Turn]) -> None:
+    async def _send_for(self, state: SharedState[_Turn], gathering: Gathering[_Turn]) -> None:
         load = gathering.take()
         try:
-            self._rouse(desk, gathering, gathering.call(), None)
+            self._rouse(state, gathering, gathering.call(), None)
             if load.turns:
                 with CancelScope() as scope:
                     request = _Request(scope, len(load.turns))
@@ -104,7 +106,7 @@ class TaskSharing(Sharing[_Turn]):
                     if len(load.turns) == 1:
                         await self._send_one(load.turns[0])
                     else:
-                        await self._send_together(desk, gathering, load, None)
+                        await self._send_together(state, gathering, load, None)
                 for _ in range(_PASSES):
                     await checkpoint()
         finally:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from attrs import define, field
 
 from .gathering import Gathering, Load
-from .sharing import Desk, Sender, Sharing, Waiter
+from .sharing import Sender, SharedState, Sharing, Waiter
 
 _HANDING_OUT = 0.05
 """Seconds, at most."""
@@ -65,15 +65,15 @@ class ThreadSharing(Sharing[_Turn]):
         super().__init__(sender, threading.Lock)
 
     async def _send_together(
-        self, desk: Desk[_Turn], gathering: Gathering[_Turn], load: Load[_Turn], own: _Turn | None
+        self, state: SharedState[_Turn], gathering: Gathering[_Turn], load: Load[_Turn], own: _Turn | None
     ) -> None:
-        await super()._send_together(desk, gathering, load, own)
+        await super()._send_together(state, gathering, load, own)
         if own is not None and own.is_last:
             # The request is under way until all have their answers, and may have something again: the next has it all.
             own.wake.acquire(timeout=_HANDING_OUT)
             own.hand_on()
 
-    def _rouse(self, desk: Desk[_Turn], gathering: Gathering[_Turn], called: _Turn | None, own: _Turn) -> None:
+    def _rouse(self, state: SharedState[_Turn], gathering: Gathering[_Turn], called: _Turn | None, own: _Turn) -> None:
         if called is not None and called is not own:
             called.wake.release()
 

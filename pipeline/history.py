@@ -60,12 +60,12 @@ def check(dsn: str | None, lake: str | None, topics: Collection[str] | None = No
 
     Raises as `open_tables` does.
     """
-    places = _Places(dsn, lake)
+    places = _Sources(dsn, lake)
     places.check_topics(topics)
     return places.rows()
 
 
-class _Places:
+class _Sources:
     """A store, a lake or both, as they are now, without Spark."""
 
     def __init__(self, dsn: str | None, lake: str | None) -> None:
@@ -106,12 +106,12 @@ class Reads:
     until: int | None = None
     limited: Collection[str] = IN_LAKE
     """The tables that `since` and `until` are for."""
-    places: _Places = field(init=False)
+    places: _Sources = field(init=False)
     _upto: dict[str, int] | None = field(default=None, init=False)
     _claims: DataFrame | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.places = _Places(self.dsn, self.lake)
+        self.places = _Sources(self.dsn, self.lake)
         if self.dsn is not None:
             source.register(self.spark)
 

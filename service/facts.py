@@ -15,7 +15,7 @@ from .upkeep.writer_watch import WriterWatch
 
 
 @define
-class Place:
+class Address:
     """Where the server is reached; its port is known once it listens."""
 
     url: str
@@ -25,7 +25,7 @@ class Place:
 class Facts:
     """As they are at any time."""
 
-    _place: Place
+    _place: Address
     _backend: Backend
     _pending: Pending
     _writers: WriterWatch

@@ -29,7 +29,7 @@ from .engine.state.rates import Rates
 from .engine.state.releases import Releases
 from .engine.state.spoilt_rows import SpoiltRows
 from .engine.state.unsealed import Unsealed
-from .facts import Facts, Place
+from .facts import Address, Facts
 from .metrics import Metrics
 from .notices import Notices
 from .outages import Outage
@@ -46,7 +46,7 @@ class Surroundings:
     settings: Settings
     metrics: Metrics
     notices: Notices | None
-    place: Place
+    place: Address
     outage: Outage
 
 
@@ -77,7 +77,7 @@ def lay_ground(given: Surroundings, clock: Clock) -> Ground:
     orders = Orders(
         coverage.unseen_from,
         coverage.read_until,
-        released=release_rates.__contains__,
+        rated=release_rates.__contains__,
         holds=ownership.holds,
         aside=spoilt_rows,
     )

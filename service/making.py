@@ -7,7 +7,7 @@ from ..store.ports import Backend
 from ..store.steady_clock import boottime
 from ..store.store import Store
 from .clock import Clock
-from .facts import Place
+from .facts import Address
 from .ground import Surroundings, lay_ground
 from .lifecycle import Lifecycle
 from .metrics import Metrics
@@ -24,7 +24,7 @@ def begin(
     notices: Notices | None = None,
     clock: Clock | None = None,
     *,
-    place: Place | None = None,
+    place: Address | None = None,
     elapsed: Callable[[], int] = boottime,
     ahead: Callable[[], float] = float,
 ) -> Lifecycle:
@@ -34,7 +34,7 @@ def begin(
     first = Store(backend, watch=outage.watch)  # until there is a node it is asked for its schema and the time
     server = partial(getattr, backend, "server")
     clock = clock or Clock(first.exact_now, monotonic=elapsed, server=server, ahead=ahead)
-    given = Surroundings(backend, settings, metrics, notices, place or Place(settings.url), outage)
+    given = Surroundings(backend, settings, metrics, notices, place or Address(settings.url), outage)
     return Lifecycle(first, metrics, clock, partial(make_node, given))
 
 

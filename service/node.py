@@ -1,7 +1,7 @@
 """A node: the parts of one server over one store. `tasks` keeps it going, HTTP's handlers ask it.
 
-Every write goes through a task of the node's own (a combiner or a coordinator), never through a request's, so that a
-client that goes away cuts no transaction in two.
+Publishes, cancels, claims and settlements are written by tasks of the node's own (a combiner, a coordinator), so that a
+client that goes away cuts no transaction in two. What is rare, as making a topic, is written by the request's task.
 """
 
 import ssl

@@ -18,7 +18,7 @@ from ..store.errors import StoreError
 from ..store.opening import database_of, open_backend
 from ..store.ports import Backend
 from .dashboard.dashboard import Dashboard
-from .facts import Place
+from .facts import Address
 from .http.app import App
 from .http.server.entrance import Alone
 from .http.server.front_door import FrontDoor
@@ -147,7 +147,7 @@ async def _serve(settings: Settings, manager: Systemd | Process, process: Proces
     try:
         metrics = Metrics()
         notices = Notices(settings.redis, database_of(settings.dsn)) if settings.redis else None
-        place = Place(settings.url)
+        place = Address(settings.url)
         lifecycle = begin(backend, settings, metrics, notices, place=place)
         app = App(lifecycle, settings, metrics, partial(process.exposition, metrics.text) if process else None)
         grace = settings.shutdown_grace / 1000
@@ -200,7 +200,7 @@ async def embed(
     """
     try:
         metrics = Metrics()
-        place = Place(settings.url)
+        place = Address(settings.url)
         lifecycle = begin(backend, settings, metrics, place=place, elapsed=elapsed, ahead=ahead)
         app = App(lifecycle, settings, metrics, None)
         left = left_for_the_end(settings)

@@ -111,7 +111,7 @@ def random_nonces(many: int) -> list[int]:
 
 
 class IdMaker:
-    """Makes ids; one to a process. `statistics()` is not needed: it holds no message."""
+    """Makes ids; one to a process."""
 
     def __init__(self, source: random.Random | None = None, *, outbox: bool = False, climbing: bool = False) -> None:
         """`climbing`: within a millisecond and shard each id is higher than the one before."""

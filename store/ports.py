@@ -107,7 +107,7 @@ class Guest(Protocol):
     the errors of `store.errors`."""
 
     async def write(self, work: Work[T]) -> T:
-        """Runs `work` in a transaction and commits it; a deadlock runs it again, five times at most.
+        """Runs `work` in a transaction and commits it; a deadlock runs it again, up to five runs in all.
 
         When the answer to COMMIT is lost, the backend finds out whether the transaction landed: then its result stands,
         else `work` runs again. So what `work` changes outside of the transaction it must make anew in each run.

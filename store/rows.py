@@ -320,7 +320,7 @@ class Letter(NamedTuple):
     content: Content
 
 
-class DeadPlace(NamedTuple):
+class LockedDead(NamedTuple):
     """A dead letter, locked, without its content."""
 
     id: int

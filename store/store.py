@@ -171,7 +171,7 @@ class Store:
         made: dict[tuple[int, int], int] = {}
         spread = 0
 
-        async def work(tx: Transaction) -> Brought:  # one frame from here on: who reads a traceback counts them
+        async def work(tx: Transaction) -> Brought:
             guarding, firing = Guarding(now, self.maker + 2), self._firing(now, spread, made)
             promoted, held, done = await timers.promote_pieces(
                 *(tx, entries, piece, self.backend.waited_for, now, self.maker + 2, behind),

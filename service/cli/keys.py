@@ -16,9 +16,9 @@ from ...store.ports import Guest
 from ..access.scopes import wrong_scope
 from ..access.tokens import digest, make_token
 from .near import hint
-from .place import Place
 from .printing import NotThere, UsageError, note, print_items, print_json, print_line
 from .rendering import time_text
+from .store_options import StoreOptions
 
 keys = App(name="keys", help="Make, list and revoke the keys by which clients get in.")
 
@@ -29,7 +29,7 @@ Name = Annotated[str, Parameter(help="The key's name, which the server's log tel
 
 Json = Annotated[bool, Parameter(negative=(), help="One JSON line.")]
 
-_HERE = Place()
+_HERE = StoreOptions()
 
 
 @keys.command
@@ -46,7 +46,7 @@ def create(
         ),
     ],
     json: Json = False,
-    place: Place = _HERE,
+    place: StoreOptions = _HERE,
 ) -> int:
     """Make a key and print it, this once.
 
@@ -82,7 +82,7 @@ def create(
 def list_keys(
     *,
     json: Annotated[bool, Parameter(negative=(), help="One JSON line per key.")] = False,
-    place: Place = _HERE,
+    place: StoreOptions = _HERE,
 ) -> int:
     """List the keys that there are and were, with their scopes.
 
@@ -111,7 +111,7 @@ def list_keys(
 
 
 @keys.command(name="revoke")
-def revoke_key(name: Name, /, *, json: Json = False, place: Place = _HERE) -> int:
+def revoke_key(name: Name, /, *, json: Json = False, place: StoreOptions = _HERE) -> int:
     """End a key for good.
 
     A running server refuses it within 5 s.

@@ -13,13 +13,13 @@ from ...store.whole_number import whole_number
 from ..settings import SettingError, Settings
 from ..upkeep.collector import still_collector
 from ..upkeep.redis_check import check_redis
-from .place import Place
 from .printing import note, print_items, print_json, print_line
+from .store_options import StoreOptions
 
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True)
-class Flags(Place):
+class Flags(StoreOptions):
     """The settings that have flags. Those left out come from the environment, the file or the defaults."""
 
     redis: Annotated[str | None, Parameter(help="A Redis for notices and sequencers: redis://host:6379/0.")] = None

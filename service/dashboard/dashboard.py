@@ -22,7 +22,7 @@ from . import rendering, static_files
 from .api import Api, Refused, path_and_query
 from .live import Live
 from .page import Elsewhere, Page, Part, Said
-from .places import HOME, Found, find
+from .routes import HOME, Found, find
 from .visit import Visit, Visitor, read_form, visitor_of
 
 _GUARD = {

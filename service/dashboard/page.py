@@ -59,7 +59,7 @@ Act = Callable[[Visit], Awaitable[Said | Part | Elsewhere]]
 
 
 @frozen
-class Place:
+class Route:
     """A page by its address, and what may be done there."""
 
     path: str

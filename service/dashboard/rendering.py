@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ... import __version__
 from . import words
-from .places import NAVIGATION
+from .routes import NAVIGATION
 
 _FOLDER = Path(__file__).parent / "templates"
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ...store.looking import found_pages
-from ...store.looking.finding import Place, Wanted
+from ...store.looking.finding import PageStart, Wanted
 from ...store.looking.listing import Along
 from ...store.records import Found, Topic
 from ...store.states import FINDABLE, Findable
@@ -70,13 +70,13 @@ def _state(query: Mapping[str, str]) -> Findable | None:
     return None
 
 
-def _place(text: str | None) -> Place:
+def _place(text: str | None) -> PageStart:
     if text is None:
-        return Place()
+        return PageStart()
     match = _PLACE.fullmatch(text)
     if match is None or int(match[2]) >= 1 << 63:
         raise bad_cursor()
-    return Place(int(match[1]), int(match[2]))
+    return PageStart(int(match[1]), int(match[2]))
 
 
 def _along(text: str | None) -> Along:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..engine.topics.group_ranking import GroupPlace, GroupSort
+from ..engine.topics.group_ranking import GroupPageStart, GroupSort
 from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer
@@ -32,11 +32,11 @@ async def list_all_groups(call: Call) -> Response:
     return answer(answers.GroupPage(groups=[rendering.group_counts(*one) for one in page.groups], cursor=cursor))
 
 
-def _place(text: str | None) -> GroupPlace:
+def _place(text: str | None) -> GroupPageStart:
     if text is None:
-        return GroupPlace()
+        return GroupPageStart()
     value, _, names = text.partition(":")
     topic, _, group = names.partition(":")
     if not (value.isdecimal() and value.isascii() and len(value) < 19) or wrong_name(topic) or wrong_name(group):
         raise bad_cursor()
-    return GroupPlace(topic, group, int(value))
+    return GroupPageStart(topic, group, int(value))

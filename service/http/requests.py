@@ -21,7 +21,7 @@ _IN_MS = "RFC 3339 with a zone; milliseconds count, what is finer is rounded up"
 Time = Annotated[str, Meta(description=_IN_MS, extra_json_schema=schemas.TIME)]
 Window = Annotated[list[Time], Meta(min_length=2, max_length=2)]
 Start = Annotated[str, Meta(extra_json_schema=schemas.START)]
-Place = Annotated[int, Meta(extra_json_schema=schemas.OFFSET)]
+Offset = Annotated[int, Meta(extra_json_schema=schemas.OFFSET)]
 Label = Annotated[str, Meta(description="1 to 255 bytes of UTF-8", extra_json_schema=schemas.LABEL)]
 Id = Annotated[str, Meta(description="a message's id", pattern=schemas.ID["pattern"])]
 Ids = Annotated[list[Id], Meta(max_length=10_000)]
@@ -417,7 +417,7 @@ class SeekTo(Body):
     """An offset of a queue, or a time."""
 
     together: ClassVar[Mapping[str, Any]] = schemas.one_of("offset", "time")
-    offset: Place | None = None
+    offset: Offset | None = None
     queue: Annotated[int | None, Meta(description="needed when the topic has several")] = None
     time: Time | None = None
 
@@ -442,11 +442,11 @@ class Replay(Body):
         ]
     }
     from_: Annotated[
-        Place | Annotated[str, Meta(extra_json_schema=schemas.text(f"earliest|{TIME_PATTERN}"))],
+        Offset | Annotated[str, Meta(extra_json_schema=schemas.text(f"earliest|{TIME_PATTERN}"))],
         Meta(description="an offset, a time, or earliest"),
     ] = msgspec.field(name="from")
     to: Annotated[
-        Place | Annotated[str, Meta(extra_json_schema=schemas.text(f"latest|{TIME_PATTERN}"))] | None,
+        Offset | Annotated[str, Meta(extra_json_schema=schemas.text(f"latest|{TIME_PATTERN}"))] | None,
         Meta(description="an offset, a time, or latest; latest when left out"),
     ] = None
     queue: Annotated[int | None, Meta(description="all queues when left out; offsets need it")] = None

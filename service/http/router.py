@@ -8,12 +8,12 @@ from .routes import Operation
 
 
 @define
-class _Place:
+class _Branch:
     """Where a path has come, part by part."""
 
-    next: dict[str, "_Place"] = field(factory=dict[str, "_Place"])
+    next: dict[str, "_Branch"] = field(factory=dict[str, "_Branch"])
     """By the next part, as it stands in the path."""
-    named: "tuple[str, _Place] | None" = None
+    named: "tuple[str, _Branch] | None" = None
     """By any next part, and how the route calls it."""
     route: str = ""
     operations: dict[str, Operation] = field(factory=dict[str, Operation])
@@ -24,7 +24,7 @@ class _Place:
 class Router:
     """`find` goes by the tree of all operations' paths."""
 
-    _root: _Place = field(factory=_Place, init=False)
+    _root: _Branch = field(factory=_Branch, init=False)
 
     def add(self, operations: Iterable[Operation]) -> None:
         """Puts them in their places. Paths of one form name their parts alike."""
@@ -33,10 +33,10 @@ class Router:
             for part in operation.path.split("/")[1:]:
                 if part.startswith("{"):
                     if place.named is None:
-                        place.named = part[1:-1], _Place()
+                        place.named = part[1:-1], _Branch()
                     place = place.named[1]
                 else:
-                    place = place.next.setdefault(part, _Place())
+                    place = place.next.setdefault(part, _Branch())
             place.route = operation.path
             place.operations[operation.method] = operation
 

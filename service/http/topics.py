@@ -11,7 +11,7 @@ from ...store.looking import group_counts
 from ...store.records import Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
 from ..engine.topics.catalogue import ALL
-from ..engine.topics.ranking import Place, Sort
+from ..engine.topics.ranking import Sort, TopicPageStart
 from ..errors import UnknownGroup, UnknownTopic
 from . import answers, rendering
 from .asgi import Response
@@ -93,18 +93,18 @@ async def list_topics(call: Call) -> Response:
         raise bad_parameter("sort", "there are name, rate and backlog")
     limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
     place = _place(query.get("cursor"))
-    page = await call.node.ranking.page(sort, Place() if place is None else place, limit)
+    page = await call.node.ranking.page(sort, TopicPageStart() if place is None else place, limit)
     cursor = None if page.after is None else f"{page.after.value}:{page.after.name}"
     return answer(answers.TopicList(topics=[rendering.topic_ranked(*one) for one in page.topics], cursor=cursor))
 
 
-def _place(text: str | None) -> Place | None:
+def _place(text: str | None) -> TopicPageStart | None:
     if text is None:
         return None
     value, colon, name = text.partition(":")
     if not (colon and value.isdecimal() and value.isascii() and len(value) < 19) or wrong_name(name):
         raise bad_cursor()
-    return Place(name, int(value))
+    return TopicPageStart(name, int(value))
 
 
 async def get_topic(call: Call) -> Response:

@@ -51,7 +51,7 @@ class Batch(Protocol):
 
 
 @define
-class _Place:
+class _Target:
     """One table, queue or log that is cleaned from its head on."""
 
     what: str
@@ -141,7 +141,7 @@ class Cleaner:
         settings = self._settings
         return Limits(settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention)
 
-    async def _clean_all(self, places: Iterable[_Place], total: Counter[str]) -> None:
+    async def _clean_all(self, places: Iterable[_Target], total: Counter[str]) -> None:
         for place in places:
             if self._stopping:
                 break
@@ -150,7 +150,7 @@ class Cleaner:
             except Locked as error:  # the others need not wait for it; it is looked at again in the next round
                 log.warning("cleaning_met_a_lock", what=place.what, key=place.key[1:], error=str(error))
 
-    async def _clean(self, place: _Place) -> int:
+    async def _clean(self, place: _Target) -> int:
         start = self._notes.starts.get(place.key, 0)
         rows = 0
         while not self._stopping:
@@ -194,39 +194,39 @@ class Cleaner:
 
     def _places_of_topics(
         self, topics: Sequence[Topic], groups: Sequence[Group], left: Leftovers, limits: Limits
-    ) -> Iterator[_Place]:
+    ) -> Iterator[_Target]:
         for topic in topics:
             for queue in topic.queues:
                 if queue.id in left.queues:
                     messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=limits, limit=BATCH)
-                    yield _Place("messages", messages, ("messages", queue.id))
+                    yield _Target("messages", messages, ("messages", queue.id))
         for group in groups:
             yield from self._places_of(group, left, limits)
 
-    def _places_of(self, group: Group, left: Leftovers, limits: Limits) -> Iterator[_Place]:
+    def _places_of(self, group: Group, left: Leftovers, limits: Limits) -> Iterator[_Target]:
         for queue in group.retry_queues:
             if queue.id in left.queues:
                 returns = partial(retention.clean_returns, group=group, queue=queue, limits=limits, limit=BATCH)
-                yield _Place("returns", returns, ("returns", queue.id))
+                yield _Target("returns", returns, ("returns", queue.id))
         for queue_id in group.queue_ids:
             end = left.logs.get((group.id, queue_id), 0)
             for what, batch in (("deliveries", retention.clean_deliveries), ("seeks", retention.clean_seeks)):
                 key = (what, group.id, queue_id)
                 if self._notes.starts.get(key, 0) < end:
                     log_of = partial(batch, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
-                    yield _Place(what, log_of, key, log_of=group.id)
+                    yield _Target(what, log_of, key, log_of=group.id)
         if group.topic.kind == "broadcast":
             readers = partial(retention.clean_readers, group=group, limits=limits, limit=BATCH)
-            yield _Place("readers", readers, ("readers", group.id))
+            yield _Target("readers", readers, ("readers", group.id))
         if group.id in left.letters:
             dead = partial(retention.clean_dead, group_id=group.id, limits=limits, limit=BATCH)
-            yield _Place("dead", dead, ("dead", group.id))
+            yield _Target("dead", dead, ("dead", group.id))
 
 
-def _places_of_shards(left: LeftShards, limits: Limits) -> Iterator[_Place]:
+def _places_of_shards(left: LeftShards, limits: Limits) -> Iterator[_Target]:
     for shard in sorted(left.cancelled):
         cancelled = partial(retention.clean_cancelled, shard=shard, limits=limits, limit=BATCH)
-        yield _Place("cancelled", cancelled, ("cancelled", shard))
+        yield _Target("cancelled", cancelled, ("cancelled", shard))
     for shard in sorted(left.moved):
         moved = partial(retention.clean_moved, shard=shard, limit=BATCH)
-        yield _Place("moved", moved, ("moved", shard))
+        yield _Target("moved", moved, ("moved", shard))

@@ -36,9 +36,9 @@ _SCHEDULES = 20
 """In one transaction, with what is known of their fire times."""
 _EVER = 1 << 62
 
-Place = tuple[int, int, int]
+Step = tuple[int, int, int]
 """Where the clearing of a tombstone goes on: the step, and a shard and an id, offset or number in it."""
-BEGIN: Place = (0, 0, 0)
+BEGIN: Step = (0, 0, 0)
 
 
 @frozen
@@ -56,7 +56,7 @@ class Cleared:
     """What a batch of clearing did."""
 
     rows: int
-    next: Place | None
+    next: Step | None
     """None: it is through."""
     held: bool = False
     """Something stayed, because a user's own transaction holds it."""
@@ -194,7 +194,7 @@ async def tombstones(tx: Transaction) -> list[Tombstone]:
     return await tx.fetch("removed.all", Tombstone)
 
 
-async def clear(tx: Transaction, stone: Tombstone, place: Place, limit: int) -> Cleared:
+async def clear(tx: Transaction, stone: Tombstone, place: Step, limit: int) -> Cleared:
     """One batch of what is left of it."""
     steps = _steps(stone)
     step, shard, after = place

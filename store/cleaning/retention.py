@@ -24,7 +24,7 @@ from ..groups.locked_rows import CursorRow
 from ..ids import due_of, first_id, shard_of
 from ..ports import Transaction
 from ..records import Group, Queue, Topic
-from ..rows import Aged, AgedMessage, DeadPlace, Resting
+from ..rows import Aged, AgedMessage, LockedDead, Resting
 from ..stream.offsets import draw_offsets
 from ..stream.positions import hold_floors
 from ..timers.timers import stream_retries
@@ -322,7 +322,7 @@ async def clean_dead(
         return Removed(0, 0, True)
     # Cursors before dead letters, as everybody locks them; then those that did not die once more meanwhile.
     await tx.fetch("cursor.lock", CursorRow, group_id, sorted({queue_id for _, queue_id, _ in page}))
-    letters = await tx.fetch("dead.named", DeadPlace, group_id, sorted(id_ for id_, *_ in page))
+    letters = await tx.fetch("dead.named", LockedDead, group_id, sorted(id_ for id_, *_ in page))
     gone = [letter for letter in letters if letter.dead_at <= until]
     if gone:
         await tx.execute("dead.remove_all", group_id, [letter.id for letter in gone])

@@ -1,8 +1,9 @@
 """The rows of a consumer group that a turn holds locked: its cursors, and the claims that are being settled.
 
-They are locked in the order that everybody keeps: claim rows by key, then the group's cursors. Nothing else is, since
-the end of a queue is read plainly: an offset below a committed end is committed. What a turn changes it changes here,
-in memory, and then writes back.
+They are locked in the order that everybody keeps: claim rows by key, then the group's cursors. A turn that stood in
+line has the first cursor already, and takes claims with SKIP LOCKED. Nothing else is locked, since the end of a queue
+is read plainly: an offset below a committed end is committed. What a turn changes it changes here, in memory, and then
+writes back.
 """
 
 from collections import defaultdict

@@ -1,8 +1,8 @@
 """A turn of a consumer group: its waiting acks, fails, extensions, lost leases and claims, in one transaction.
 
-It is two flights: the locks together with what lies behind them, and the writes with the COMMIT. Each part has a file:
-what is locked (`locked_rows`), what is said to a settlement (`settling`), where goes what fails (`failing`), what is
-claimed (`claims`), and, of ordered topics alone, which keys may go on (`order`).
+Mostly it is two flights: the locks together with what lies behind them, and the writes with the COMMIT. Each part has a
+file: what is locked (`locked_rows`), what is said to a settlement (`settling`), where goes what fails (`failing`), what
+is claimed (`claims`), and, of ordered topics alone, which keys may go on (`order`).
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -39,7 +39,7 @@ class Wanted:
 
 
 @frozen
-class Place:
+class PageStart:
     """Where a page begins: behind an id, or at an offset of the queue with that place in the topic's list.
 
     For what stands so in a group see `standings`.
@@ -63,13 +63,13 @@ class Page(Generic[P]):
         return [id_ for id_, _ in self.places]
 
 
-async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
+async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, limit: int) -> Page[PageStart]:
     """A page of at most `limit` messages that are scheduled, published, cancelled or suppressed."""
     if wanted.state == "published":
         return await _published(tx, topic, wanted, place, limit)
     query, shards = ("delay.scan", SHARDS_OF_DELAY) if wanted.state == "scheduled" else ("cancelled.scan", SHARDS)
     reason = SUPPRESSED if wanted.state == "suppressed" else 0
-    after, met = place.after, list[tuple[int, Place]]()
+    after, met = place.after, list[tuple[int, PageStart]]()
     for _ in range(_READS):
         rows: list[Scanned] = []
         sure = _EVER
@@ -81,13 +81,13 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
                 sure = min(sure, page.rows[-1].id)  # behind it this shard may have more
         for id_, topic_id, deliver_at, why in sorted(row for row in rows if row.id <= sure):
             if topic_id == topic.id and why == reason and within(wanted, deliver_at):
-                met.append((id_, Place(after=id_)))
+                met.append((id_, PageStart(after=id_)))
                 if len(met) == limit:
-                    return Page(tuple(met), Place(after=id_))
+                    return Page(tuple(met), PageStart(after=id_))
         if sure == _EVER:
             return Page(tuple(met), None)
         after = sure
-    return Page(tuple(met), Place(after=after))
+    return Page(tuple(met), PageStart(after=after))
 
 
 def within(wanted: Wanted, time: int) -> bool:
@@ -95,8 +95,8 @@ def within(wanted: Wanted, time: int) -> bool:
     return (wanted.since is None or time >= wanted.since) and (wanted.until is None or time < wanted.until)
 
 
-async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
-    at, met = place.after, list[tuple[int, Place]]()
+async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, limit: int) -> Page[PageStart]:
+    at, met = place.after, list[tuple[int, PageStart]]()
     timed = wanted.since is not None or wanted.until is not None
     ends = dict(await tx.fetch("queue.ends", tuple[int, int], [queue.id for queue in topic.queues]))
     reads = 0
@@ -105,15 +105,15 @@ async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place
         end = ends.get(queue_id, 0)
         if at < end:
             if reads == (_TIMED_QUEUES if timed else _QUEUES):
-                return Page(tuple(met), Place(number, at))
+                return Page(tuple(met), PageStart(number, at))
             reads += 1
             begin = 0 if wanted.since is None else await offset_of(tx, queue_id, Position("time", wanted.since))
             if wanted.until is not None:
                 end = await offset_of(tx, queue_id, Position("time", wanted.until))
             room = limit - len(met)
             rows = await tx.fetch("message.page", tuple[int, int, int], queue_id, max(at, begin), end, room)
-            met += [(id_, Place(number, offset + 1)) for offset, id_, _ in rows if id_ >= 0]  # no tombstones
+            met += [(id_, PageStart(number, offset + 1)) for offset, id_, _ in rows if id_ >= 0]  # no tombstones
             if len(rows) == room:
-                return Page(tuple(met), Place(number, rows[-1][0] + 1))
+                return Page(tuple(met), PageStart(number, rows[-1][0] + 1))
         at = 0
     return Page(tuple(met), None)

@@ -17,7 +17,7 @@ from ..records import Found, Topic
 from ..states import STANDINGS
 from ..stream.stretches import CLAIM_BYTES as BYTES
 from . import finding, listing, standings
-from .finding import P, Page, Place, Wanted
+from .finding import P, Page, PageStart, Wanted
 from .listing import Along
 from .tracing import find_messages
 
@@ -35,7 +35,7 @@ class FoundPage(Generic[P]):
     after: P | None
 
 
-async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage[Place]:
+async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, limit: int) -> FoundPage[PageStart]:
     """A page of at most `limit` messages of a topic by state and time."""
     groups = await standings.groups_of(tx, topic)
     search = standings.find if wanted.state in STANDINGS else finding.find
@@ -59,10 +59,10 @@ async def find_all(
     return FoundPage(tuple(found[id_] for id_ in page.ids if id_ in found), page.after)
 
 
-async def find_labelled(tx: Transaction, topic: Topic, key: str, after: int, limit: int) -> FoundPage[Place]:
+async def find_labelled(tx: Transaction, topic: Topic, key: str, after: int, limit: int) -> FoundPage[PageStart]:
     """A page of the messages of a key, by id from behind `after`."""
     ids = await tx.fetch("label.find", int, topic.id, key.encode(), after, limit)
-    places = tuple((id_, Place(after=id_)) for id_ in ids)
+    places = tuple((id_, PageStart(after=id_)) for id_ in ids)
     groups = await standings.groups_of(tx, topic)
     page = await _cut(tx, Page(places, places[-1][1] if len(ids) == limit else None), groups)
     found = await find_messages(tx, page.ids)

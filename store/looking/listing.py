@@ -50,7 +50,7 @@ async def find(
     streamed = await _Stream(tx, topic, Wanted("published", since, until), place).read(limit)
     room = max(limit - len(streamed.places), (limit + 1) // 2)
     if len(waits.places) > room:
-        waits = Page(waits.places[:room], finding.Place(after=waits.places[room - 1][0]))
+        waits = Page(waits.places[:room], finding.PageStart(after=waits.places[room - 1][0]))
     after = None if waits.after is None else waits.after.after
     met = [(id_, Along(behind.after, place.queue, place.below)) for id_, behind in waits.places]
     known = {id_ for id_, _ in met}
@@ -65,10 +65,10 @@ async def find(
     return Page(tuple(met), end)
 
 
-async def _waiting(tx: Transaction, topic: Topic, wanted: Wanted, place: Along, limit: int) -> Page[finding.Place]:
+async def _waiting(tx: Transaction, topic: Topic, wanted: Wanted, place: Along, limit: int) -> Page[finding.PageStart]:
     if place.waiting is None:
         return Page((), None)
-    return await finding.find(tx, topic, wanted, finding.Place(after=place.waiting), limit)
+    return await finding.find(tx, topic, wanted, finding.PageStart(after=place.waiting), limit)
 
 
 @define(eq=False)

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from ..ports import Transaction
 from ..records import Event, Found, Outcome, Topic
 from ..rows import GroupRow, Letter, OpenClaim, QueueRow
-from .finding import Page, Place, Wanted, within
+from .finding import Page, PageStart, Wanted, within
 
 _ROWS = 500
 """Rows in one read; a claim is a row, and its messages are read with it."""
@@ -27,7 +27,7 @@ _PLACES = 1 << 10
 """More than a claim holds: a place in a claim is its number times this, and the position in it."""
 
 
-async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
+async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, limit: int) -> Page[PageStart]:
     """A page of at most `limit` messages of one of the states in a group."""
     if wanted.state == "dead":
         return await _dead(tx, topic, wanted, place, limit)
@@ -46,29 +46,29 @@ class _Met:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, PageStart] = {}
 
-    def add(self, id_: int, behind: Place) -> bool:
+    def add(self, id_: int, behind: PageStart) -> bool:
         """Whether that was the last that fits. One that was met before stays where it was."""
         self._places.setdefault(id_, behind)
         return len(self._places) == self._limit
 
-    def page(self, after: Place | None) -> Page[Place]:
+    def page(self, after: PageStart | None) -> Page[PageStart]:
         return Page(tuple(self._places.items()), after)
 
 
-async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
+async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, limit: int) -> Page[PageStart]:
     groups = await groups_of(tx, topic)
     met = _Met(limit)
     after, reads = place.after, 0
     for number in range(place.queue, len(groups)):
         while True:
             if reads >= _READS:
-                return met.page(Place(number, after))
+                return met.page(PageStart(number, after))
             rows = await tx.fetch("dead.page", tuple[int, int, int], groups[number], after, _ROWS)
             reads += 1
             for id_, dead_at, _queue in rows:
-                behind = Place(number, id_)
+                behind = PageStart(number, id_)
                 if within(wanted, dead_at) and met.add(id_, behind):
                     return met.page(behind)
             if len(rows) < _ROWS:
@@ -78,14 +78,14 @@ async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, lim
     return met.page(None)
 
 
-async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
+async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, limit: int) -> Page[PageStart]:
     """What rests or waits, along the topic's own queues: (offset, message, since) from an offset on."""
     met = _Met(limit)
     at, reads = place.after, 0
     for number in range(place.queue, len(topic.queues)):
         while True:
             if reads >= _READS:
-                return met.page(Place(number, at))
+                return met.page(PageStart(number, at))
             asked = (topic.queues[number].id, at, _ROWS)
             retrying = wanted.state == "retrying"
             rows = await tx.fetch("retry.along" if retrying else "parked.along", tuple[int, int, int], *asked)
@@ -95,7 +95,7 @@ async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, li
                 rows, at = _whole(rows)
             for offset, some in groupby(rows, key=itemgetter(0)):
                 fitting = [id_ for _, id_, since in some if within(wanted, since)]
-                behind = Place(number, offset + 1)
+                behind = PageStart(number, offset + 1)
                 if fitting and met.add(fitting[0], behind):
                     return met.page(behind)
             if not more:
@@ -111,7 +111,7 @@ def _whole(rows: list[_Along]) -> tuple[list[_Along], int]:
     return (whole, last) if whole else (rows, last + 1)
 
 
-async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page[Place]:
+async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, limit: int) -> Page[PageStart]:
     cursors = await _cursors(tx, topic)
     met = _Met(limit)
     at, reads = place.after, 0
@@ -119,12 +119,12 @@ async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, 
         group_id, queue_id, own = cursors[number]
         while True:
             if reads >= _READS:
-                return met.page(Place(number, at))
+                return met.page(PageStart(number, at))
             claim, position = divmod(at, _PLACES)
             rows = await tx.fetch("claim.page", OpenClaim, group_id, queue_id, claim, _CLAIMS)
             reads += 1
             open_ = [
-                (row.first + i, Place(number, row.number * _PLACES + i + 1))
+                (row.first + i, PageStart(number, row.number * _PLACES + i + 1))
                 for row in rows
                 if within(wanted, row.claimed_at)
                 for i, outcome in enumerate(row.outcome)
@@ -134,7 +134,7 @@ async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, 
             for begin in range(0, len(open_), _ROWS):
                 some = open_[begin : begin + _ROWS]
                 if reads >= _READS:
-                    return met.page(open_[begin - 1][1] if begin else Place(number, at))
+                    return met.page(open_[begin - 1][1] if begin else PageStart(number, at))
                 names = await _names(tx, queue_id, [offset for offset, _ in some], own=own)
                 reads += 1
                 for offset, behind in some:

@@ -93,7 +93,7 @@ def _waiting(row: Scheduled, topic: str) -> Found:
 
 
 @frozen
-class _Place:
+class _Location:
     """Where a delivery of the message lay: in the topic's own queue, or in a group's retry queue."""
 
     group_id: int
@@ -119,7 +119,7 @@ class _Span(NamedTuple):
 class _Story:
     """What is known of one message beside its row: its places, its events so far, why its attempts failed."""
 
-    places: list[_Place] = field(factory=list[_Place])
+    places: list[_Location] = field(factory=list[_Location])
     life: list[Event] = field(factory=list[Event])
     histories: list[tuple[int, bytes]] = field(factory=list[tuple[int, bytes]])
     standings: set[str] = field(factory=set[str])
@@ -162,7 +162,7 @@ def _begun(row: Streamed, group_ids: Iterable[int]) -> _Story:
     life = [Event("published", accepted_at)]
     if row.content.deliver_at > accepted_at:
         life = [Event("scheduled", accepted_at), Event("promoted", row.streamed_at)]
-    return _Story([_Place(group_id, row.queue_id, row.offset, 1) for group_id in group_ids], life)
+    return _Story([_Location(group_id, row.queue_id, row.offset, 1) for group_id in group_ids], life)
 
 
 def _add_rest(story: _Story, standing: str, group_id: int, history: bytes) -> None:
@@ -180,12 +180,12 @@ async def _add_returns(tx: Transaction, stories: Mapping[int, _Story], groups: M
         if group_id not in groups:
             continue  # removed, and what is left of it is on its way out
         story = stories[row.message_id]
-        story.places.append(_Place(group_id, row.queue_id, row.offset, row.attempt))
+        story.places.append(_Location(group_id, row.queue_id, row.offset, row.attempt))
         story.life.append(Event("returned", row.streamed_at, groups[group_id], attempt=row.attempt))
         story.histories.append((group_id, row.history))
 
 
-async def _spans(tx: Transaction, places: Sequence[_Place]) -> Mapping[_Place, list[_Span]]:
+async def _spans(tx: Transaction, places: Sequence[_Location]) -> Mapping[_Location, list[_Span]]:
     """The claims that held each place: those that ended, and then those that are open."""
     offsets: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place in sorted(places, key=lambda place: place.offset):
@@ -233,7 +233,7 @@ def _batches(spans: Sequence[tuple[int, ...]]) -> list[Sequence[tuple[int, ...]]
     return [spans[at : at + _SPANS] for at in range(0, len(spans), _SPANS)]
 
 
-def _add_handling(life: list[Event], place: _Place, group: str, spans: Iterable[_Span]) -> bool:
+def _add_handling(life: list[Event], place: _Location, group: str, spans: Iterable[_Span]) -> bool:
     """Who claimed it at this place, and how that ended; returns whether somebody has it in hand."""
     held = False
     for span in spans:

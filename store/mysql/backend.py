@@ -1,9 +1,9 @@
 """The store on MySQL 8+ and MariaDB 10.6+: pools of connections, transactions that are run again, migrations, clock.
 
 Writers and readers have pools of their own, so that no page of recovery keeps a publish waiting. A transaction is a
-fresh run of its function: after a deadlock it is rolled back and run again with jitter, five times at
-most. After a lost answer to COMMIT the database is asked whether it landed (see `witness`), and nothing is run again
-before it is known that it did not.
+fresh run of its function: after a deadlock it is rolled back and run again with jitter, up to five runs in all. After a
+lost answer to COMMIT the database is asked whether it landed (see `witness`), and nothing is run again before it is
+known that it did not.
 """
 
 import random

@@ -19,7 +19,7 @@ from ..history import last_reason, redriven
 from ..ids import due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import Group
-from ..rows import DeadPlace
+from ..rows import LockedDead
 
 
 @frozen
@@ -81,15 +81,15 @@ class Redriven:
     """When the last letter of the batch died, and its id: the next batch begins behind it."""
 
 
-async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> list[DeadPlace]:
+async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> list[LockedDead]:
     if not await tx.fetch("cursor.lock", CursorRow, group.id, sorted(group.queue_ids)):
         return []  # a broadcast topic's, or removed meanwhile
     if letters.ids is None:
         place = (letters.since, letters.until, letters.since, letters.after)
-        return await tx.fetch("dead.aged", DeadPlace, group.id, *place, limit)
+        return await tx.fetch("dead.aged", LockedDead, group.id, *place, limit)
     if not letters.ids:
         return []
-    rows = await tx.fetch("dead.named", DeadPlace, group.id, list(letters.ids))
+    rows = await tx.fetch("dead.named", LockedDead, group.id, list(letters.ids))
     return [row for row in rows if letters.since <= row.dead_at < letters.until]
 
 
@@ -194,13 +194,13 @@ async def _count_left(tx: Transaction, group: Group, letters: Letters, now: int)
     return expired, astray
 
 
-async def _named(tx: Transaction, group: Group, letters: Letters) -> list[DeadPlace]:
+async def _named(tx: Transaction, group: Group, letters: Letters) -> list[LockedDead]:
     """Those that are named and there."""
     if not letters.ids:
         return []
-    found = await tx.fetch("dead.places", DeadPlace, group.id, list(letters.ids))
+    found = await tx.fetch("dead.places", LockedDead, group.id, list(letters.ids))
     return [row for row in found if letters.since <= row.dead_at < letters.until]
 
 
-def _is_astray(group: Group, row: DeadPlace) -> bool:
+def _is_astray(group: Group, row: LockedDead) -> bool:
     return row.offset < 0 or row.queue_id not in group.retry_queue_of

@@ -28,10 +28,10 @@ turn, and the next one has come as well: ask again."""
 _SENT: tuple[Outcome, ...] = ("fired", "run", "backfilled")
 
 
-Place = tuple[int, int]
+WaitingKey = tuple[int, int]
 """Of a schedule among those that wait: (next_at, id)."""
 
-FIRST: Place = (-1, 0)
+FIRST: WaitingKey = (-1, 0)
 """Before all."""
 
 _END = 1 << 62
@@ -200,7 +200,7 @@ def _unsent(row: ScheduleRow, times: Sequence[int], had: Mapping[int, HadTurn]) 
     return [at for at in times if at not in done and (until is None or at < until) and at != row.next_at]
 
 
-async def overdue(tx: Transaction, before: int, after: Place, limit: int) -> tuple[list[int], Place | None]:
+async def overdue(tx: Transaction, before: int, after: WaitingKey, limit: int) -> tuple[list[int], WaitingKey | None]:
     """The messages, of a page of schedules whose fire time was before this, that do not wait; and where the next page
     begins. (Those that wait may be many: they are kept back, or somebody has put them off.)"""
     where = (after[0], *after, before, limit)

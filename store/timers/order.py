@@ -38,7 +38,7 @@ _AT_ONCE = 500
 _REMEMBERED = 10_000
 """Locked messages."""
 
-Place = tuple[int, int, int]
+Rank = tuple[int, int, int]
 """Of a message in its order: by `deliver_at`, then by when it was accepted, then by id."""
 
 _Order = tuple[int, bytes | None]
@@ -66,7 +66,7 @@ class Found(NamedTuple):
         return self.queue_id, self.ordering_key
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Rank:
         return self.deliver_at, self.accepted_at, self.id
 
 
@@ -83,7 +83,7 @@ class Completed(NamedTuple):
 
 def overtaking(ids: Iterable[int], known: Mapping[int, Found], waiting: Iterable[Found]) -> set[int]:
     """Those of these messages that are of the order of one that waits, and later."""
-    first: dict[_Order, Place] = {}
+    first: dict[_Order, Rank] = {}
     for one in waiting:
         first[one.order] = min(one.place, first.get(one.order, one.place))
     if not first:
@@ -114,15 +114,15 @@ def always(_shard: int) -> bool:
 
 @define(eq=False)
 class Orders:
-    """Which topics are ordered, and what stands in the way of their messages. `unseen_from`: from when on something may
-    wait in a shard that is due before a time, and that is not brought by whoever promotes here. `read_until`: up to
+    """Which topics are ordered, and what stands in the way of their messages. `unseen_from(shard, due)`: the earliest
+    time from which this server may not know of every message of the shard that is due before `due`. `read_until`: up to
     when all is known of a shard whose messages are being read, or that another server has; what is due later is left
-    alone, and comes when it is read, or by the other. `released`: whether messages of a topic are held back by a rate.
+    alone, and comes when it is read, or by the other. `rated`: whether messages of a topic are held back by a rate.
     `holds`: whether this server has a shard. `aside`: messages that cannot be promoted, which are passed over."""
 
     unseen_from: Callable[[int, int], int] = looked_back
     read_until: Callable[[int], int] = all_is_read
-    released: Callable[[int], bool] = never
+    rated: Callable[[int], bool] = never
     holds: Callable[[int], bool] = always
     aside: Container[int] = frozenset[int]()
     _ordered: dict[int, bool] = field(factory=dict[int, bool], init=False)
@@ -151,7 +151,7 @@ class Orders:
     def is_left_alone(self, row: Due) -> bool:
         """Whether it is not for this server, or not yet: what is earlier may not have been read."""
         shard = shard_of(row.id)
-        return row.due > self.read_until(shard) or (self.released(row.topic_id) and not self.holds(shard))
+        return row.due > self.read_until(shard) or (self.rated(row.topic_id) and not self.holds(shard))
 
     async def in_other_hands(self, tx: Transaction, entries: Sequence[int], due: Sequence[Due], now: int) -> list[Due]:
         """Those of these messages that are not among `due`, which were locked, and are there all the same: whoever has
@@ -168,7 +168,7 @@ class Orders:
         """Those of these messages of others' shards that wait and go in their order, when they are due."""
         rows = await tx.fetch("delay.unlocked", Due, places_of(ids))
         ordered = await self.in_order(tx, rows)
-        return [row.id for row in ordered if not self.released(row.topic_id) and row.id not in self.aside]
+        return [row.id for row in ordered if not self.rated(row.topic_id) and row.id not in self.aside]
 
     def _are_free(self, rows: Iterable[Due]) -> None:
         if self._locked:
@@ -180,7 +180,7 @@ class Orders:
         known = {one.id: one for one in await self._look(tx, rows, theirs)}
         found = known.values()
         mine = {row.id for row in rows}
-        last: dict[_Order, Place] = {}
+        last: dict[_Order, Rank] = {}
         for one in found:
             if one.id in mine:
                 last[one.order] = max(one.place, last.get(one.order, one.place))

@@ -236,7 +236,7 @@ async def _behind_its_schedule(
     left = [row for row in asked if row.id in judged.left and row.id in known and not orders.is_overtaken(~row.id, now)]
     later = overtaking([row.id for row in due], known, [*judged.waiting, *(known[row.id] for row in left)])
     # Where a rate holds back it is a bound; what is late comes after what was there.
-    behind = [row for row in due if row.id in later and not orders.released(row.topic_id)]
+    behind = [row for row in due if row.id in later and not orders.rated(row.topic_id)]
     for row in left + behind:
         held_back.setdefault(row.queue_id, []).append(row.id)
     await _make_plain(tx, behind)

@@ -50,7 +50,7 @@ def test_it_reads_its_input_and_has_its_own_session(environment: dict[str, str],
     with process:
         assert os.getsid(process.pid) == process.pid
         assert Path(f"/proc/{process.pid}/environ").exists()
-        _, wrong = process.communicate(b"\"body\"", timeout=60)
+        _, wrong = process.communicate(b'"body"', timeout=60)
     assert process.returncode == 75, wrong
 
 

@@ -74,7 +74,7 @@ class Crowd:
 
     def waiting(self) -> int:
         client: Any = self.tarry.front if isinstance(self.tarry, Blocking) else self.tarry
-        gatherings = client._transport._sharing._desks.get().gatherings
+        gatherings = client._transport._sharing._states.get().gatherings
         return sum(len(one._waiting) for one in list(gatherings.values()))
 
     def go_on(self) -> None:
@@ -248,12 +248,12 @@ def test_whoever_sends_and_is_interrupted_leaves_the_others_in_doubt() -> None:
         first = pool.submit(ask)
         assert begun.wait(10)
         others = [pool.submit(ask) for _ in range(4)]
-        wait_until(lambda: sum(len(one._waiting) for one in sharing._desks.get().gatherings.values()) == 4)
+        wait_until(lambda: sum(len(one._waiting) for one in sharing._states.get().gatherings.values()) == 4)
         interrupted.set()
         first.result(10)
         errors = sorted(type(other.exception(10)).__name__ for other in others)
     assert errors == ["KeyboardInterrupt", "Unavailable", "Unavailable", "Unavailable"]
-    assert sharing._desks.get().gatherings == {}
+    assert sharing._states.get().gatherings == {}
 
 
 class Signing(httpx.Client):

@@ -1,4 +1,4 @@
-"""What goes to one database in `make test`, and to the other in `make long`: most of what Tarry asks both is the same."""
+"""What goes to one database in `make test`, and to the other in `make long`: most of it is asked of both alike."""
 
 import shutil
 import zlib

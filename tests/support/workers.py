@@ -1,4 +1,4 @@
-"""`make test` runs in several processes (pytest-xdist): each takes the next file, and has database servers of its own."""
+"""`make test` runs in several processes (pytest-xdist): each takes the next file, and has databases of its own."""
 
 import os
 from typing import Any

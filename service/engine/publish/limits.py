@@ -44,8 +44,7 @@ class _Known:
 
 @define(eq=False)
 class Limits:
-    """Who wants to publish looks first, and takes; when it is written, or
-    not, it has landed."""
+    """Before a publish call `look`, then `take`. After it call `landed`, whether it was written or not."""
 
     _store: Store
     _clock: Clock

@@ -80,7 +80,7 @@ class Schedules:
     async def mend(self) -> None:
         """Sees to schedules whose message went another way than promotion's."""
         before = self._clock.now() - _LATE
-        place: schedules.Place | None = schedules.FIRST
+        place: schedules.WaitingKey | None = schedules.FIRST
         while place is not None:
             ids, place = await self._store.read(schedules.overdue, before, place, _BATCH)
             if ids:

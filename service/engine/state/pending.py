@@ -42,7 +42,7 @@ class Pending:
     """Entries that are out of the wheel, and not in the stream, aside or in the lanes."""
     wake: trio.Event = field(factory=trio.Event, init=False)
     sleeps_until: int | None = field(default=None, init=False)
-    """Up to when the dispatcher sleeps; None: it is awake, or has nothing to wait for."""
+    """The due time that the sleeping dispatcher waits for: an earlier one wakes it. None: it is awake, or has none."""
     _sweeps: int = field(default=0, init=False)
     """How many are under way."""
     _gone: set[int] = field(factory=set[int], init=False)

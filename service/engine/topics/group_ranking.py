@@ -27,7 +27,7 @@ GroupSort = Literal["name", "backlog", "dead_letters"]
 
 
 @frozen
-class GroupPlace:
+class GroupPageStart:
     """Behind which group a page begins: its names, and what it was ranked by."""
 
     topic: str = ""
@@ -46,7 +46,7 @@ class RankedGroups:
     """Some groups; `after` is where the next page begins, None after the last."""
 
     groups: tuple[tuple[Group, GroupCounts], ...]
-    after: GroupPlace | None
+    after: GroupPageStart | None
 
 
 @frozen
@@ -54,7 +54,7 @@ class _Order:
     """Those that have something, in order, and what each of them has."""
 
     keys: list[tuple[int, str, str]]
-    """As of `GroupPlace`."""
+    """As of `GroupPageStart`."""
     ids: list[int]
     values: dict[int, int]
 
@@ -72,19 +72,21 @@ class GroupRanking:
         self._backlogs = self._letters = _NOBODY
         self._until = float("-inf")
 
-    async def page(self, sort: GroupSort, place: GroupPlace, limit: int, topic: Topic | None = None) -> RankedGroups:
+    async def page(
+        self, sort: GroupSort, place: GroupPageStart, limit: int, topic: Topic | None = None
+    ) -> RankedGroups:
         """At most `limit` groups from behind a place; of one topic, or of all."""
         order = await self._order(sort)
         groups: list[Group] = []
         for group in self._behind(order, place, topic):
             if len(groups) == limit:
                 last = groups[-1]
-                after = GroupPlace(last.topic.name, last.name, order.values.get(last.id, 0))
+                after = GroupPageStart(last.topic.name, last.name, order.values.get(last.id, 0))
                 return RankedGroups(await self._described(groups), after)
             groups.append(group)
         return RankedGroups(await self._described(groups), None)
 
-    def _behind(self, order: _Order, place: GroupPlace, topic: Topic | None) -> Iterator[Group]:
+    def _behind(self, order: _Order, place: GroupPageStart, topic: Topic | None) -> Iterator[Group]:
         for number in range(bisect_right(order.keys, place.key), len(order.keys)):
             group = self._directory.group_by_id(order.ids[number])
             if group is not None and (topic is None or group.topic.id == topic.id):

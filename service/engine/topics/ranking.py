@@ -27,7 +27,7 @@ Sort = Literal["name", "rate", "backlog"]
 
 
 @frozen
-class Place:
+class TopicPageStart:
     """Behind which topic a page begins: its name, and what it was ranked by."""
 
     name: str = ""
@@ -40,7 +40,7 @@ class Ranked:
     """Some topics; `after` is where the next page begins, None after the last."""
 
     topics: tuple[tuple[Topic, TopicState, Activity], ...]
-    after: Place | None
+    after: TopicPageStart | None
 
 
 class Ranking:
@@ -54,7 +54,7 @@ class Ranking:
         self._backlogs: Mapping[int, int] = {}
         self._backlogs_until = float("-inf")
 
-    async def page(self, sort: Sort, place: Place, limit: int) -> Ranked:
+    async def page(self, sort: Sort, place: TopicPageStart, limit: int) -> Ranked:
         """At most `limit` topics from behind a place."""
         values = await self._values(sort)
         topics = await self._busy(values, place, limit)
@@ -67,10 +67,10 @@ class Ranking:
             topics += idle[: limit - len(topics)]
             after = page[-1].name if page else after
         described = await self._described(topics)
-        last = None if through else Place(topics[-1].name, values.get(topics[-1].id, 0))
+        last = None if through else TopicPageStart(topics[-1].name, values.get(topics[-1].id, 0))
         return Ranked(tuple(described), last)
 
-    async def _busy(self, values: Mapping[int, int], place: Place, limit: int) -> list[Topic]:
+    async def _busy(self, values: Mapping[int, int], place: TopicPageStart, limit: int) -> list[Topic]:
         """Those that do something, from behind the place."""
         names = self._directory.name_of
         order = sorted((-value, names(topic_id)) for topic_id, value in values.items() if value and names(topic_id))

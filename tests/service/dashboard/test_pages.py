@@ -15,7 +15,7 @@ import structlog
 from support.spied import NOW, SpiedServer
 from tarry.service.cli.app import app as command_line
 from tarry.service.dashboard.pages import groups, messages, timers
-from tarry.service.dashboard.places import PLACES
+from tarry.service.dashboard.routes import ROUTES
 from tarry.service.engine.dispatch.guards import Guards, GuardState
 from tarry.store.looking import finding
 from tarry.store.schedules import schedules
@@ -118,7 +118,7 @@ async def test_what_is_taught_can_be_typed(browser: httpx.AsyncClient) -> None:
 async def test_each_page_is_whole(browser: httpx.AsyncClient, server: SpiedServer) -> None:
     ids = await fill(server)
     await put_schedule(browser)
-    for path in [place.path for place in PLACES if place.show is not None]:
+    for path in [place.path for place in ROUTES if place.show is not None]:
         for id_ in ids.values() if "{id}" in path else [0]:
             address = path.format(topic="orders", group="billing", id=id_, name="daily")
             response = await browser.get(address)

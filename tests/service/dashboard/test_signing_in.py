@@ -8,12 +8,12 @@ import pytest
 from support.spied import SpiedServer
 from tarry.service.access.tokens import digest, make_token
 from tarry.service.dashboard.dashboard import Dashboard
-from tarry.service.dashboard.places import PLACES
+from tarry.service.dashboard.routes import ROUTES
 from tarry.service.errors import Overloaded
 from tarry.store.operating import keys
 from tarry.store.operating.keys import Key
 
-ADDRESSES = [place.path.format(topic="orders", group="billing", id="7", name="daily") for place in PLACES]
+ADDRESSES = [place.path.format(topic="orders", group="billing", id="7", name="daily") for place in ROUTES]
 
 
 async def make_key(server: SpiedServer, *scopes: str) -> str:

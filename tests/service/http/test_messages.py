@@ -8,7 +8,7 @@ import pytest
 from support.spied import NOW, SpiedServer
 from tarry.service.engine.batching import patience
 from tarry.store.looking import upcoming
-from tarry.store.looking.finding import Place, Wanted
+from tarry.store.looking.finding import PageStart, Wanted
 from tarry.store.records import Receipt
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
@@ -243,12 +243,12 @@ async def test_by_state_and_time(client: httpx.AsyncClient, server: SpiedServer)
     page = (await client.get("/v1/messages", params=query)).json()
     ids = [str(receipt.id) for receipt in receipts]
     assert ([message["id"] for message in page["messages"]], page["cursor"]) == (ids[7:9], "1-9")
-    assert server.all("store.find")[-1][1:] == (topic, Wanted("published", 1000, None), Place(1, 7), 2)
+    assert server.all("store.find")[-1][1:] == (topic, Wanted("published", 1000, None), PageStart(1, 7), 2)
     widest = query | {"cursor": "0-9223372036854775807"}
     assert (await client.get("/v1/messages", params=widest)).status_code == 200
     for state in ("claimed", "retrying", "parked", "dead"):
         await client.get("/v1/messages", params={"topic": "orders", "state": state, "cursor": "12345-1025"})
-        assert server.all("store.find")[-1][1:] == (topic, Wanted(state), Place(12345, 1025), 100)
+        assert server.all("store.find")[-1][1:] == (topic, Wanted(state), PageStart(12345, 1025), 100)
 
 
 async def test_all_of_a_topic(client: httpx.AsyncClient, server: SpiedServer) -> None:

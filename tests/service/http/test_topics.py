@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from support.spied import NOW, SpiedServer
-from tarry.service.engine.topics.group_ranking import GroupPlace
-from tarry.service.engine.topics.ranking import Place
+from tarry.service.engine.topics.group_ranking import GroupPageStart
+from tarry.service.engine.topics.ranking import TopicPageStart
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Group, GroupState
 from tarry.wheel.ladder import Ladder
@@ -199,9 +199,9 @@ async def test_topics_come_in_pages(
     assert [topic["topic"] for topic in page["topics"]] == ["a", "b"]
     assert [page["topics"][1][name] for name in ("published_rate", "delivered_rate", "backlog")] == [3.33, 4.33, 7]
     assert page["cursor"] == "7667:b"
-    assert server.all("ranking.page")[-1] == ("rate", Place(), 2)
+    assert server.all("ranking.page")[-1] == ("rate", TopicPageStart(), 2)
     page = (await client.get(f"/v1/topics?cursor={page['cursor']}")).json()
-    assert server.all("ranking.page")[-1] == ("name", Place("b", 7667), 100)
+    assert server.all("ranking.page")[-1] == ("name", TopicPageStart("b", 7667), 100)
     assert page["cursor"] is None
     for wrong in ("max=0", "max=1001", "cursor=b", "cursor=x:b", "cursor=7:", "cursor=-1:b", "curser=7:b"):
         assert (await client.get(f"/v1/topics?{wrong}")).status_code == 400
@@ -221,7 +221,7 @@ async def test_groups_of_all_topics_come_in_pages(client: httpx.AsyncClient, ser
     ]
     assert page["cursor"] == "2:a:mail"
     page = (await client.get(f"/v1/groups?sort=backlog&cursor={page['cursor']}")).json()
-    assert server.all("group_ranking.page")[-1] == ("backlog", GroupPlace("a", "mail", 2), 100, None)
+    assert server.all("group_ranking.page")[-1] == ("backlog", GroupPageStart("a", "mail", 2), 100, None)
     assert [(one["group"], one["paused"]) for one in page["groups"]] == [("billing", True), ("mail", False)]
     assert page["cursor"] is None
     (one,) = (await client.get("/v1/groups?topic=b")).json()["groups"]

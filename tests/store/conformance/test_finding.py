@@ -4,7 +4,7 @@ import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of
 from tarry.store.looking import found_pages, standings, tracing
-from tarry.store.looking.finding import Place, Wanted
+from tarry.store.looking.finding import PageStart, Wanted
 from tarry.store.records import Group, Topic
 from tarry.store.states import Findable
 from tarry.store.timers import timers
@@ -13,7 +13,7 @@ from tarry.wheel.ladder import Ladder
 
 async def found(stage: Stage, topic: Topic, wanted: Wanted, limit: int) -> list[int]:
     got: list[int] = []
-    place: Place | None = Place()
+    place: PageStart | None = PageStart()
     while place is not None:
         page = await stage.store.read(found_pages.find, topic, wanted, place, limit)
         assert len(page.messages) <= limit
@@ -123,7 +123,7 @@ async def test_what_is_dead_and_parked(stage: Stage, limit: int) -> None:
     # The letter outlives its message.
     stage.tables.rows(f"DELETE FROM message WHERE id = {ids[0]}")
     assert await found(stage, topic, Wanted("dead"), limit) == ids[:1]
-    (letter,) = (await stage.store.read(found_pages.find, topic, Wanted("dead"), Place(), 10)).messages
+    (letter,) = (await stage.store.read(found_pages.find, topic, Wanted("dead"), PageStart(), 10)).messages
     assert (letter.id, letter.body, letter.ordering_key, letter.queue) == (ids[0], b"{}", "a", 0)
     assert [(event.what, event.group) for event in letter.life] == [("published", None), ("dead", "hard")]
 

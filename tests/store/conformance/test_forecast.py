@@ -199,7 +199,7 @@ async def test_a_topic_that_is_removed(stage: Stage) -> None:
     await add_up(stage)
     assert await stage.store.remove_topic(topic, stage.now, force=True)
     for stone in await stage.store.read(removal.tombstones):
-        place: removal.Place | None = removal.BEGIN
+        place: removal.Step | None = removal.BEGIN
         while place is not None:
             place = (await stage.store.write(removal.clear, stone, place, 10)).next
     await add_up(stage)

@@ -5,7 +5,7 @@ import pytest
 from support.counting import counted
 from support.stores import HOUR, MINUTE, Stage, ids_of
 from tarry.store.looking import finding, found_pages, standings, tracing
-from tarry.store.looking.finding import Place, Wanted
+from tarry.store.looking.finding import PageStart, Wanted
 from tarry.store.looking.found_pages import FoundPage
 from tarry.store.records import Topic
 from tarry.store.states import FINDABLE, Findable
@@ -43,9 +43,9 @@ async def in_state(stage: Stage, state: Findable) -> Topic:
     return topic
 
 
-async def all_pages(stage: Stage, topic: Topic, state: Findable, limit: int) -> list[FoundPage[Place]]:
-    pages: list[FoundPage[Place]] = []
-    place: Place | None = Place()
+async def all_pages(stage: Stage, topic: Topic, state: Findable, limit: int) -> list[FoundPage[PageStart]]:
+    pages: list[FoundPage[PageStart]] = []
+    place: PageStart | None = PageStart()
     while place is not None:
         pages.append(await stage.store.read(found_pages.find, topic, Wanted(state), place, limit))
         place = pages[-1].after
@@ -56,7 +56,7 @@ async def all_pages(stage: Stage, topic: Topic, state: Findable, limit: int) -> 
 async def test_statements_of_a_page(stage: Stage, state: Findable) -> None:
     topic = await in_state(stage, state)
     async with counted(stage.store) as count:
-        page = await stage.store.read(found_pages.find, topic, Wanted(state), Place(), 1000)
+        page = await stage.store.read(found_pages.find, topic, Wanted(state), PageStart(), 1000)
     assert len(page.messages) == MANY
     assert all(one.is_(state) and one.life for one in page.messages)
     assert len(count.statements) <= MOST, count.statements
@@ -76,7 +76,7 @@ async def test_letters_that_outlive_their_messages(stage: Stage) -> None:
     topic = await in_state(stage, "dead")
     stage.tables.rows("DELETE FROM message")
     async with counted(stage.store) as count:
-        page = await stage.store.read(found_pages.find, topic, Wanted("dead"), Place(), 1000)
+        page = await stage.store.read(found_pages.find, topic, Wanted("dead"), PageStart(), 1000)
     assert len(page.messages) == MANY
     assert [event.group for event in page.messages[0].life] == [None, "audit", "billing"]
     assert len(count.statements) <= MOST, count.statements
@@ -134,7 +134,7 @@ async def test_many_queues_with_a_message_each(stage: Stage, monkeypatch: pytest
     ids = ids_of(await stage.publish(*(stage.draft(topic, queue=i) for i in range(0, 12, 2))))
     assert [len(page.messages) for page in await all_pages(stage, topic, "published", 4)] == [4, 2]
     assert [len(page.messages) for page in await all_pages(stage, topic, "published", 100)] == [5, 1]
-    page = await stage.store.read(found_pages.find, topic, Wanted("published", stage.now), Place(), 100)
+    page = await stage.store.read(found_pages.find, topic, Wanted("published", stage.now), PageStart(), 100)
     assert [one.id for one in page.messages] == ids[:3]
 
 

@@ -10,7 +10,7 @@ from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_
 from tarry.store import catalogue
 from tarry.store.ids import SHARDS, SHARDS_OF_DELAY
 from tarry.store.looking import finding, tracing
-from tarry.store.looking.finding import Place, Wanted
+from tarry.store.looking.finding import PageStart, Wanted
 from tarry.store.migrations import load_migrations
 from tarry.store.records import Found, Receipt, Topic, TopicState, Verdict
 from tarry.store.timers import guarded, keyed, timers
@@ -268,7 +268,7 @@ class TestLooking:
         stage.now += HOUR
         await stage.store.promote_guarded({one.id: False}, stage.now, fresh)
         for state, id_ in (("suppressed", one.id), ("cancelled", two.id), ("scheduled", three.id)):
-            page = await stage.store.read(finding.find, topic, Wanted(state), Place(), 10)  # type: ignore[arg-type]
+            page = await stage.store.read(finding.find, topic, Wanted(state), PageStart(), 10)  # type: ignore[arg-type]
             assert page.ids == [id_], state
 
 

@@ -283,7 +283,7 @@ async def test_where_a_rate_holds_back_who_has_the_shard_releases(stage: Stage) 
     ids = await waits(stage, topic, 1000, 1001, ordering_key="k")
     (free,) = await waits(stage, other, 1000, ordering_key="k")
     held = {shard_of(ids[0])}
-    stage.store.orders = Orders(released=lambda topic_id: topic_id == topic.id, holds=lambda shard: shard not in held)
+    stage.store.orders = Orders(rated=lambda topic_id: topic_id == topic.id, holds=lambda shard: shard not in held)
     stage.now += SECOND * 2
     assert [one.entry for one in await stage.promote(ids[1])] == []
     assert [one.entry for one in await stage.promote(free)] == [free]

@@ -87,7 +87,7 @@ class Rounds:
 
     async def mend(self) -> int:
         ids = list[int]()
-        place: schedules.Place | None = schedules.FIRST
+        place: schedules.WaitingKey | None = schedules.FIRST
         while place is not None:
             some, place = await self.stage.store.read(schedules.overdue, self.stage.now, place, 2)
             ids += some

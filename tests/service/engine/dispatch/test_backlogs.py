@@ -134,7 +134,7 @@ async def test_a_look_reads_some_pages_and_no_more(world: World, monkeypatch: py
 async def test_who_waits_for_something_else_is_passed_over(world: World, why: str) -> None:
     ids = await world.publish("log", -500, -400)
     topic = world.topics["log"].id
-    orders = {"aside": partial(Orders, aside=ids), "released": partial(Orders, released=lambda id_: id_ == topic)}
+    orders = {"aside": partial(Orders, aside=ids), "released": partial(Orders, rated=lambda id_: id_ == topic)}
     world.store.orders = orders[why]()
     assert await world.look() == set()
 

@@ -9,7 +9,7 @@ import trio
 from support.counting import counted
 from support.directories import open_directory
 from tarry.service.engine.state.directory import Directory
-from tarry.service.engine.topics.group_ranking import GroupPlace, GroupRanking, GroupSort
+from tarry.service.engine.topics.group_ranking import GroupPageStart, GroupRanking, GroupSort
 from tarry.store import catalogue
 from tarry.store.cleaning import removal
 from tarry.store.records import ClaimRequest, Draft, Publication, Settlement, Topic
@@ -27,7 +27,7 @@ class Town:
 
     async def all_pages(self, sort: GroupSort, limit: int, topic: Topic | None = None) -> list[list[str]]:
         pages: list[list[str]] = []
-        place: GroupPlace | None = GroupPlace()
+        place: GroupPageStart | None = GroupPageStart()
         while place is not None:
             assert len(pages) < 20, "the pages have no end"
             page = await self.ranking.page(sort, place, limit, topic)
@@ -82,18 +82,18 @@ async def test_of_one_topic(town: Town) -> None:
 
 
 async def test_what_is_told_of_a_group(town: Town) -> None:
-    page = await town.ranking.page("dead_letters", GroupPlace(), 1)
+    page = await town.ranking.page("dead_letters", GroupPageStart(), 1)
     ((group, counts),) = page.groups
     assert (group.name, group.paused, counts.backlog, counts.dead, counts.letters) == ("y", False, 0, 5, 5)
     await town.store.write(catalogue.pause_group, group, paused=True)  # at another server
-    page = await town.ranking.page("dead_letters", GroupPlace(), 1)
+    page = await town.ranking.page("dead_letters", GroupPageStart(), 1)
     assert page.groups[0][0].paused
 
 
 async def test_one_that_was_removed_elsewhere_is_left_out(town: Town) -> None:
-    page = await town.ranking.page("name", GroupPlace(), 2)
+    page = await town.ranking.page("name", GroupPageStart(), 2)
     await town.store.write(removal.remove_group, page.groups[0][0], 1)
-    again = await town.ranking.page("name", GroupPlace(), 2)
+    again = await town.ranking.page("name", GroupPageStart(), 2)
     assert [group.name for group, _ in again.groups] == ["y"]
     assert again.after == page.after, "the next page begins where it did"
 
@@ -101,9 +101,9 @@ async def test_one_that_was_removed_elsewhere_is_left_out(town: Town) -> None:
 @pytest.mark.parametrize("sort", ORDERS)
 async def test_a_page_costs_a_bounded_number_of_statements(town: Town, sort: GroupSort) -> None:
     async with counted(town.store) as few:
-        await town.ranking.page(sort, GroupPlace(), 2)
+        await town.ranking.page(sort, GroupPageStart(), 2)
     async with counted(town.store) as many:
-        await town.ranking.page(sort, GroupPlace(), 12)
+        await town.ranking.page(sort, GroupPageStart(), 12)
     assert len(few.statements) <= 5
     assert many.statements == ["claim.of_groups", "cursor.counts", "consumer_group.paused"]
 
@@ -111,5 +111,5 @@ async def test_a_page_costs_a_bounded_number_of_statements(town: Town, sort: Gro
 async def test_it_is_added_up_once_for_all_who_ask(town: Town) -> None:
     async with counted(town.store) as count, trio.open_nursery() as nursery:
         for sort in (*ORDERS, *ORDERS):
-            nursery.start_soon(town.ranking.page, sort, GroupPlace(), 2)
+            nursery.start_soon(town.ranking.page, sort, GroupPageStart(), 2)
     assert count.statements.count("cursor.standings") == 1

@@ -10,7 +10,7 @@ from support.directories import open_directory
 from tarry.service.engine.state import directory as directories
 from tarry.service.engine.state.directory import Directory
 from tarry.service.engine.state.rates import Rates
-from tarry.service.engine.topics.ranking import Place, Ranking, Sort
+from tarry.service.engine.topics.ranking import Ranking, Sort, TopicPageStart
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication, Topic
@@ -28,7 +28,7 @@ class Town:
 
     async def all_pages(self, sort: Sort, limit: int) -> list[list[str]]:
         pages: list[list[str]] = []
-        place: Place | None = Place()
+        place: TopicPageStart | None = TopicPageStart()
         while place is not None:
             page = await self.ranking.page(sort, place, limit)
             pages.append([topic.name for topic, _, _ in page.topics])
@@ -62,7 +62,7 @@ async def test_every_topic_comes_once(town: Town, sort: Sort, limit: int) -> Non
 
 
 async def test_what_is_told_of_a_topic(town: Town) -> None:
-    page = await town.ranking.page("backlog", Place(), 1)
+    page = await town.ranking.page("backlog", TopicPageStart(), 1)
     ((topic, state, activity),) = page.topics
     assert (topic.name, state.accepted, activity.backlog) == ("a", 13, 13)
     assert activity.rate.published > 0
@@ -71,9 +71,9 @@ async def test_what_is_told_of_a_topic(town: Town) -> None:
 @pytest.mark.parametrize("sort", ORDERS)
 async def test_a_page_costs_a_bounded_number_of_statements(town: Town, sort: Sort) -> None:
     async with counted(town.store) as few:
-        await town.ranking.page(sort, Place(), 2)
+        await town.ranking.page(sort, TopicPageStart(), 2)
     async with counted(town.store) as many:
-        await town.ranking.page(sort, Place(), 12)
+        await town.ranking.page(sort, TopicPageStart(), 12)
     assert len(many.statements) <= 12
     assert len(many.statements) <= len(few.statements) + 2  # the idle ones come from elsewhere
 

@@ -9,7 +9,7 @@ import trio
 from support import nodes
 from support.stores import SQLiteTables
 from tarry.service.engine.state import directory as directory_module
-from tarry.service.engine.topics.ranking import Place
+from tarry.service.engine.topics.ranking import TopicPageStart
 from tarry.service.errors import TopicConflict, UnknownClaim, UnknownGroup, UnknownTopic
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
@@ -127,7 +127,7 @@ async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery
         await town.publish(topic, HOUR)
     with pytest.raises(UnknownTopic):
         await town.node.directory.topic("orders", create=False)
-    assert (await town.node.ranking.page("name", Place(), 10)).topics == ()
+    assert (await town.node.ranking.page("name", TopicPageStart(), 10)).topics == ()
     assert 'topic="orders"' not in town.metrics.text().decode()
     again = await town.node.directory.topic("orders")
     assert again.id != topic.id

@@ -3,33 +3,33 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .page import Place
+from .page import Route
 from .pages import dead, groups, messages, nodes, overview, reports, schedules, settings, timers, topics
 
 HOME = "/ui"
 
-PLACES: tuple[Place, ...] = (
-    Place(HOME, overview.overview),
-    Place(f"{HOME}/pictures", overview.pictures),
-    Place(f"{HOME}/topics", topics.topics),
-    Place(f"{HOME}/topics/{{topic}}", topics.topic, {"put": settings.put_topic}),
-    Place(f"{HOME}/topics/{{topic}}/pictures", topics.topic_pictures),
-    Place(f"{HOME}/topics/{{topic}}/timers", timers.timers),
-    Place(f"{HOME}/groups", groups.groups),
-    Place(
+ROUTES: tuple[Route, ...] = (
+    Route(HOME, overview.overview),
+    Route(f"{HOME}/pictures", overview.pictures),
+    Route(f"{HOME}/topics", topics.topics),
+    Route(f"{HOME}/topics/{{topic}}", topics.topic, {"put": settings.put_topic}),
+    Route(f"{HOME}/topics/{{topic}}/pictures", topics.topic_pictures),
+    Route(f"{HOME}/topics/{{topic}}/timers", timers.timers),
+    Route(f"{HOME}/groups", groups.groups),
+    Route(
         f"{HOME}/groups/{{topic}}/{{group}}",
         groups.group,
         {"pause": groups.pause, "resume": groups.resume, "put": settings.put_group},
     ),
-    Place(f"{HOME}/new", acts={"topic": settings.make_topic, "group": settings.make_group}),
-    Place(f"{HOME}/messages", messages.messages),
-    Place(
+    Route(f"{HOME}/new", acts={"topic": settings.make_topic, "group": settings.make_group}),
+    Route(f"{HOME}/messages", messages.messages),
+    Route(
         f"{HOME}/messages/{{id}}",
         messages.message,
         {"cancel": messages.cancel, "move": messages.move, "again": messages.again},
     ),
-    Place(f"{HOME}/schedules", schedules.schedules),
-    Place(
+    Route(f"{HOME}/schedules", schedules.schedules),
+    Route(
         f"{HOME}/schedules/{{name}}",
         schedules.schedule,
         {
@@ -39,10 +39,10 @@ PLACES: tuple[Place, ...] = (
             "backfill": schedules.backfill,
         },
     ),
-    Place(f"{HOME}/dead", dead.dead),
-    Place(f"{HOME}/dead/{{topic}}/{{group}}", dead.letters, {"redrive": dead.redrive, "purge": dead.purge}),
-    Place(f"{HOME}/nodes", nodes.nodes),
-    Place(f"{HOME}/reports", reports.reports),
+    Route(f"{HOME}/dead", dead.dead),
+    Route(f"{HOME}/dead/{{topic}}/{{group}}", dead.letters, {"redrive": dead.redrive, "purge": dead.purge}),
+    Route(f"{HOME}/nodes", nodes.nodes),
+    Route(f"{HOME}/reports", reports.reports),
 )
 
 NAVIGATION = (
@@ -60,7 +60,7 @@ NAVIGATION = (
 class Found(NamedTuple):
     """What an address leads to."""
 
-    place: Place
+    place: Route
     parts: Mapping[str, str]
     act: str
     """The last part, where it is an action's; else empty."""
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 
 def find(segments: list[str]) -> Found | None:
     """By the decoded parts of a path."""
-    for place in PLACES:
+    for place in ROUTES:
         pattern = place.path.split("/")[1:]
         if (parts := _match(pattern, segments)) is not None:
             return Found(place, parts, "")

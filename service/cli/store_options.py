@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True)
-class Place:
+class StoreOptions:
     """Which store. What is left out comes from the environment, the file or the defaults."""
 
     config: Annotated[Path | None, Parameter(help="Read this file instead of ./tarry.toml.")] = None
