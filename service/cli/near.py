@@ -1,4 +1,4 @@
-"""A name that is not there, and the nearest that is: what a slip of the keys has meant."""
+"""The nearest existing name to one that does not exist: what a typo probably meant."""
 
 import re
 from collections.abc import Iterable

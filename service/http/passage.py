@@ -1,4 +1,4 @@
-"""What one task hands on to another: in order, all that is there at once, and no more of it than a weight."""
+"""A bounded channel from one task to another: in order, all that is there at once, up to a total weight."""
 
 from typing import Generic, TypeVar
 

@@ -1,4 +1,4 @@
-"""The last word: a process that waits for the end of the supervisor, and tells of one that the supervisor did not.
+"""The last word: a process that waits for the supervisor's end, and logs one that the supervisor did not log itself.
 
 The kernel kills those who serve together with it, so that none of them could say why. This one holds no connection and
 no address, and ends at once.

@@ -1,4 +1,4 @@
-"""Rows that are alike: each cell is as long in one as in the other, so that the bytes of many are read together, in C.
+"""Rows of equal layout: corresponding cells are equally long, so that the bytes of many are read together, in C.
 
 Ids have as many digits as their neighbours, and so have times: most rows of an answer of many are alike. Pure, as
 `rows`, which takes here what it need not read row by row.

@@ -1,4 +1,4 @@
-"""Whether a server is such as Tarry counts on: judged by what it does, whatever it calls itself. Nothing is changed."""
+"""Whether a server behaves as Tarry requires: judged by what it does, whatever it calls itself. Nothing is changed."""
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a session says of itself before anything else, and why: of what a server gives its sessions nothing is trusted.
+"""The variables that each session sets before anything else, and why: no server default is trusted.
 
 Each variable stands here that changes what our statements mean, what they are given, or for how long they wait, of all
 that `SHOW VARIABLES` tells of MySQL 9.7 and MariaDB 10.11. None of them wants a right of its own.

@@ -1,4 +1,4 @@
-"""Schedules by name: set, paused, resumed, run, made up for, removed; and mended when their message went another way.
+"""Schedules by name: set, paused, resumed, run, backfilled, removed; and repaired when their message left another way.
 
 Who changes one locks its row, and then, without a wait, the row of the message that waits. Where its fire time is ahead
 it makes room, or, if somebody holds it at this moment, is dropped at its turn, since no schedule names it any more.

@@ -1,4 +1,4 @@
-"""A rehearsal: what publishes write, in each of their tables, of which nothing stays. Whether one would be taken? Of
+"""A rehearsal: writes what a publish would, to each of its tables, and keeps none of it. Whether one would be taken? Of
 the tables of messages that failed or were given a new time, no more is tried than whether they may be written to.
 
 A store may take a small write and not a large one (a full disk), one table and not another (rights, a lock), a

@@ -1,4 +1,4 @@
-"""Of which topics many are that are due at once: a look that promises nothing, and locks nothing.
+"""The topics of many messages that are due at once: a best-effort query that locks nothing.
 
 Where most of them are of one topic, only the others are named: the rows of a crowd are passed over where they lie, at a
 fraction of what it costs to bring them here. The look reads the rows that promotion is about to read.

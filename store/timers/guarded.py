@@ -1,4 +1,4 @@
-"""Messages with a guard: of each it is asked at its time, in a table of the user's, whether it is to be sent.
+"""Messages with a guard: at its time each is checked against a table of the user's before it is sent.
 
 Nobody is asked within a transaction of the store's: a guard that is slow would hold locked what a cancel waits for.
 So promotion leaves a message with a guard where it is, and tells of it; whoever has asked its guard promotes it again,

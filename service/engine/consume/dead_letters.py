@@ -1,4 +1,4 @@
-"""A call's way through dead letters: a batch at a time, by age, by their ids, or as they are found to fit.
+"""Walks through dead letters for one call: a batch at a time, by age, by id, or by what a search matches.
 
 What is left where it is (past its time, or astray) is passed once. How letters are worked on is not known here.
 """

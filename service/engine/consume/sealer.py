@@ -1,4 +1,4 @@
-"""The sealer: moves the ends of queues on whose offsets Redis draws, after each commit that this node knows of.
+"""The sealer: advances the ends of queues whose offsets Redis draws, after each commit that this node knows of.
 
 Once a second it also looks for what others have committed, and for what a change of sequencer has left behind.
 """

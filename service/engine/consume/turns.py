@@ -1,4 +1,4 @@
-"""Turns: the transaction in which those are served who wait at a group's coordinator, and who hears of it.
+"""Turns: the transaction that serves everybody who waits at a group's coordinator, and who is told of it.
 
 Where another transaction is at work on the group a turn stands in line for it, and few do so at a time.
 """

@@ -1,4 +1,4 @@
-"""Of which topics those are that are due, or fall due in a second: a look into the store."""
+"""The topics of messages that are due, or fall due in a given second, read from the store."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The lookahead: of a second in which very many fall due it is known before it begins of which topics they are.
+"""The lookahead: finds out before a crowded second begins which topics its messages belong to.
 
 When a second is crowded, and nearly all of it is of one topic, those few are looked for ahead of time that are not; so
 a burst needs no look into the store for what it lays in lanes, and a message of another topic that is due in the midst

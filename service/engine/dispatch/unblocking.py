@@ -1,4 +1,4 @@
-"""Unblocking: what is `held`, because somebody holds its queue, is brought further.
+"""Unblocking: moves on what is `held` because somebody has locked its queue.
 
 A queue first stands in line, with a transaction that keeps no other queue waiting, and few at a time do so. When that
 was in vain, all queues that are stuck are looked at together every quarter of a second, without standing in line. There

@@ -1,4 +1,4 @@
-"""The forecast at work: changes are added up, all rows are counted at times, and who asks hears whom to believe.
+"""The forecast at work: adds up changes, counts all rows now and then, and tells readers which of the two to trust.
 
 Servers and outboxes of before do not tell what they change. While such a server is at work nobody trusts the forecast;
 once none is, all rows are counted, and whoever began before that trusts it again. An outbox is not seen; so who has the

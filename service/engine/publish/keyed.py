@@ -1,4 +1,4 @@
-"""Timers by key: what is wished for is written together; who has to know hears of it."""
+"""Timers by key: requests are written in batches, and the parts that need to know are told."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Known seconds: of a second in which very many fall due, of which topics they are, before it begins.
+"""Known seconds: crowded seconds, with the topics of their messages, known before they begin.
 
 The `lookahead` finds it out. What comes for a second while it is looked at, or later, is not known.
 """
