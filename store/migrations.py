@@ -5,6 +5,9 @@ A file is never changed after a release: a checksum that differs is refused. So 
 `-- beside: 5` in a file says that servers which know 0005, and not this one, may go on beside it, and start: it only
 adds. Without that line it wants servers that know it. What all servers must know is remembered in `migration`, which
 every program ever made compares with what it knows; the rest in `migration_beside`, which older ones do not read.
+
+They begin at 0021, which makes all tables. Up to there they came one by one, before the first release: so a level below
+it is one that every server knows, and a database with such a number is not taken over.
 """
 
 import hashlib
@@ -19,11 +22,13 @@ from .errors import SchemaError
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _BESIDE = re.compile(r"^-- beside: (\d+)$", re.MULTILINE)
+FIRST = 21
+"""The version of the first migration."""
 
 
 @frozen
 class Migration:
-    """One file: `0001_the_house.sql`."""
+    """One file: `0021_the_house.sql`."""
 
     version: int
     name: str
@@ -83,6 +88,11 @@ def load_migrations(backend: Literal["mysql", "sqlite"]) -> list[Migration]:
 
 def pending(known: Sequence[Migration], applied: Applied) -> list[Migration]:
     """What is still to be applied. Raises `SchemaError`."""
+    if applied.checksums and min(applied.checksums) < known[0].version:
+        raise SchemaError(
+            "the schema was made before the first release of Tarry, and cannot be taken over: give Tarry a new "
+            "database; what is in this one is for the Tarry that made it. Nothing was changed"
+        )
     if applied.floor > known[-1].version:
         raise SchemaError(
             f"the schema is at version {applied.floor}, newer than this program, which knows {known[-1].version}: "

@@ -55,9 +55,6 @@ _SPARE = 10
 _NAMED = 10
 """Of many spoilt rows so many are named."""
 
-_SERVERS = "several_servers"
-"""The migration that brings the table of servers."""
-
 _NO_FLAGS = Flags()
 
 
@@ -175,9 +172,7 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
         if applied.checksums:
             findings += [_stands(*hole) for hole in await backend.read(partial(wide_holes, widest=widest))]
         if (room := await backend.room()) is not None:
-            # A schema of before they were there has none.
-            known = {migration.name for migration in migrations_for(dsn) if migration.version in applied.checksums}
-            nodes = await backend.read(all_nodes) if _SERVERS in known else []
+            nodes = await backend.read(all_nodes) if applied.checksums else []
             alive = [node.name for node in nodes if abs(now - node.renewed_at) <= LEASE]
             findings.append(_connections(*room, settings, alive))
         if schema.state == "ok":

@@ -4,10 +4,10 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 
 from ..errors import Locked, Refused, Unfit
-from ..migrations import Migration
+from ..migrations import FIRST, Migration
 from .connection import Connection
 
-_LOCK = b"SELECT version FROM migration WHERE version = 1 FOR UPDATE"
+_LOCK = b"SELECT version FROM migration WHERE version = %d FOR UPDATE" % FIRST
 _PAST_LOCKED = _LOCK + b" SKIP LOCKED"
 _WITHOUT_WAIT = _LOCK + b" NOWAIT"
 _KNOWN = {

@@ -21,7 +21,7 @@ from .tables import RECORDS, Found, check_tables, find_tables
 _DONE_BEFORE = frozenset({1060, 1061, 1091})
 """A column or an index that is there, or is gone: a migration that was interrupted behind this statement."""
 _NO_SUCH_TABLE, _NO_SUCH_COLUMN = 1146, 1054
-_BEGUN = b"SELECT applied_at FROM migration WHERE version = 1"
+_BEGUN = b"SELECT applied_at FROM migration ORDER BY version LIMIT 1"
 _APPLY = Statement("INSERT INTO migration VALUES ?")
 _APPLY_BESIDE = Statement("INSERT INTO migration_beside VALUES ?")
 _RAISE = (

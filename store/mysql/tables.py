@@ -233,7 +233,7 @@ def _check(found: Found, name: str, needed: Set[str], *, made: bool = False) -> 
 
 def _check_records(found: Found, rows: Sequence[Row]) -> None:
     """The four columns are such as others may have, too."""
-    if rows and not any(version == 1 and name == _FIRST for version, name in rows):
+    if rows and not any(name == _FIRST for _, name in rows):
         raise SchemaError(
             f"the database {found.database} has a table `migration` that is not Tarry's, whose first is"
             f" {_FIRST.decode()}: {_ADVICE}"

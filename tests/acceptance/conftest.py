@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.generations import unpack_old_program
+from support.generations import make_next_program
 from support.server import client_of, start_server
 from tarry.client import Tarry
 from tarry.service.demo.server_process import ServerProcess
@@ -31,9 +31,9 @@ def tarry(server: ServerProcess) -> Iterator[Tarry]:
 
 
 @pytest.fixture(scope="module")
-def old_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for PYTHONPATH with the last program that knew of no other server."""
-    return unpack_old_program(tmp_path_factory.mktemp("old"))
+def next_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PYTHONPATH with a program that knows a migration more."""
+    return make_next_program(tmp_path_factory.mktemp("next"))
 
 
 @pytest.fixture

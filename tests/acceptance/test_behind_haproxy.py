@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support import servers
+from support.generations import adding
 from support.nginx import nginx
 from support.rolling import Load
 from support.serving import Served, served
@@ -226,15 +227,16 @@ def is_asked(reader: Reader, names: str = "ab") -> bool:
 
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("trusting")
-def test_upgrading(reader: Reader, old_program: Path) -> None:
+def test_upgrading(reader: Reader, next_program: Path) -> None:
     """Under load, through HAProxy: clients see nothing of it that they do not put right with another try."""
     page, upgrade = blocks("several-servers.md"), blocks("upgrade.md")
     asking, stopping, waiting, looking = upgrade["sh"]
-    old = {"PYTHONPATH": os.fspath(old_program)}
-    reader.sh(page["sh"][0], **old)
+    new = {"PYTHONPATH": os.fspath(next_program)}
+    reader.sh(page["sh"][0])
     for block in page["serve"]:
-        reader.serve(block, **old)
-    assert "servers that know 0006 may stay at work" in reader.sh(f"{asking.strip()} || true")
+        reader.serve(block)
+    stay = f"servers that know {adding('mysql').beside:04} may stay at work"
+    assert stay in reader.sh(f"{asking.strip()} || true", **new)
     load = Load(random.randrange(1 << 30))
     load.add("haproxy", reader.url, reader.key)
     with reader.haproxy(page["haproxy"][0]), load.running():
@@ -242,14 +244,14 @@ def test_upgrading(reader: Reader, old_program: Path) -> None:
         for name, block in zip("ab", page["serve"], strict=True):
             with reader.stopped_with(name) as environment:
                 reader.sh(stopping, **environment)
-            reader.serve(upgrade["serve"][0] if name == "a" else block)
+            reader.serve(upgrade["serve"][0] if name == "a" else block, **new)
             reader.sh(waiting)
             load.wait_for_work("haproxy")
         told = reader.sh(looking, TARRY_URL=reader.url, TARRY_KEY=reader.key)
-        assert len(re.findall(r"^\d+\s+[ab]\s", told, re.M)) == 2
+        assert len(re.findall(rf"^\d+\s+[ab]\s.*\s{adding('mysql').version}\s", told, re.M)) == 2
         with reader.stopped_with("b") as environment:  # and back
             reader.sh(stopping, **environment)
-        reader.serve(page["serve"][1], **old)
+        reader.serve(page["serve"][1])
         load.wait_for_work("haproxy")
     with Tarry(f"http://127.0.0.1:{reader.ports['8277']}", key=reader.key) as tarry:
         again = load.check(lambda id_: tarry.message(id_)["life"])

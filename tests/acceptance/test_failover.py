@@ -30,6 +30,7 @@ from tarry.service.demo.server_process import ServerProcess, python_path
 from tarry.store import catalogue, nodes
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import ReadOnly, Unavailable
+from tarry.store.migrations import newest
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.mysql.connection import connect
 from tarry.store.mysql.dsn import Dsn
@@ -442,25 +443,25 @@ async def test_a_commit_in_doubt_is_looked_for_at_the_server_that_takes_over(
             pair.follow()
 
 
-def test_a_server_that_has_another_database_is_left_alone(tmp_path: Path) -> None:
+def test_a_server_that_has_another_database_is_left_alone(tmp_path: Path, next_program: Path) -> None:
     """It takes writes, and has no schema, then another one, then an older one; and of two that take writes whoever
     looks is told. No replica: the pair is of this test alone."""
     with own_pair() as pair, pair.database() as dsn:
         name = urlsplit(dsn).path[1:]
         other = urlsplit(pair.follower.dsn)._replace(path=f"/{name}").geturl()
         run_sql(pair.follower.dsn, "STOP SLAVE", "SET GLOBAL read_only = 0")
-        with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
-            begun = pair.ask(dsn, "SELECT applied_at FROM migration WHERE version = 1")[0][0]
-            newest = pair.ask(dsn, "SELECT MAX(version) FROM migration_beside")[0][0]
+        path = {"PYTHONPATH": os.fspath(next_program)}
+        with start_server(tmp_path, dsn, env=path) as server, client_of(server) as tarry:
+            begun = pair.ask(dsn, "SELECT applied_at FROM migration")[0][0]
             for says, spoil in (
                 ("no schema of Tarry's", ""),
                 ("another database of Tarry's", ""),
-                (f"lacks {newest:04}", f"UPDATE migration SET applied_at = {begun} WHERE version = 1"),
+                (f"lacks {newest() + 1:04}", f"UPDATE migration SET applied_at = {begun}"),
             ):
                 if says.startswith("another"):
                     trio.run(migrate, other)
                 if spoil:
-                    run_sql(other, spoil, f"DELETE FROM migration_beside WHERE version = {newest}")
+                    run_sql(other, spoil)
                 run_sql(pair.leader.dsn, "SET GLOBAL read_only = 1")
                 wait_for(lambda: ready(server).status_code == 503)
                 wait_for(lambda says=says: says in ready(server).json()["detail"])  # type: ignore[misc]

@@ -5,12 +5,11 @@ from typing import Literal
 
 import pytest
 
+from support.generations import adding, taking_away
 from tarry.store.errors import SchemaError
-from tarry.store.migrations import Applied, Migration, load_migrations, pending
+from tarry.store.migrations import FIRST, Applied, Migration, load_migrations, pending
 
 ONE, TWO, THREE = (Migration(n, f"m{n}", f"CREATE TABLE t{n} (x INT);\n") for n in (1, 2, 3))
-FIRST_NEW = 6
-"""Before it, no migration tells whether older servers may be beside it, and they may not."""
 
 
 def test_nothing_applied() -> None:
@@ -26,6 +25,12 @@ def test_some_applied() -> None:
 def test_one_left_out() -> None:
     """A branch merged late: what is missing is applied."""
     assert pending([ONE, TWO, THREE], Applied({1: ONE.checksum, 3: THREE.checksum}, {})) == [TWO]
+
+
+def test_older_than_the_first() -> None:
+    for applied in (Applied({1: b""}, {}), Applied({}, {1: b""}), Applied({1: b"", 2: b"", 9: b""}, {})):
+        with pytest.raises(SchemaError, match=r"before the first release of Tarry.*give Tarry a new database"):
+            pending([TWO, THREE], applied)
 
 
 def test_newer_than_the_program() -> None:
@@ -54,7 +59,7 @@ def test_who_may_be_beside_it() -> None:
 def test_each_says_who_may_be_beside_it(kind: Literal["mysql", "sqlite"]) -> None:
     for migration in load_migrations(kind):
         said = re.findall(r"^-- beside: (\d+)$", migration.text, re.MULTILINE)
-        assert len(said) == (migration.version >= FIRST_NEW), f"{migration.version:04}: see CONTRIBUTING.md"
+        assert len(said) == (migration.version > FIRST), f"{migration.version:04}: see CONTRIBUTING.md"
         assert 0 < migration.beside <= migration.version
     mine, theirs = load_migrations("mysql"), load_migrations("sqlite")
     assert [m.beside for m in mine] == [m.beside for m in theirs]
@@ -63,12 +68,13 @@ def test_each_says_who_may_be_beside_it(kind: Literal["mysql", "sqlite"]) -> Non
 def test_what_older_servers_are_beside_only_adds() -> None:
     """What they write still fits, and what they read is still there."""
     adds = re.compile(
-        r"CREATE (TABLE|INDEX) |INSERT IGNORE |SET SESSION "
+        r"CREATE (TABLE|INDEX) |INSERT IGNORE "
         r"|ALTER TABLE `?\w+`? ADD (COLUMN `?\w+`? (?!.*\bNOT NULL\b(?!.*\bDEFAULT\b))|(KEY|INDEX) )"
     )
-    for migration in load_migrations("mysql"):
+    for migration in (*load_migrations("mysql"), adding("mysql")):
         if migration.beside < migration.version:
             assert [s for s in migration.statements if not adds.match(s)] == []
+    assert [s for s in taking_away().statements if not adds.match(s)] != []
 
 
 def test_a_checksum_is_of_every_byte() -> None:
@@ -91,7 +97,7 @@ def test_statements_end_at_a_semicolon_at_the_end_of_a_line() -> None:
 def test_both_backends_have_the_same_steps() -> None:
     mine, theirs = load_migrations("mysql"), load_migrations("sqlite")
     assert [(m.version, m.name) for m in mine] == [(m.version, m.name) for m in theirs]
-    assert [m.version for m in mine] == list(range(1, len(mine) + 1))
+    assert [m.version for m in mine] == list(range(FIRST, FIRST + len(mine)))
 
 
 def test_mysql_statements_may_be_run_again() -> None:

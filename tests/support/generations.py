@@ -1,24 +1,43 @@
-"""The program of before, from the repository's history."""
+"""The program of a version to come: this one, with one migration more, or two."""
 
 import shutil
-import subprocess
 from pathlib import Path
+from typing import Literal
 
-import pytest
+import tarry
+from tarry.store.migrations import Migration, load_migrations
 
-ROOT = Path(__file__).parents[2]
-BEFORE = "7f8b15bd7cc9dd2151f1bbc93ae825b3fdbe4b02"
-"""A commit whose servers on one database know of each other, and none of what came later: migrations up to 0006."""
+_LAST = load_migrations("mysql")[-1]
+_MAKE = "{create} {name} (\n  id INT NOT NULL,\n  PRIMARY KEY (id)\n){end};\n"
+_MYSQL = {"create": "CREATE TABLE IF NOT EXISTS", "end": " ENGINE=InnoDB COMMENT='of a version to come'"}
+_SQLITE = {"create": "CREATE TABLE", "end": ""}
+_ADD = """
+ALTER TABLE delay ADD COLUMN later INT NOT NULL DEFAULT 0;
+ALTER TABLE message ADD COLUMN later INT NULL;
+ALTER TABLE consumer_group ADD COLUMN later INT NOT NULL DEFAULT 0;
+"""
+_ADD_INDEX = {
+    "mysql": "ALTER TABLE consumer_group ADD KEY idx_consumer_group_later (later);\n",
+    "sqlite": "CREATE INDEX idx_consumer_group_later ON consumer_group (later);\n",
+}
 
 
-def unpack_old_program(folder: Path) -> Path:
-    """Makes of it a folder for PYTHONPATH. Skips the test where there is no history, as in an sdist."""
-    git = shutil.which("git")
-    if git is None or subprocess.run([git, "-C", ROOT, "cat-file", "-e", BEFORE], capture_output=True).returncode:
-        pytest.skip(f"there is no history here, and so no {BEFORE[:7]}")
+def adding(kind: Literal["mysql", "sqlite"]) -> Migration:
+    """The next migration: today's servers may be beside it."""
+    made = _MAKE.format(name="later", **(_MYSQL if kind == "mysql" else _SQLITE))
+    return Migration(_LAST.version + 1, "later", f"-- beside: {_LAST.beside}\n{made}{_ADD}{_ADD_INDEX[kind]}")
+
+
+def taking_away() -> Migration:
+    """The one after it, on MySQL: all servers must know it."""
+    made = _MAKE.format(name="latest", **_MYSQL)
+    return Migration(_LAST.version + 2, "latest", f"{made}ALTER TABLE message DROP COLUMN later;\n")
+
+
+def make_next_program(folder: Path) -> Path:
+    """Makes of it a folder for PYTHONPATH, with a program that knows the next migration."""
     package = folder / "tarry"
-    package.mkdir()
-    archive = subprocess.run([git, "-C", ROOT, "archive", BEFORE], capture_output=True, check=True).stdout
-    subprocess.run(["tar", "-x", "-C", package], input=archive, check=True)
-    assert not list(package.glob("store/mysql/migrations/0007_*"))
+    shutil.copytree(Path(tarry.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for one, folder_of in ((adding("mysql"), "mysql"), (adding("sqlite"), "sqlite")):
+        (package / f"store/{folder_of}/migrations/{one.version:04}_{one.name}.sql").write_text(one.text)
     return folder

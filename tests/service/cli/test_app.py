@@ -767,6 +767,6 @@ def test_migrate_prints_the_sql_and_touches_nothing(
 
 def test_migrate(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["migrate"]) == 0
-    assert capsys.readouterr().out.startswith("applied 0001")
+    assert capsys.readouterr().out.startswith("applied 0021")
     assert run(["migrate"]) == 0
     assert "up to date" in capsys.readouterr().err

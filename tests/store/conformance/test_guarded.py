@@ -11,10 +11,9 @@ from tarry.store import catalogue
 from tarry.store.ids import SHARDS, SHARDS_OF_DELAY
 from tarry.store.looking import finding, tracing
 from tarry.store.looking.finding import PageStart, Wanted
-from tarry.store.migrations import load_migrations
 from tarry.store.records import Found, Receipt, Topic, TopicState, Verdict
 from tarry.store.timers import guarded, keyed, timers
-from tarry.store.timers.guarded import LEVEL, Guarded, Suppressed
+from tarry.store.timers.guarded import Guarded, Suppressed
 from tarry.store.timers.keyed import Wish
 
 
@@ -41,10 +40,6 @@ async def found(stage: Stage, id_: int) -> Found:
 def listen(stage: Stage) -> dict[int, str]:
     """What promotion has told of."""
     return stage.store.guarded
-
-
-def test_the_level_is_its_migrations() -> None:
-    assert [one.version for one in load_migrations("mysql") if one.name == "guards"] == [LEVEL]
 
 
 class TestAfterwards:

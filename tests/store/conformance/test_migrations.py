@@ -1,13 +1,14 @@
 """The schema: brought up to date once, refused when it is another program's."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
 
 from support.stores import TABLES, Kind, Tables, empty, open_tables
 from tarry.store.errors import SchemaError
-from tarry.store.migrations import Migration, load_migrations, newest
+from tarry.store.migrations import FIRST, Migration, load_migrations, newest
 from tarry.store.mysql.tables import RECORDS
 from tarry.store.opening import BadDSN, migrations_for, open_backend
 from tarry.store.ports import Backend
@@ -70,13 +71,13 @@ async def test_two_at_once(opens: Open, tables: Tables, bare_dsn: str) -> None:
         for _ in range(3):
             nursery.start_soon(migrate)
     assert sorted(applied) == [[], [], _names(bare_dsn)]
-    assert tables.rows(f"SELECT COUNT(*) FROM ({_BOTH}) m") == [(len(applied[0] or applied[1] or applied[2]),)]
+    assert _versions(tables) == (NEEDED, BESIDE)
 
 
 async def test_a_schema_newer_than_the_program(opens: Open, tables: Tables) -> None:
     backend = await opens()
     await backend.migrate()
-    tables.rows("INSERT INTO migration SELECT 9999, name, checksum, applied_at FROM migration WHERE version = 1")
+    tables.rows("INSERT INTO migration SELECT 9999, name, checksum, applied_at FROM migration LIMIT 1")
     with pytest.raises(SchemaError, match="version 9999, newer than this program"):
         await backend.migrate()
     tables.rows("DELETE FROM migration WHERE version = 9999")
@@ -91,18 +92,26 @@ def _versions(tables: Tables) -> tuple[list[int], list[int]]:
     return [version for (version,) in needed], [version for (version,) in beside]
 
 
-async def test_what_older_servers_are_beside_is_remembered_apart(opens: Open, tables: Tables) -> None:
-    """They look into `migration` alone, for a version that they do not know."""
-    await (await opens()).migrate()
-    assert _versions(tables) == (NEEDED, BESIDE)
-    assert FLOOR in NEEDED
-    assert BESIDE
+async def test_a_schema_of_before_the_first_release(opens: Open, tables: Tables, kind: Kind) -> None:
+    """Its migrations were others, 0001 the_house and those behind it. It is told, and stays as it is."""
+    backend = await opens()
+    await backend.migrate()
+    tables.rows("INSERT INTO migration_beside SELECT 20, 'losses', checksum, 0 FROM migration LIMIT 1")
+    tables.rows(f"UPDATE migration SET version = 1 WHERE version = {FIRST}")
+    tables.rows("DROP TABLE forecast")  # as one that lacks a step
+    there, versions = _all_tables(tables, kind), _versions(tables)
+    told = "before the first release of Tarry, and cannot be taken over: give Tarry a new database"
+    with pytest.raises(SchemaError, match=told):
+        await backend.migrate()
+    if kind != "sqlite":
+        assert [(check, told in text) for check, text in await backend.faults()] == [("tables", True)]
+    assert (_all_tables(tables, kind), _versions(tables)) == (there, versions)
 
 
 async def test_a_program_of_before_takes_a_schema_that_only_adds(opens: Open, tables: Tables) -> None:
     backend = await opens()
     await backend.migrate()
-    tables.rows("INSERT INTO migration_beside SELECT 9999, name, checksum, applied_at FROM migration WHERE version = 1")
+    tables.rows("INSERT INTO migration_beside SELECT 9999, name, checksum, applied_at FROM migration LIMIT 1")
     assert await backend.migrate() == []
     assert max((await backend.applied()).checksums) == 9999
 
@@ -121,7 +130,7 @@ def _two_more(monkeypatch: pytest.MonkeyPatch, kind: Kind, bare_dsn: str, last: 
 @pytest.mark.parametrize(
     ("last", "needed", "beside"),
     [
-        ("-- beside: 5\n", [], [9001, 9002]),
+        (f"-- beside: {FLOOR}\n", [], [9001, 9002]),
         ("-- beside: 9001\n", [9001], [9002]),
         ("", [9001, 9002], []),
     ],
@@ -171,7 +180,7 @@ async def test_not_while_an_older_server_is_at_work(
 async def test_a_migration_changed_after_it_was_applied(opens: Open, tables: Tables) -> None:
     backend = await opens()
     await backend.migrate()
-    tables.rows(f"UPDATE migration SET checksum = x'{'00' * 32}' WHERE version = 1")
+    tables.rows(f"UPDATE migration SET checksum = x'{'00' * 32}' WHERE version = {FIRST}")
     with pytest.raises(SchemaError, match="was changed after it was applied"):
         await backend.migrate()
 
@@ -193,8 +202,11 @@ async def test_a_table_of_somebody_else_s(opens: Open, tables: Tables, kind: Kin
     backend = await opens()
     with pytest.raises(Exception, match="queue"):
         await backend.migrate()
-    all_ = "SELECT name FROM sqlite_master WHERE type = 'table'" if kind == "sqlite" else "SHOW TABLES"
-    assert tables.rows(all_) == [("queue",)]
+    assert _all_tables(tables, kind) == [("queue",)]
+
+
+def _all_tables(tables: Tables, kind: Kind) -> list[Any]:
+    return tables.rows("SELECT name FROM sqlite_master WHERE type = 'table'" if kind == "sqlite" else "SHOW TABLES")
 
 
 async def test_a_good_store_has_nothing_to_complain_of(opens: Open, kind: Kind) -> None:

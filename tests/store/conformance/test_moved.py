@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of, open_tables
-from tarry.store import catalogue
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
 from tarry.store.ids import SHARDS, due_of, place_of, shard_in_delay, shard_of
 from tarry.store.mysql.backend import MySQLTransaction
 from tarry.store.mysql.connection import Connection, connect
 from tarry.store.mysql.dsn import Dsn
 from tarry.store.mysql.redis_offsets import RedisOffsets
-from tarry.store.opening import open_backend
 from tarry.store.ports import Transaction
-from tarry.store.records import Topic
 from tarry.store.sqlite.connection import SQLiteTransaction
 from tarry.store.timers import timers
 
@@ -158,27 +155,3 @@ async def test_nothing_is_lost_by_moves(stage: Stage, seed: int) -> None:
         pointers = {(at, id_) for at, id_ in stage.tables.rows("SELECT due, id FROM moved")}
         assert pointers == {(at, id_) for id_, at in due.items() if at != due_of(id_)}
     assert set(stage.column("SELECT id FROM message")) == streamed
-
-
-async def test_those_moved_before_go_apart_with_the_migration(stage: Stage) -> None:
-    """As an earlier server left them: in their own shards."""
-    topic = await _moved_by_an_earlier_server(stage)
-    tables = open_tables(stage.dsn)
-    tables.rows("DELETE FROM migration WHERE version = 3")
-    tables.close()
-    backend = await open_backend(stage.dsn) if stage.kind != "sqlite" else stage.store.backend
-    assert await backend.migrate() == ["0003 moved_apart"]
-    if backend is not stage.store.backend:
-        await backend.aclose()
-    stage.now += 3 * HOUR
-    assert len(await stage.fall_due()) == 40
-    assert stage.count("moved") == stage.count("delay") == 0
-    assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].pending == 0
-
-
-async def _moved_by_an_earlier_server(stage: Stage) -> Topic:
-    topic = await stage.topic()
-    ids = ids_of(await stage.schedule(topic, *(HOUR + i for i in range(40))))
-    await stage.store.write(timers.reschedule, [(id_, START + 2 * HOUR) for id_ in ids[::2]], START)
-    stage.tables.rows("UPDATE delay SET shard = shard - 16 WHERE shard >= 16")
-    return topic

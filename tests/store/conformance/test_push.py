@@ -8,7 +8,6 @@ from tarry.store.cleaning import removal
 from tarry.store.errors import GroupGone, TopicGone
 from tarry.store.groups import push
 from tarry.store.groups.push import PushRow
-from tarry.store.migrations import load_migrations
 from tarry.store.ports import Transaction
 from tarry.store.records import Group
 from tarry.store.rows import encode
@@ -22,10 +21,6 @@ async def put(stage: Stage, group: Group, now: int = START, url: str = URL) -> P
 
 async def group_of(stage: Stage, name: str = "billing") -> Group:
     return await stage.group(await stage.topic(), name)
-
-
-def test_the_level_is_its_migrations() -> None:
-    assert [one.version for one in load_migrations("mysql") if one.name == "push"] == [push.LEVEL]
 
 
 async def test_it_comes_back_as_it_was(stage: Stage) -> None:

@@ -7,6 +7,7 @@ from contextlib import closing
 import attrs
 import pytest
 
+from support.generations import adding, taking_away
 from support.servers import NoServerError, database, mariadb, run_sql, skip_or_fail
 from tarry.store.errors import SchemaError
 from tarry.store.migrations import load_migrations
@@ -79,8 +80,10 @@ async def test_tables_of_other_names_stay(mysql_dsn: str) -> None:
     await backend.aclose()
 
 
-KNOWN = load_migrations("mysql")
-ALL = range(1, len(KNOWN) + 1)
+KNOWN = [*load_migrations("mysql"), adding("mysql"), taking_away()]
+"""With two of a version to come: one adds, the other takes away."""
+ALL = [migration.version for migration in KNOWN]
+TODAY, LAST = ALL[:-2], ALL[-1]
 
 
 def house(**changed: Table | None) -> Found:
@@ -103,11 +106,10 @@ def like(name: str, *, kind: str = "BASE TABLE", engine: str = "InnoDB", without
         (house(witness=Table("BASE TABLE", "InnoDB", {"id": "INT NULL"})), ALL, "`witness` that is not.*if not, give"),
         (house(tally=like("tally", kind="VIEW", engine="")), ALL, "`tally` that is not Tarry's: it is a view"),
         (house(message=like("message", engine="MyISAM")), ALL, "`message` of the engine MyISAM.*ENGINE = InnoDB"),
-        (house(push=Table("BASE TABLE", "InnoDB", {"x": "INT NULL"})), range(1, 11), "`push` that is not Tarry's"),
-        (house(), range(1, 11), "`erased` that Tarry did not make"),
-        (house(), [1, 2, 3, *range(5, 20)], None),
-        (house(push=like("push"), erased=None, guard=None, forecast=None, forecast_change=None, forecast_check=None),
-         range(1, 11), None),
+        (house(later=Table("BASE TABLE", "InnoDB", {"x": "INT NULL"})), TODAY, "`later` that is not Tarry's"),
+        (house(), TODAY, "`latest` that Tarry did not make"),
+        (house(), [*TODAY, LAST], None),
+        (house(later=like("later"), latest=None), TODAY, None),
         (house(sequence=Table("VIEW", "", {})), ALL, None),
         (house(message=like("message", kind="SYSTEM VERSIONED")), ALL, None),
     ],
@@ -127,7 +129,7 @@ async def test_what_is_read_of_the_migrations_is_what_the_server_has(dsn: Dsn) -
         await connection.set_up("migrate")
         for statement in RECORDS:
             await connection.execute(statement.encode())
-        await connection.execute(b"INSERT INTO migration VALUES (1, 'the_house', '', 0)")
+        await connection.execute(b"INSERT INTO migration VALUES (21, 'the_house', '', 0)")
         for level, migration in enumerate(KNOWN, 1):
             for statement in migration.statements:
                 await connection.execute(statement.encode())
@@ -136,7 +138,7 @@ async def test_what_is_read_of_the_migrations_is_what_the_server_has(dsn: Dsn) -
             tables = found.tables.items()
             assert {name: Made(dict(table.columns), dict(table.indexes)) for name, table in tables} == expected
             assert not any(table.hidden for table in found.tables.values())
-            check_tables(found, KNOWN, range(1, level + 1))
+            check_tables(found, KNOWN, ALL[:level])
 
 
 def test_what_a_later_migration_makes_is_ours() -> None:
@@ -146,10 +148,10 @@ def test_what_a_later_migration_makes_is_ours() -> None:
         message,
         attrs.evolve(message, indexes={**message.indexes, "udx_later": "UNIQUE KEY `udx_later` (`tag`)"}),
     ):
-        check_tables(house(message=one), KNOWN, range(1, len(KNOWN) + 2))
+        check_tables(house(message=one), KNOWN, [*ALL, LAST + 1])
     without = {name: text for name, text in message.indexes.items() if name != "udx_message_id"}
     with pytest.raises(SchemaError, match="`udx_message_id` of `message` is missing"):
-        check_tables(house(message=attrs.evolve(message, indexes=without)), KNOWN, range(1, len(KNOWN) + 2))
+        check_tables(house(message=attrs.evolve(message, indexes=without)), KNOWN, [*ALL, LAST + 1])
 
 
 async def test_a_schema_that_lacks_a_column_of_ours(backend: MySQLBackend) -> None:
@@ -240,19 +242,18 @@ def is_mariadb(dsn: str) -> bool:
     return "MariaDB" in str(run_sql(dsn, "SELECT VERSION()"))
 
 
-async def test_a_migration_that_was_interrupted_goes_on(mysql_dsn: str) -> None:
-    """Within the second, which drops columns that the first has made, and in one that has made its table."""
+async def test_a_migration_that_was_interrupted_goes_on(mysql_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half way, and behind its last statement: what is made is made, and what has gone has gone."""
     backend = MySQLBackend(mysql_dsn)
-    names = await backend.migrate()
-    for version, statements in (
-        (2, ("ALTER TABLE reader ADD COLUMN turn BIGINT NOT NULL DEFAULT 0", "DROP TABLE witness")),
-        (11, ()),
-    ):
+    await backend.migrate()
+    for many in (len(KNOWN) - 1, len(KNOWN)):
+        migration = KNOWN[many - 1]
+        monkeypatch.setattr("tarry.store.mysql.schema.load_migrations", lambda _, many=many: KNOWN[:many])
+        run_sql(mysql_dsn, *migration.statements[: len(migration.statements) // 2])
+        assert await backend.migrate() == [f"{migration.version:04} {migration.name}"]
         for table in ("migration", "migration_beside"):
-            run_sql(mysql_dsn, f"DELETE FROM {table} WHERE version = {version}")
-        for statement in statements:
-            run_sql(mysql_dsn, statement)
-        assert await backend.migrate() == [name for name in names if name.startswith(f"{version:04}")]
+            run_sql(mysql_dsn, f"DELETE FROM {table} WHERE version = {migration.version}")
+        assert await backend.migrate() == [f"{migration.version:04} {migration.name}"]
     await backend.aclose()
 
 

@@ -188,9 +188,3 @@ async def test_who_asks_closes_what_has_not_landed(
     assert doubtful.statistics()["in_doubt"] == 1
     assert servers.run_sql(mysql_dsn, "SELECT run FROM witness ORDER BY run") == [(run,) for run in runs]
     await doubtful.aclose()
-
-
-async def test_an_interrupted_migration_goes_on(backend: MySQLBackend, mysql_dsn: str) -> None:
-    """MySQL commits each statement by itself: a column that has gone already is no fault."""
-    servers.run_sql(mysql_dsn, "DELETE FROM migration WHERE version = 2")
-    assert await backend.migrate() == ["0002 witness"]

@@ -1,7 +1,0 @@
--- How often in a row a message came back because its client died, or let its lease run out: so often it may do so
--- uncounted, where it was not begun, and who is handed it again takes care.
--- beside: 6
-
-ALTER TABLE retry ADD COLUMN losses INTEGER NOT NULL DEFAULT 0;
-
-ALTER TABLE redelivery ADD COLUMN losses INTEGER NOT NULL DEFAULT 0;
