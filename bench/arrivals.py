@@ -1,11 +1,12 @@
 """What consumers are given over HTTP, and when: they claim with a long poll, acknowledge and claim again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 import msgspec
 
 from .lean_http import LeanHTTP
+from .report import Figures, percentile
 
 
 class _Message(msgspec.Struct):
@@ -19,11 +20,12 @@ class _Claim(msgspec.Struct):
 
 
 class Arrivals:
-    """Messages of the topic and group `bench`, until so many are acknowledged."""
+    """Messages of a topic's group `bench`, until so many are acknowledged."""
 
-    def __init__(self, port: int, total: int, size: int = 100) -> None:
+    def __init__(self, port: int, total: int, size: int = 100, *, topic: str = "bench") -> None:
         """`size`: messages to a claim, at most."""
         self._port = port
+        self._path = f"/v1/topics/{topic}/groups/bench/claim"
         self._total = total
         self._size = size
         # (arrived, answer) of each claim that held messages; parsed when all is over.
@@ -35,7 +37,7 @@ class Arrivals:
         claim = msgspec.json.encode({"client": client, "max": self._size, "wait": "2s"})
         async with LeanHTTP(self._port) as http:
             while self.acked < self._total:
-                answer = await http.post("/v1/topics/bench/groups/bench/claim", claim)
+                answer = await http.post(self._path, claim)
                 if answer.startswith(b'{"claim":null'):
                     continue
                 self.answers.append((http.arrived, answer))
@@ -59,3 +61,10 @@ class Arrivals:
             raise AssertionError(
                 f"{self._total} to come, {len(seen)} arrived, {given} times, {self.acked} acknowledged"
             )
+
+
+def percentiles(late: Iterable[float]) -> Figures:
+    """Of how late messages were, milliseconds."""
+    ordered = sorted(late)
+    shares = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1}
+    return {name: round(percentile(ordered, share), 2) for name, share in shares.items()}

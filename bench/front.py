@@ -5,13 +5,15 @@
     python -m tarry.bench.front --only publish run
 
 Each subject has a server and an empty database of its own. `server_cpu_us` is the server's processor time for one
-request, or for one message where a request has many; of the clients that share the machine it has no part. Baselines of
-the same run: the same app behind Hypercorn, and two bytes from uvicorn. Connections, threads and tasks are how many at
-once; of `claim` they are messages to a claim, of 8 consumers. `lines` are five times `--messages` in one request.
+request, or for one message where a request has many; of the clients that share the machine it has no part. Baseline of
+the same run: the same app behind Hypercorn. Connections, threads and tasks are how many at once; of `claim` they are
+messages to a claim, of 8 consumers. `schedule` is a publish for tomorrow; `timer` sets the timer of one of `--keys`
+keys, all of which have one, anew for tomorrow. `lines` are five times `--messages` in one request.
 """
 
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -27,19 +29,27 @@ import trio
 
 from ..client import AsyncTarry, Tarry
 from ..service.demo.server_process import free_port, python_path
+from ..store.catalogue import TopicDraft
+from ..store.records import Draft
+from ..store.timers.keyed import Wish
 from . import databases
 from .closed_loop import in_tasks, in_threads
 from .line_load import publish_lines
-from .raw_load import Script, again, drive, request
+from .raw_load import Claims, Script, again, drive, request
 from .report import Figures, chosen, column, ratios, spreads, summarize
-from .subject import BODY, served
+from .subject import BODY, add_topic, now, opened, served
 from .usage import cpu_of
 
-_LIVE = request("GET", "/livez")
-_PUBLISH = request("POST", "/v1/topics/orders/messages", b'{"body":' + BODY + b"}")
+_MESSAGES = "/v1/topics/orders/messages"
+_LATER = b'{"delay":"24h","body":' + BODY + b"}"
+_DAY = 24 * 3_600_000
+_PUBLISH = request("POST", _MESSAGES, b'{"body":' + BODY + b"}")
+_SCHEDULE = request("POST", _MESSAGES, _LATER)
 _CONSUMERS = 8
 _WARM_UP = 1000
 """Messages before those that count."""
+_PAGE = 400
+"""Timers to a transaction."""
 _START_SECONDS = 30
 _BEHIND = "hypercorn_"
 _BODY = json.loads(BODY)
@@ -50,12 +60,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=databases.seconds, default=3, help="of each measurement")
     parser.add_argument("--at-once", type=databases.count, nargs="+", default=[1, 20, 200], help="connections, threads")
     parser.add_argument("--messages", type=databases.count, default=20_000, help="that claims and run find waiting")
+    parser.add_argument("--keys", type=databases.count, default=100_000, help="that have a timer")
     parser.add_argument("--only", nargs="+", help="subjects whose names begin so")
     arguments = parser.parse_args()
     with databases.server(arguments.dsn) as dsn:
         contestants = {
             name: measure
-            for name, measure in contestants_on(arguments.at_once, arguments.seconds, arguments.messages).items()
+            for name, measure in contestants_on(
+                arguments.at_once, arguments.seconds, arguments.messages, arguments.keys
+            ).items()
             if not arguments.only or name.startswith(tuple(arguments.only))
         }
         if not contestants:
@@ -93,16 +106,18 @@ def markdown(runs: list[dict[str, Figures]]) -> str:
     return "\n" + "\n".join(lines)
 
 
-def contestants_on(at_once: list[int], seconds: float, messages: int) -> dict[str, Callable[[str], Figures]]:
+def contestants_on(at_once: list[int], seconds: float, messages: int, keys: int) -> dict[str, Callable[[str], Figures]]:
     """By name: what is measured on an empty database."""
     found: dict[str, Callable[[str], Figures]] = {}
     for number in at_once:
-        for name, data in (("livez", _LIVE), ("publish", _PUBLISH)):
-            found[f"{name}_{number}"] = partial(over_sockets, data, number, seconds, served)
-            found[f"{_BEHIND}{name}_{number}"] = partial(over_sockets, data, number, seconds, behind_hypercorn)
-        found[f"uvicorn_{number}"] = partial(over_sockets, _LIVE, number, seconds, bare_uvicorn)
+        found[f"publish_{number}"] = partial(over_sockets, partial(again, _PUBLISH), number, seconds, served)
+        found[f"{_BEHIND}publish_{number}"] = partial(
+            over_sockets, partial(again, _PUBLISH), number, seconds, behind_hypercorn
+        )
+        found[f"schedule_{number}"] = partial(over_sockets, partial(again, _SCHEDULE), number, seconds, served)
+        found[f"timer_{number}"] = partial(timers, keys, number, seconds)
     for size in (1, 10, 100):
-        found[f"claim_{size}"] = partial(claims, size, seconds, messages)
+        found[f"claim_{size}"] = partial(claimed, size, seconds, messages)
     for number in at_once:
         found[f"threads_{number}"] = partial(from_threads, number, seconds)
         found[f"tasks_{number}"] = partial(from_tasks, number, seconds)
@@ -115,13 +130,13 @@ def contestants_on(at_once: list[int], seconds: float, messages: int) -> dict[st
 # Servers
 
 
-class Other:
-    """A server that is not `tarry serve`."""
+class Hypercorn:
+    """The same app behind another server."""
 
-    def __init__(self, name: str, dsn: str) -> None:
+    def __init__(self, dsn: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-P", "-m", "tarry.bench.other_servers", name, str(self.port), dsn]
+        command = [sys.executable, "-P", "-m", "tarry.bench.behind_hypercorn", str(self.port), dsn]
         self.process = subprocess.Popen(command, env=os.environ | python_path(), stdout=subprocess.DEVNULL)
         self.pid = self.process.pid
 
@@ -139,8 +154,9 @@ class Other:
 
 
 @contextmanager
-def _other(name: str, dsn: str) -> Generator[Other, None, None]:
-    server = Other(name, dsn)
+def behind_hypercorn(dsn: str) -> Generator[Hypercorn, None, None]:
+    """One of its own on this database, ended at the end."""
+    server = Hypercorn(dsn)
     try:
         server.wait()
         yield server
@@ -149,18 +165,37 @@ def _other(name: str, dsn: str) -> Generator[Other, None, None]:
         server.process.wait()
 
 
-behind_hypercorn = partial(_other, "hypercorn")
-bare_uvicorn = partial(_other, "uvicorn")
-
-
 # Subjects
 
 
-def over_sockets(data: bytes, connections: int, seconds: float, start: Callable[[str], Any], dsn: str) -> Figures:
-    """The same request over so many connections."""
+def over_sockets(
+    script: Callable[[], Script], connections: int, seconds: float, start: Callable[[str], Any], dsn: str
+) -> Figures:
+    """The requests of a script on each of so many connections."""
     with start(dsn) as server:
-        scripts = [(server.port, again(data)) for _ in range(connections)]
+        scripts = [(server.port, script()) for _ in range(connections)]
         return drive(scripts, seconds, lambda: cpu_of(server.pid))
+
+
+def timers(keys: int, connections: int, seconds: float, dsn: str) -> Figures:
+    """The timer of a random key is set again, where all of them have one."""
+
+    async def fill() -> None:
+        async with opened(dsn) as store:
+            topic = await add_topic(store, TopicDraft("orders"))
+            draft = Draft(topic=topic, queue=topic.queues[0], body=BODY, deliver_at=now() + _DAY)
+            for begin in range(0, keys, _PAGE):
+                some = range(begin, min(begin + _PAGE, keys))
+                await store.set_timers([Wish(topic, f"key-{number}", draft) for number in some], now())
+
+    def sets() -> Script:
+        while True:
+            yield request("PUT", f"/v1/topics/orders/timers/key-{random.randrange(keys)}", _LATER)  # it spreads keys
+
+    trio.run(fill)
+    figures = over_sockets(sets, connections, seconds, served, dsn)
+    databases.expect_rows(dsn, "delay", keys)
+    return figures
 
 
 def lines(messages: int, keyed: bool, dsn: str) -> Figures:
@@ -170,28 +205,13 @@ def lines(messages: int, keyed: bool, dsn: str) -> Figures:
         return of_the_whole(messages, server.pid, lambda: publish_lines(server.port, BODY, messages, keyed=keyed))
 
 
-def claims(size: int, seconds: float, messages: int, dsn: str) -> Figures:
+def claimed(size: int, seconds: float, messages: int, dsn: str) -> Figures:
     """Claims of so many messages and their acks; the figures are of messages."""
-    messages = min(messages, size * 20_000)
-    counted = {"messages": 0}
-
-    def consumer(number: int) -> Script:
-        body = json.dumps({"client": f"c{number}", "max": size, "wait": "1s"}).encode()
-        while True:
-            claim = json.loads((yield request("POST", "/v1/topics/orders/groups/g/claim", body)))
-            if not claim["claim"]:
-                return
-            yield request("POST", f"/v1/claims/{claim['claim']}/ack", b"{}")
-            counted["messages"] += len(claim["messages"])
-
+    claims = Claims(size)
     with served(dsn) as server:
-        publish(server.url, messages)
-        scripts = [(server.port, consumer(number)) for number in range(_CONSUMERS)]
-        before, began = cpu_of(server.pid), time.perf_counter()
-        figures = drive(scripts, seconds, lambda: cpu_of(server.pid))
-        took, used = time.perf_counter() - began, cpu_of(server.pid) - before
-    done = counted["messages"]
-    return figures | {"per_s": round(done / took), "server_cpu_us": round(used / done * 1e6, 1)}
+        publish(server.url, min(messages, size * 20_000))
+        scripts = [(server.port, claims.consumer(number, "orders")) for number in range(_CONSUMERS)]
+        return claims.drive(scripts, seconds, lambda: cpu_of(server.pid))
 
 
 def from_threads(number: int, seconds: float, dsn: str) -> Figures:

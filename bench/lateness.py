@@ -12,17 +12,16 @@ time, and all must be acknowledged.
 """
 
 import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import msgspec
 import trio
 
 from ..service.demo.server_process import ServerProcess
+from ..service.durations import format_time
 from . import databases
-from .arrivals import Arrivals
+from .arrivals import Arrivals, percentiles
 from .lean_http import LeanHTTP
-from .report import Figures, chosen, percentile, say, spread, summarize
+from .report import Figures, chosen, say, spread, summarize
 from .subject import now, served
 from .usage import cpu_of
 
@@ -99,7 +98,7 @@ class _Run:
                 say(f"scheduling {start} of {self._total}")
                 numbers = range(start, min(start + _PAGE, self._total))
                 page = [
-                    {"body": "x" * 198, "deliver_at": _rfc3339(first + number * 1000 // self._rate)}
+                    {"body": "x" * 198, "deliver_at": format_time(first + number * 1000 // self._rate)}
                     for number in numbers
                 ]
                 await http.post("/v1/topics/bench/messages", msgspec.json.encode({"messages": page}))
@@ -109,20 +108,7 @@ class _Run:
         times = list(self._arrivals.times())
         late = [lateness for deliver_at, lateness in times if deliver_at >= counts_from]
         early = sum(lateness < 0 for _, lateness in times)
-        return {**_percentiles(late), "early": early, "counted": len(late)}
-
-
-def _percentiles(values: Sequence[float]) -> Figures:
-    ordered = sorted(values)
-    shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
-    return {
-        **{name: round(percentile(ordered, share), 2) for name, share in shares.items()},
-        "max_ms": round(ordered[-1], 2),
-    }
-
-
-def _rfc3339(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+        return {**percentiles(late), "early": early, "counted": len(late)}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ Real servers (`tarry serve`) on an empty database each time, asked through HTTP.
     memory           timers and memory of each of one, two and three servers with `--pending` timers that were there
 """
 
-import json
 import random
 import tempfile
 import threading
@@ -32,7 +31,7 @@ from ..client import Tarry
 from ..service.demo.server_process import ServerProcess
 from . import databases
 from .line_load import publish_lines
-from .raw_load import Script, again, drive, request
+from .raw_load import Claims, Script, again, drive, request
 from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
 from .several import Usage, several, start_another, until_shared_out
 from .subject import BODY
@@ -143,24 +142,7 @@ def publish(kind: str, connections: int, topics: int, arguments: Namespace, dsn:
 def claim(kind: str, topics: int, arguments: Namespace, dsn: str) -> Figures:
     """Claims of messages that wait, and their acks; the figures are of messages."""
     many, processes = _CLAIMING[kind]
-    counted = 0
-
-    def consumer(number: int) -> Script:
-        nonlocal counted
-        body = json.dumps({"client": f"c{number}", "max": arguments.size, "wait": "1s"}).encode()
-        while True:
-            claim = json.loads((yield request("POST", f"/v1/topics/t{number % topics}/groups/g/claim", body)))
-            if not claim["claim"]:
-                return
-            yield request("POST", f"/v1/claims/{claim['claim']}/ack", b"{}")
-            counted += len(claim["messages"])
-
-    def work() -> Figures:
-        before, began = usage.servers_cpu(), time.perf_counter()
-        figures = drive(scripts, arguments.seconds, usage.servers_cpu)
-        took, used = time.perf_counter() - began, usage.servers_cpu() - before
-        return figures | {"per_s": round(counted / took), "server_cpu_us": round(used / counted * 1e6, 1)}
-
+    claims = Claims(arguments.size)
     with several(dsn, many, processes=processes) as servers:
         _make_topics(servers[0], topics, arguments.queues)
         for topic in range(topics):
@@ -168,9 +150,12 @@ def claim(kind: str, topics: int, arguments: Namespace, dsn: str) -> Figures:
                 share = arguments.messages // topics // many
                 publish_lines(server.port, BODY, share, keyed=False, topic=f"t{topic}")
         server_of = _server_of_topic if kind == "together" else _server_of
-        scripts = [(server_of(number, topics, servers).port, consumer(number)) for number in range(arguments.consumers)]
+        scripts = [
+            (server_of(number, topics, servers).port, claims.consumer(number, f"t{number % topics}"))
+            for number in range(arguments.consumers)
+        ]
         usage = Usage(dsn, servers)
-        return usage.measured(work)
+        return usage.measured(lambda: claims.drive(scripts, arguments.seconds, usage.servers_cpu))
 
 
 def _server_of(number: int, topics: int, servers: Sequence[ServerProcess]) -> ServerProcess:

@@ -8,9 +8,8 @@ the order of their time, batch after batch, each batch locked, copied, deleted, 
     promote     Tarry's store
     ordered     the same of an ordered topic: all of them are one order, in one queue
     by_key      the timers' key is (due, id) with an index on id; SKIP LOCKED, INSERT ... SELECT, DELETE; MySQL only
-    singly      a transaction for each row; MySQL only
 
-The last two are in bench/rival_promotions.py. All alternate, run after run; ratios are within each run.
+The last one is in bench/rival_promotions.py. All alternate, run after run; ratios are within each run.
 """
 
 import time
@@ -60,7 +59,6 @@ def contestants_on(dsn: str, rows: int, batch: int, seconds: float) -> dict[str,
     }
     if not dsn.startswith(databases.SQLITE):
         contestants["by_key"] = lambda empty: measure_rival(empty, rows, batch, seconds)
-        contestants["singly"] = lambda empty: measure_rival(empty, rows, 1, seconds)
     return contestants
 
 

@@ -8,10 +8,8 @@ So many callers with one message of 200 bytes under way each, answered after its
     schedule     the same, for messages due tomorrow
     published    the published design, see bench/published_design.py; on SQLite one transaction per message
     threads      the same with PyMySQL and redis-py, in threads
-    autocommit   the same as `published`, in autocommit mode, which saves each message a round trip
 
-All alternate, run after run, each on an empty database. Ratios are within each run, to the faster of `published` and
-`threads`, and to `autocommit`.
+All alternate, run after run, each on an empty database. Ratios are within each run, to the faster of the last two.
 """
 
 from collections.abc import Callable
@@ -44,6 +42,7 @@ def compare(dsn: str, redis_port: int, callers: int, seconds: float, runs: int) 
     settings = databases.durability(dsn)
     contestants = contestants_on(dsn, redis_port, callers, seconds)
     rates = column(databases.alternate(dsn, "publish", runs, contestants, callers=callers), "per_s")
+    both = [{**run, "baseline": max(run["published"], run.get("threads", 0))} for run in rates]
     summarize(
         "publish",
         callers=callers,
@@ -51,16 +50,8 @@ def compare(dsn: str, redis_port: int, callers: int, seconds: float, runs: int) 
         runs=runs,
         **settings,
         per_s=spreads(rates),
-        times_the_published_design=times(
-            [{**run, "baseline": max(run["published"], run.get("threads", 0))} for run in rates], "baseline"
-        ),
-        times_autocommit=times(rates, "autocommit") if "autocommit" in contestants else {},
+        times_the_published_design={subject: ratios(both, subject, "baseline") for subject in ("publish", "schedule")},
     )
-
-
-def times(rates: list[dict[str, float]], other: str) -> dict[str, dict[str, float]]:
-    """Tarry's rates to another's."""
-    return {subject: ratios(rates, subject, other) for subject in ("publish", "schedule")}
 
 
 def contestants_on(dsn: str, redis_port: int, callers: int, seconds: float) -> dict[str, Callable[[str], Figures]]:
@@ -74,9 +65,6 @@ def contestants_on(dsn: str, redis_port: int, callers: int, seconds: float) -> d
 
         return measure_and_count
 
-    def tasks(autocommit: bool) -> Callable[[str], Figures]:
-        return lambda empty: trio.run(published_design.measure_tasks, empty, redis_port, callers, seconds, autocommit)
-
     contestants = {
         "publish": counted("message", lambda empty: trio.run(measure, empty, callers, seconds, False)),
         "schedule": counted("delay", lambda empty: trio.run(measure, empty, callers, seconds, True)),
@@ -86,9 +74,8 @@ def contestants_on(dsn: str, redis_port: int, callers: int, seconds: float) -> d
         others = {"published": lambda empty: published_design.measure_sqlite(empty, seconds)}
     else:
         others = {
-            "published": tasks(autocommit=False),
+            "published": lambda empty: trio.run(published_design.measure_tasks, empty, redis_port, callers, seconds),
             "threads": lambda empty: published_design.measure_threads(empty, redis_port, callers, seconds),
-            "autocommit": tasks(autocommit=True),
         }
     return contestants | {subject: counted("published", act) for subject, act in others.items()}
 

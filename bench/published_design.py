@@ -46,16 +46,11 @@ class Caller:
         await self._connection.begin()
         if within:
             await self._connection.fetch(b"SELECT 1")
-        offset = await self.insert()
-        await self._connection.commit()
-        return offset
-
-    async def insert(self) -> int:
-        """The INSERT alone, which is all there is to it in autocommit mode; the offset."""
         await self._counter.send_all(_INCR)
         answer = await self._counter.receive_some(64)  # `:1234` and a line's end, in one piece
         offset = int(answer[1:])
         await self._connection.execute(_PREPARED.bind(offset, now(), BODY))
+        await self._connection.commit()
         return offset
 
     async def aclose(self) -> None:
@@ -76,10 +71,10 @@ async def join(dsn: str, redis_port: int, callers: int) -> list[Caller]:
     ]
 
 
-async def measure_tasks(dsn: str, redis_port: int, callers: int, seconds: float, autocommit: bool) -> Figures:
-    """Callers are tasks over the store's own MySQL driver; in autocommit mode each saves the round trip of COMMIT."""
+async def measure_tasks(dsn: str, redis_port: int, callers: int, seconds: float) -> Figures:
+    """Callers are tasks over the store's own MySQL driver."""
     joined = await join(dsn, redis_port, callers)
-    figures = await in_tasks([caller.insert if autocommit else caller.publish for caller in joined], seconds)
+    figures = await in_tasks([caller.publish for caller in joined], seconds)
     for caller in joined:
         await caller.aclose()
     return figures

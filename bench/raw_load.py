@@ -4,6 +4,7 @@ The measuring side shares the processors with the server, so it parses no more t
 nothing of the body that a script does not ask for.
 """
 
+import json
 import select
 import socket
 import time
@@ -31,6 +32,35 @@ def again(data: bytes) -> Script:
     """The same for ever."""
     while True:
         yield data
+
+
+@define
+class Claims:
+    """Consumers of a group `g`, and how many messages they have had."""
+
+    size: int
+    """Messages to a claim, at most."""
+    messages: int = 0
+
+    def consumer(self, number: int, topic: str) -> Script:
+        """Claims and acks until nothing comes for a second."""
+        body = json.dumps({"client": f"c{number}", "max": self.size, "wait": "1s"}).encode()
+        while True:
+            claim = json.loads((yield request("POST", f"/v1/topics/{topic}/groups/g/claim", body)))
+            if not claim["claim"]:
+                return
+            yield request("POST", f"/v1/claims/{claim['claim']}/ack", b"{}")
+            self.messages += len(claim["messages"])
+
+    def drive(self, scripts: Sequence[tuple[int, Script]], seconds: float, cpu: Callable[[], float]) -> Figures:
+        """As `drive`, whose rate and processor time are then of messages."""
+        before, began = cpu(), time.perf_counter()
+        figures = drive(scripts, seconds, cpu)
+        took, used = time.perf_counter() - began, cpu() - before
+        return figures | {
+            "per_s": round(self.messages / took),
+            "server_cpu_us": round(used / self.messages * 1e6, 1),
+        }
 
 
 @define(eq=False)

@@ -1,10 +1,8 @@
-"""Two other ways to move due rows into the stream, for bench/promote.py to compare with.
+"""Another way to move due rows into the stream, `by_key`, for bench/promote.py to compare with.
 
-    by_key    the key is (due, id), with an index on id for the cancel: due rows are found and locked by `ORDER BY due,
-              id LIMIT n FOR UPDATE SKIP LOCKED`, copied by INSERT ... SELECT and deleted, a transaction to a batch
-    singly    as most would write it first: a transaction for each row, which is that in batches of one
-
-Both keep the columns that Tarry's own tables have, draw offsets from a locked row, and copy within the server.
+The key is (due, id), with an index on id for the cancel: due rows are found and locked by `ORDER BY due, id LIMIT n FOR
+UPDATE SKIP LOCKED`, copied by INSERT ... SELECT and deleted, a transaction to a batch. The tables keep the columns that
+Tarry's own have; offsets are drawn from a locked row, and rows are copied within the server.
 """
 
 import time

@@ -25,9 +25,9 @@ from ..service.demo.server_process import ServerProcess
 from ..service.durations import format_time
 from ..store.schedules.firing import turn_at
 from . import databases
-from .arrivals import Arrivals
+from .arrivals import Arrivals, percentiles
 from .lean_http import LeanHTTP
-from .report import Figures, chosen, column, percentile, say, spreads, summarize
+from .report import Figures, chosen, column, say, spreads, summarize
 from .subject import BODY, now, served
 from .usage import cpu_of
 
@@ -141,17 +141,14 @@ class _Run:
 
     def _lateness(self, first: int) -> Figures:
         times = list(self._arrivals.times())
-        late = sorted(lateness for _, lateness in times)
         drained: dict[int, float] = {}
         for deliver_at, lateness in times:
             period = (deliver_at - first) // self._every
             drained[period] = max(drained.get(period, 0), lateness)
         return {
-            "p50_ms": round(percentile(late, 0.5), 2),
-            "p99_ms": round(percentile(late, 0.99), 2),
-            "max_ms": round(late[-1], 2),
+            **percentiles(lateness for _, lateness in times),
             "drained_ms": round(sum(drained.values()) / len(drained), 1),
-            "early": sum(one < 0 for one in late),
+            "early": sum(lateness < 0 for _, lateness in times),
         }
 
 

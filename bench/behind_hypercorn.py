@@ -1,7 +1,6 @@
-"""Servers to compare with, each run as a process: the same app behind Hypercorn, and a bare answer from uvicorn.
+"""Tarry's app behind Hypercorn, as a process, for bench/front.py to compare with.
 
-python -m tarry.bench.other_servers hypercorn PORT DSN
-python -m tarry.bench.other_servers uvicorn PORT
+python -m tarry.bench.behind_hypercorn PORT DSN
 """
 
 import sys
@@ -17,7 +16,7 @@ from ..service.upkeep.collector import tame_collector
 from .subject import opened
 
 
-async def behind_hypercorn(port: int, dsn: str) -> None:
+async def serve(port: int, dsn: str) -> None:
     """Tarry's app over a node of its own."""
     import hypercorn.trio
     from hypercorn.config import Config
@@ -35,20 +34,6 @@ async def behind_hypercorn(port: int, dsn: str) -> None:
             await cast(Any, hypercorn.trio).serve(App(lifecycle, settings, metrics), config)
 
 
-def hello(port: int) -> None:
-    """Two bytes, which is as fast as a server in Python answers."""
-    import uvicorn
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
-
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", http="httptools", lifespan="off")
-
-
 if __name__ == "__main__":
     tame_collector()
-    if sys.argv[1] == "hypercorn":
-        trio.run(behind_hypercorn, int(sys.argv[2]), sys.argv[3])
-    else:
-        hello(int(sys.argv[2]))
+    trio.run(serve, int(sys.argv[1]), sys.argv[2])
