@@ -1,14 +1,15 @@
 """`Outbox`: publish, cancel, ack, once and settle in the user's own transaction, over any DB-API cursor.
 
-`Steps` is written once, as functions over a transaction of the store's; `Outbox` drives them over a plain cursor and
-`aio.AsyncOutbox` over an asynchronous one.
+`OutboxCalls` is written once, as coroutines over a transaction of the store's. `Outbox` drives them over a plain
+cursor; of `aio.AsyncOutbox` they are awaited, over an asynchronous one.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TypeVar, Unpack
+from typing import Any, Generic, NoReturn, TypeVar, Unpack
 
 from attrs import evolve
 
@@ -25,24 +26,26 @@ from ..coroutines import drive
 from ..delivery import Delivery
 from ..durations import Duration, milliseconds
 from ..errors import BadRequest, LeaseLost, NotFound, TarryError, TooLate, Unavailable
+from ..fronts import Direct, api_call
 from ..processes import PerProcess
 from ..records import Claim, Draft, Fields, Message, Named, Receipt, Timer, TimerFields, id_of
 from ..timers import Mode
 from . import guards, transactions
-from .cursors import AsyncCursor, Cursor, CursorTransaction
+from .cursors import CursorTransaction
 from .drafts import Limits, check_topic, entries
 from .lending import Lender, cursor_of
 from .settling import Connection, DoneBefore, NoCursor
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 _DATABASE = re.compile(r"[\x01-\uffff]{0,63}(?! )[\x01-\uffff]")
 _ID = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Steps:
-    """What both fronts do.
+class OutboxCalls(ABC, Generic[C]):
+    """What both fronts do, with cursors of their kind.
 
     `database` is where the service's tables are, None for the cursor's own; `limits` are those of its settings. `json`
     writes bodies, as that of `Tarry` does.
@@ -58,12 +61,26 @@ class Steps:
         self._json = json
         self._ids = PerProcess(lambda: IdMaker(outbox=True, climbing=True))
 
-    def _tx(self, cursor: Cursor | AsyncCursor) -> CursorTransaction:
-        return CursorTransaction(cursor, self.database)
+    @abstractmethod
+    def _tx(self, cursor: C) -> CursorTransaction:
+        """The store's transaction over this cursor. Raises `BadRequest` for what has none."""
 
-    async def _publish(
-        self, tx: CursorTransaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]
-    ) -> list[Receipt]:
+    @api_call
+    async def publish(self, cursor: C, topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
+        """Publishes a message when your transaction is committed: then at once, after `delay`, or at `deliver_at`.
+
+        A delay runs from this call. Raises `NotFound` for an unknown topic, and `BadRequest` naming the bad field.
+        """
+        (receipt,) = await self._publish(cursor, topic, [Draft(body=body, **fields)])
+        return receipt
+
+    @api_call
+    async def publish_many(self, cursor: C, topic: str, messages: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
+        """Publishes up to 1000 drafts, or dicts of a draft's fields."""
+        return await self._publish(cursor, topic, messages)
+
+    async def _publish(self, cursor: C, topic: str, drafts: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
+        tx = self._tx(cursor)
         check_topic(topic)
         with spans.sending(topic) as sent:
             checked = entries(sent.carrying(drafts), self._limits, self._json)
@@ -78,11 +95,23 @@ class Steps:
             ]
             return sent.done(receipts)
 
-    async def _cancel(
-        self, tx: CursorTransaction, message: Named | None, topic: str | None, key: str | None
+    @api_call
+    async def cancel(
+        self,
+        cursor: C,
+        *,
+        id: Named | None = None,  # noqa: A002 - the contract's word
+        topic: str | None = None,
+        key: str | None = None,
     ) -> list[str]:
+        """Cancels the message of an id, or all that wait under a key; returns the ids that are cancelled.
+
+        With an id it raises `TooLate` when the message was handed to the stream, and `NotFound`. Until you commit
+        nobody else can cancel, move or promote it.
+        """
+        tx = self._tx(cursor)
         await transactions.demand(tx)
-        id_ = None if message is None else id_of(message)
+        id_ = None if id is None else id_of(id)
         if id_ is not None and topic is None and key is None:
             return await self._cancel_one(tx, id_)
         if id_ is not None or topic is None or key is None:
@@ -105,9 +134,23 @@ class Steps:
             raise NotFound(f"there is no message {id_}, as far as this transaction sees")
         return [id_]
 
-    async def _set_timer(
-        self, tx: CursorTransaction, topic: str, draft: Draft, mode: Mode, max_wait: Duration | None
+    @api_call
+    async def set_timer(
+        self,
+        cursor: C,
+        topic: str,
+        key: str,
+        body: Any,
+        *,
+        mode: Mode = "replace",
+        max_wait: Duration | None = None,
+        **fields: Unpack[TimerFields],
     ) -> Timer:
+        """Sets the timer of a key when your transaction is committed; see `Tarry.set_timer`.
+
+        Until then nobody else can set or cancel it, nor is the message promoted that waits already.
+        """
+        tx, draft = self._tx(cursor), Draft(body=body, key=key, **fields)
         with spans.sending(topic) as sent:
             draft = evolve(draft, headers=sent.carried(draft.headers))
             return sent.done(await self._arm(tx, topic, draft, mode, max_wait))
@@ -133,7 +176,10 @@ class Steps:
         replaced = None if armed.replaced is None else str(armed.replaced)
         return Timer(str(armed.id), draft.key, armed.revision, at, "scheduled", replaced)
 
-    async def _cancel_timer(self, tx: CursorTransaction, topic: str, key: str) -> str:
+    @api_call
+    async def cancel_timer(self, cursor: C, topic: str, key: str) -> str:
+        """Cancels the message of a key when your transaction is committed. Raises `TooLate`, `NotFound`."""
+        tx = self._tx(cursor)
         check_topic(topic)
         await transactions.demand(tx)
         verdict = await self._told(outbox_timers.cancel_timer(tx, topic, key), topic)
@@ -143,7 +189,10 @@ class Steps:
             raise NotFound(f"topic {topic!r} has no timer {key!r}, as far as this transaction sees")
         return "cancelled"
 
-    async def _ack(self, tx: CursorTransaction, message: Message, claim: Claim | str | None) -> None:
+    @api_call
+    async def ack(self, cursor: C, message: Message, *, claim: Claim | str | None = None) -> None:
+        """Settles a message of `consume` or `run`, or one of a `claim`. Raises `LeaseLost`: then roll back."""
+        tx = self._tx(cursor)
         keys = _claim_keys(message, claim)
         await transactions.demand(tx)
         done = await self._told(store.ack(tx, keys, int(message.id)))
@@ -154,6 +203,14 @@ class Steps:
                 f"message {message.id} is not in this claim, as far as this transaction sees: "
                 "begin the transaction after the message was received, or use READ COMMITTED"
             )
+
+    @api_call
+    async def once(self, cursor: C, message: Message, *, key: str | None = None, group: str | None = None) -> bool:
+        """Whether this group does the work of this message for the first time; True at most once that is committed.
+
+        `key` stands for the work in place of the message's id: a business key that several messages may share.
+        """
+        return await self._once(self._tx(cursor), message, key, group)
 
     async def _once(self, tx: CursorTransaction, message: Message, key: str | None, group: str | None) -> bool:
         name = group or (message.hold.claim.group if isinstance(message, Delivery) else None)
@@ -173,7 +230,18 @@ class Steps:
         await transactions.begin(tx)
         return await self._once(tx, message, key, group)
 
-    async def _forget(self, tx: CursorTransaction, older_than: Duration, limit: int) -> int:
+    @api_call
+    async def prepare(self, cursor: C) -> None:
+        """Makes the table `tarry_once` in your current database, if it is missing. MySQL commits when it does."""
+        await guards.prepare(self._tx(cursor))
+
+    @api_call
+    async def forget(self, cursor: C, older_than: Duration = "28d", limit: int = 10_000) -> int:
+        """Removes guards of `once` older than that, `limit` at most; returns how many. Commit, and call it again.
+
+        Keep them for longer than a message may come again: its ladder, and the days until somebody redrives it.
+        """
+        tx = self._tx(cursor)
         return await guards.forget(tx, await tx.now() - milliseconds(older_than, "older_than"), limit)
 
     async def _told(self, work: Awaitable[T], topic: str = "") -> T:
@@ -204,7 +272,7 @@ class Steps:
         raise TarryError(str(error)) from error
 
 
-class Outbox(Steps):
+class Outbox(OutboxCalls[Lender], Direct):
     """The outbox over DB-API cursors. One may serve all threads; it holds nothing of any transaction.
 
     In place of a cursor a `Session` or a `Connection` of SQLAlchemy does, with the transaction that is open on it.
@@ -212,68 +280,8 @@ class Outbox(Steps):
     Nothing here commits, but for `settle` and `prepare`. Errors of the driver, deadlocks included, pass as they are.
     """
 
-    def _lent(self, cursor: Lender) -> CursorTransaction:
-        return self._tx(cursor_of(cursor))
-
-    def publish(self, cursor: Lender, topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
-        """Publishes a message when your transaction is committed: then at once, after `delay`, or at `deliver_at`.
-
-        A delay runs from this call. Raises `NotFound` for an unknown topic, and `BadRequest` naming the bad field.
-        """
-        (receipt,) = drive(self._publish(self._lent(cursor), topic, [Draft(body=body, **fields)]))
-        return receipt
-
-    def publish_many(self, cursor: Lender, topic: str, messages: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
-        """Publishes up to 1000 drafts, or dicts of a draft's fields."""
-        return drive(self._publish(self._lent(cursor), topic, messages))
-
-    def cancel(
-        self,
-        cursor: Lender,
-        *,
-        id: Named | None = None,  # noqa: A002 - the contract's word
-        topic: str | None = None,
-        key: str | None = None,
-    ) -> list[str]:
-        """Cancels the message of an id, or all that wait under a key; returns the ids that are cancelled.
-
-        With an id it raises `TooLate` when the message was handed to the stream, and `NotFound`. Until you commit
-        nobody else can cancel, move or promote it.
-        """
-        return drive(self._cancel(self._lent(cursor), id, topic, key))
-
-    def set_timer(
-        self,
-        cursor: Lender,
-        topic: str,
-        key: str,
-        body: Any,
-        *,
-        mode: Mode = "replace",
-        max_wait: Duration | None = None,
-        **fields: Unpack[TimerFields],
-    ) -> Timer:
-        """Sets the timer of a key when your transaction is committed; see `Tarry.set_timer`.
-
-        Until then nobody else can set or cancel it, nor is the message promoted that waits already.
-        """
-        draft = Draft(body=body, key=key, **fields)
-        return drive(self._set_timer(self._lent(cursor), topic, draft, mode, max_wait))
-
-    def cancel_timer(self, cursor: Lender, topic: str, key: str) -> str:
-        """Cancels the message of a key when your transaction is committed. Raises `TooLate`, `NotFound`."""
-        return drive(self._cancel_timer(self._lent(cursor), topic, key))
-
-    def ack(self, cursor: Lender, message: Message, *, claim: Claim | str | None = None) -> None:
-        """Settles a message of `consume` or `run`, or one of a `claim`. Raises `LeaseLost`: then roll back."""
-        drive(self._ack(self._lent(cursor), message, claim))
-
-    def once(self, cursor: Lender, message: Message, *, key: str | None = None, group: str | None = None) -> bool:
-        """Whether this group does the work of this message for the first time; True at most once that is committed.
-
-        `key` stands for the work in place of the message's id: a business key that several messages may share.
-        """
-        return drive(self._once(self._lent(cursor), message, key, group))
+    def _tx(self, cursor: Lender) -> CursorTransaction:
+        return CursorTransaction(cursor_of(cursor), self.database)
 
     @contextmanager
     def settle(
@@ -309,17 +317,6 @@ class Outbox(Steps):
         finally:
             with suppress(Exception):
                 cursor.close()
-
-    def prepare(self, cursor: Lender) -> None:
-        """Makes the table `tarry_once` in your current database, if it is missing. MySQL commits when it does."""
-        drive(guards.prepare(self._lent(cursor)))
-
-    def forget(self, cursor: Lender, older_than: Duration = "28d", limit: int = 10_000) -> int:
-        """Removes guards of `once` older than that, `limit` at most; returns how many. Commit, and call it again.
-
-        Keep them for longer than a message may come again: its ladder, and the days until somebody redrives it.
-        """
-        return drive(self._forget(self._lent(cursor), older_than, limit))
 
 
 def _claim_keys(message: Message, claim: Claim | str | None) -> tuple[ClaimKey, ...]:
