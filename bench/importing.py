@@ -1,4 +1,4 @@
-"""How many rows a second does `tarry pipeline import` bring into MySQL, beside HTTP and LOAD DATA?
+"""How many rows a second does `tarry pipeline import` bring into MySQL, beside HTTP?
 
     python -m tarry.bench.importing --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--runs 3] [--master ...]
 
@@ -6,12 +6,10 @@ The rows of one CSV, about 200 bytes each, due over the next day:
 
     import     the whole job, in a Spark session that has run it once: checks, marks against doubles, durable commits
     http       client.publish_many, batches of 1000 by 4 threads, to a real server on the same database
-    load_data  LOAD DATA LOCAL INFILE into a bare table with the columns of `delay`: no check, no marks, one statement
 
-All alternate, run after run, each on an empty database. Ratios are within each run.
+Both alternate, run after run, each on an empty database. Ratios are within each run.
 """
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +27,6 @@ from ..pipeline.sending import importing
 from ..pipeline.sending.column_mapping import ColumnMapping
 from ..pipeline.sending.input_files import read_rows
 from ..store.catalogue import TopicDraft
-from ..store.ids import first_id
 from . import databases
 from .report import Figures, column, ratios, say, spreads, summarize
 from .subject import add_topic, opened, served
@@ -51,24 +48,23 @@ def main() -> None:
 
 
 def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
-    """All three in turn."""
+    """Both in turn."""
     file = folder / "rows.csv"
     write_rows(file, rows)
     spark = session.open_session("bench", master)
 
-    def counted(table: str, act: Callable[[str], float]) -> Callable[[str], Figures]:
+    def counted(act: Callable[[str], float]) -> Callable[[str], Figures]:
         def measure(empty: str) -> Figures:
             make_topic(empty)
             seconds = act(empty)
-            databases.expect_rows(empty, table, rows)
+            databases.expect_rows(empty, "delay", rows)
             return {"rows": rows, "seconds": round(seconds, 3), "per_s": round(rows / seconds)}
 
         return measure
 
     contestants = {
-        "import": counted("delay", lambda empty: by_import(spark, empty, file)),
-        "http": counted("delay", lambda empty: by_http(empty, file)),
-        "load_data": counted("bare", lambda empty: by_load_data(empty, file, folder)),
+        "import": counted(lambda empty: by_import(spark, empty, file)),
+        "http": counted(lambda empty: by_http(empty, file)),
     }
     settings = databases.durability(dsn)
     with databases.scratch(dsn) as scratch:
@@ -83,7 +79,6 @@ def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
         **settings,
         per_s=spreads(rates),
         times_http=ratios(rates, "import", "http"),
-        share_of_load_data=ratios(rates, "import", "load_data"),
     )
     spark.stop()
 
@@ -137,35 +132,6 @@ def by_http(dsn: str, file: Path) -> float:
         with ThreadPoolExecutor(_THREADS) as pool:
             for _ in pool.map(publish, range(_THREADS)):
                 pass  # raises what a thread raised
-        return time.perf_counter() - began
-
-
-def by_load_data(dsn: str, file: Path, folder: Path) -> float:
-    """The file that is loaded is written before the clock starts."""
-    table = folder / "table.tsv"
-    with table.open("w") as out:
-        for number, draft in enumerate(read_back(file)):
-            at = int(datetime.fromisoformat(draft["deliver_at"]).timestamp() * 1000)
-            id_ = first_id(at) | number % 65536 << 4 | number & 15
-            row = (id_ & 15, id_, at, number, 1, 1, *(r"\N",) * 5, json.dumps(draft["body"]), at, at, 1)
-            out.write("\t".join(map(str, row)) + "\n")
-    with databases.log_in(dsn) as admin, admin.cursor() as cursor:
-        cursor.execute("CREATE TABLE bare LIKE delay")
-        cursor.execute("SELECT @@GLOBAL.local_infile")
-        ((allowed,),) = cursor.fetchall()
-        if not allowed:
-            cursor.execute("SET GLOBAL local_infile = 1")
-        try:
-            return _load(dsn, table)
-        finally:
-            if not allowed:
-                cursor.execute("SET GLOBAL local_infile = 0")
-
-
-def _load(dsn: str, table: Path) -> float:
-    with databases.log_in(dsn, local_infile=True) as connection, connection.cursor() as cursor:
-        began = time.perf_counter()
-        cursor.execute(f"LOAD DATA LOCAL INFILE '{table}' INTO TABLE bare CHARACTER SET binary")
         return time.perf_counter() - began
 
 

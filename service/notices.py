@@ -29,10 +29,6 @@ Tell = Callable[[Subject, int], None]
 log = structlog.get_logger()
 
 
-def nobody_hears(_subject: Subject, _id: int) -> None:
-    """Where there is no Redis."""
-
-
 class Notices:
     """This node's notices over one Redis, and those of the others."""
 
