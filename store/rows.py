@@ -343,6 +343,11 @@ def read(row: type[R], rows: Sequence[tuple[Any, ...]]) -> list[R]:
     return reader(rows) if rows else []
 
 
+def _as_it_is(value: bytes | str | None) -> str | None:
+    """Spoilt by somebody's own SQL, one row must not hide all others; nor must a column that was made text."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
 @cache
 def _reader(row: Any) -> Callable[[Sequence[tuple[Any, ...]]], list[Any]]:
     kinds = [kind for _, kind in columns_of(row)]
@@ -356,8 +361,8 @@ def _reader(row: Any) -> Callable[[Sequence[tuple[Any, ...]]], list[Any]]:
         for place in text:
             try:
                 columns[place] = tuple([None if value is None else value.decode() for value in columns[place]])
-            except UnicodeDecodeError:  # by somebody's own SQL: one row must not hide all others
-                columns[place] = tuple([None if v is None else v.decode(errors="replace") for v in columns[place]])
+            except (UnicodeDecodeError, AttributeError):
+                columns[place] = tuple(map(_as_it_is, columns[place]))
         if content is not None:
             its = slice(content, content + len(Content.__struct_fields__))
             columns[its] = [tuple(map(Content, *columns[its]))]

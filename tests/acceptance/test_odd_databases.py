@@ -120,6 +120,7 @@ def test_tables_that_were_changed(mysql_dsn: str, tmp_path: Path) -> None:
         for change, cure in changes.items():
             run_sql(mysql_dsn, change)
             assert cure in wrong(mysql_dsn)["tables"]
+        assert publish(server.url, 0, topic="read_anew").status_code == 201
     told = tarry(mysql_dsn, "serve", code=1)
     assert "Traceback" not in told
     for cure in changes.values():
