@@ -188,7 +188,7 @@ TALLIES = schema_of(
     ("topic_id", INT),
     *((name, LONG) for name in ("scheduled", "cancelled", "replaced", "suppressed")),
 )
-"""The counters of a topic beside those of its queues, all makers together."""
+"""The counters of a topic beside those of its queues, all shards of it together."""
 
 TABLES = {
     "messages": MESSAGES,

@@ -81,7 +81,7 @@ columns: Callable[[Attributes], tuple[bytes | int | None, ...]] = _written_out(f
 """The values of their columns."""
 
 
-def maker(record: Callable[..., R], copied: Iterable[str], given: Iterable[str]) -> Callable[..., R]:
+def builder(record: Callable[..., R], copied: Iterable[str], given: Iterable[str]) -> Callable[..., R]:
     """Makes one out of a thing, of which these fields are copied, and what is given beside, in this order."""
     fields = ", ".join([*(f"{name}=of.{name}" for name in copied), *(f"{name}={name}" for name in given)])
     return _written_out(f"of, {', '.join(given)}: record({fields})", record=record)  # type: ignore[no-any-return]

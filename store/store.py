@@ -84,7 +84,7 @@ class Store:
     watch: Callable[[Kind], AbstractContextManager[Any]] = field(default=nullcontext, kw_only=True)
     """Around each question to the backend."""
     ids: IdMaker = field(factory=partial(IdMaker, climbing=True))
-    maker: int = 0
+    tally_shard: int = 0
     """Whose rows of `tally` this process counts in."""
     window: int = IDEMPOTENCY_WINDOW
     ladder: Ladder = field(factory=Ladder)
@@ -143,7 +143,7 @@ class Store:
             made: list[int] = []
 
             async def work(tx: Transaction) -> publishing.Publishing:
-                run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made, free, look)
+                run = publishing.Publishing(self.ids, now, self.window, self.tally_shard, spread, made, free, look)
                 await run.write(tx, publications)
                 return run
 
@@ -172,9 +172,9 @@ class Store:
         spread = 0
 
         async def work(tx: Transaction) -> Brought:
-            guarding, firing = Guarding(now, self.maker + 2), self._firing(now, spread, made)
+            guarding, firing = Guarding(now, self.tally_shard + 2), self._firing(now, spread, made)
             promoted, held, done = await timers.promote_pieces(
-                *(tx, entries, piece, self.backend.waited_for, now, self.maker + 2, behind),
+                *(tx, entries, piece, self.backend.waited_for, now, self.tally_shard + 2, behind),
                 judge=firing,
                 guarding=guarding,
                 orders=self.orders,
@@ -199,12 +199,12 @@ class Store:
     ) -> tuple[list[Promoted], list[Suppressed], set[int]]:
         """Hands messages to the stream whose guards say so, and ends those of which they say no, while the answers are
         `fresh`; without waiting for a queue. Beside what went and what ended, those that could not go now."""
-        run = Guarding(now, self.maker + 6)
+        run = Guarding(now, self.tally_shard + 6)
 
         async def work(tx: Transaction) -> tuple[list[Promoted], timers.ByQueue]:
             nonlocal run
-            run = Guarding(now, self.maker + 6, answers, fresh)
-            return await timers.promote(tx, list(answers), now, self.maker + 6, behind=(), guarding=run)
+            run = Guarding(now, self.tally_shard + 6, answers, fresh)
+            return await timers.promote(tx, list(answers), now, self.tally_shard + 6, behind=(), guarding=run)
 
         promoted, held = await self._again(lambda _: self.write(work), now)
         return promoted, run.suppressed, {*run.left, *(id_ for some in held.values() for id_ in some)}
@@ -230,7 +230,7 @@ class Store:
     def _firing(self, now: int, spread: int, made: dict[tuple[int, int], int]) -> Firing | None:
         if self.courses is None:
             return None
-        return Firing(self.courses, self.ids, now, self.maker + 5, self.orders, spread, made)
+        return Firing(self.courses, self.ids, now, self.tally_shard + 5, self.orders, spread, made)
 
     def _anew(self, made: dict[tuple[int, int], int]) -> None:
         """One of these ids is somebody else's."""
@@ -239,7 +239,7 @@ class Store:
 
     async def cancel(self, ids: Sequence[int], now: int) -> list[Verdict]:
         """Cancels waiting messages; a verdict for each."""
-        return await self.write(timers.cancel, ids, now, self.maker + 1)
+        return await self.write(timers.cancel, ids, now, self.tally_shard + 1)
 
     async def set_timers(self, wishes: Sequence[keyed.Wish], now: int) -> list[keyed.Answer]:
         """Sets and cancels timers by key in one transaction; an answer for each."""
@@ -249,7 +249,7 @@ class Store:
             made: dict[int, int] = {}
 
             async def work(tx: Transaction) -> list[keyed.Answer]:
-                run = keyed.Setting(self.ids, now, self.window, self.maker + 4, spread, made, held)
+                run = keyed.Setting(self.ids, now, self.window, self.tally_shard + 4, spread, made, held)
                 return await run.write(tx, wishes)
 
             return await self.write(work)
@@ -276,7 +276,7 @@ class Store:
         """Counts a batch of what users have cancelled in their own transactions; see `timers`."""
         if not await self.read(lambda tx: tx.fetch("outbox_cancel.some", int)):
             return {}  # the usual case, which wants no transaction
-        return await self.write(timers.count_outbox, self.maker + 3, limit)
+        return await self.write(timers.count_outbox, self.tally_shard + 3, limit)
 
     async def turn(
         self,

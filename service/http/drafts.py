@@ -8,7 +8,7 @@ import trio
 from attrs import define, field
 from msgspec import UNSET
 
-from ...store.content import BYTES, LABELS, SINCE, all_fit, maker
+from ...store.content import BYTES, LABELS, SINCE, all_fit, builder
 from ...store.records import Draft, Topic
 from ...store.stream import idempotency
 from ...store.stream.placing import WrongQueue, named_queue
@@ -30,7 +30,7 @@ _MOST_FAULTS = 20
 _AT_ONCE = 256 << 10
 _labels_fit = all_fit(*LABELS)
 _GIVEN = ("headers", "content_type", "expires_at", "topic", "queue", "body", "deliver_at", "guard")
-_draft = maker(Draft, LABELS, _GIVEN)
+_draft = builder(Draft, LABELS, _GIVEN)
 _WEIGHT = 2 << 10
 """Others have their turn after so many bytes of bodies, a message counting as so many beside its own."""
 

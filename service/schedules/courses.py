@@ -7,7 +7,7 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from ...store.content import BYTES, LABELS, maker
+from ...store.content import BYTES, LABELS, builder
 from ...store.schedules.course import Course, Post
 from ..durations import format_time
 from ..trace_context import carrying
@@ -20,7 +20,7 @@ NAME, FIRE_AT = "tarry-schedule", "tarry-fire-at"
 _KNOWN = 50_000
 """Schedules that are kept as they were read. With more each that comes in its turn is read anew."""
 
-_made = maker(Post, LABELS, ("headers", "content_type", "body"))
+_made = builder(Post, LABELS, ("headers", "content_type", "body"))
 log = structlog.get_logger()
 
 

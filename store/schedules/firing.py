@@ -66,7 +66,7 @@ class Firing:
     courses: Courses
     ids: IdMaker
     now: int
-    maker: int
+    tally_shard: int
     """Whose tally rows are counted in."""
     orders: Orders
     spread: int = 0
@@ -92,7 +92,7 @@ class Firing:
         asked = [row.id for row in rows] * (2 if len(rows) == 1 else 1)  # two at least, for MariaDB to see a range
         free = Asked("schedule.lock_next", ScheduleRow, asked)
         # A topic that is there has its tally locked, and so stays until this is committed.
-        tallies = await lock_tallies(tx, {row.topic_id for row in rows}, self.maker, before=[free])
+        tallies = await lock_tallies(tx, {row.topic_id for row in rows}, self.tally_shard, before=[free])
         schedules = {row.next_id: row for row in free.rows}
         held = set[int | None]()
         if len(schedules) < len(rows):
@@ -127,7 +127,7 @@ class Firing:
             await tx.later_many("fire.add", fires)
         self.overdue.clear()
         await self.arm(tx, advanced)
-        await drop(tx, await lock_waiting(tx, dropped), self.maker, self.now)  # once more, with their keys
+        await drop(tx, await lock_waiting(tx, dropped), self.tally_shard, self.now)  # once more, with their keys
         return Judged(sent, left, tuple(self.overdue))
 
     async def let_go(self, tx: Transaction, schedule: ScheduleRow, waiting: Waiting) -> ScheduleRow:
@@ -156,7 +156,7 @@ class Firing:
 
     async def take_back(self, tx: Transaction, waiting: Waiting) -> None:
         """Its message, locked, is not sent."""
-        await drop(tx, [waiting], self.maker, self.now)
+        await drop(tx, [waiting], self.tally_shard, self.now)
         self.dropped.append((waiting.due, waiting.id))
 
     async def _turn(self, tx: Transaction, schedule: ScheduleRow, course: Course, fire_at: int) -> _Turn:
@@ -302,7 +302,7 @@ class Firing:
         await forecast.tell(tx, self.now, come)
         made = Counter([int(row[4]) for row in rows])  # type: ignore[arg-type]
         for topic_id in sorted(made):
-            await count(tx, topic_id, self.maker, scheduled=made[topic_id])
+            await count(tx, topic_id, self.tally_shard, scheduled=made[topic_id])
 
 
 def turn_at(due: int) -> int:
@@ -326,7 +326,7 @@ async def had_turns(tx: Transaction, schedule: ScheduleRow, times: Sequence[int]
     return await tx.fetch("fire.among", HadTurn, schedule.id, asked) if asked else []
 
 
-async def drop(tx: Transaction, rows: Collection[Waiting], maker: int, now: int) -> None:
+async def drop(tx: Transaction, rows: Collection[Waiting], tally_shard: int, now: int) -> None:
     """Messages of schedules that are not to be sent, locked: they leave nothing behind, and are counted."""
     if not rows:
         return
@@ -337,4 +337,4 @@ async def drop(tx: Transaction, rows: Collection[Waiting], maker: int, now: int)
         await tx.execute("label.remove", labels)
     gone = Counter([row.topic_id for row in rows])
     for topic_id in sorted(gone):
-        await count(tx, topic_id, maker, replaced=gone[topic_id])
+        await count(tx, topic_id, tally_shard, replaced=gone[topic_id])

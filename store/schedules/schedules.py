@@ -319,7 +319,7 @@ async def _stop(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRo
         id_ = None if waiting is None else waiting.id
         await _settle(tx, firing, row, id_, "cancelled", firing.now + 1 if others else None)
         if waiting is not None:
-            await cancel_locked(tx, [waiting], firing.now, firing.maker)
+            await cancel_locked(tx, [waiting], firing.now, firing.tally_shard)
             firing.dropped.append((waiting.due, waiting.id))
         return row._replace(last_at=row.next_at)
     if waiting is not None:

@@ -1,20 +1,20 @@
 -- name: count
 -- Adds to the counters of a topic.
 UPDATE tally SET scheduled = scheduled + ?, cancelled = cancelled + ?, replaced = replaced + ?, suppressed = suppressed + ?
-WHERE topic_id = ? AND maker = ?;
+WHERE topic_id = ? AND tally_shard = ?;
 
 -- name: add
--- A row that is not there yet, for the first count of a maker.
-INSERT IGNORE INTO tally (topic_id, maker, scheduled, cancelled) VALUES ?;
+-- A row that is not there yet, for the first count in a shard.
+INSERT IGNORE INTO tally (topic_id, tally_shard, scheduled, cancelled) VALUES ?;
 
 -- name: free
--- A maker's counters of these topics that nobody else is working on, for update.
-SELECT topic_id, scheduled FROM tally /*! FORCE INDEX (PRIMARY) */ WHERE topic_id IN (?*) AND maker = ?
+-- A shard's counters of these topics that nobody else is working on, for update.
+SELECT topic_id, scheduled FROM tally /*! FORCE INDEX (PRIMARY) */ WHERE topic_id IN (?*) AND tally_shard = ?
 /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: there
--- Of which of these topics a maker has counters.
-SELECT topic_id, scheduled FROM tally /*! FORCE INDEX (PRIMARY) */ WHERE topic_id IN (?*) AND maker = ?;
+-- Of which of these topics a shard has counters.
+SELECT topic_id, scheduled FROM tally /*! FORCE INDEX (PRIMARY) */ WHERE topic_id IN (?*) AND tally_shard = ?;
 
 -- name: of_topics
 -- The counters of topics, all makers together.
@@ -22,7 +22,7 @@ SELECT topic_id, SUM(scheduled), SUM(cancelled), SUM(replaced), SUM(suppressed) 
 
 -- name: lock
 -- The counters of a topic, for update: nobody schedules meanwhile.
-SELECT scheduled, cancelled FROM tally WHERE topic_id = ? ORDER BY maker /*! FOR UPDATE */;
+SELECT scheduled, cancelled FROM tally WHERE topic_id = ? ORDER BY tally_shard /*! FOR UPDATE */;
 
 -- name: remove
 -- The counters of a topic that is no more.

@@ -52,7 +52,7 @@ class Publishing:
     now: int
     window: int
     """How long an idempotency key is remembered, milliseconds."""
-    maker: int
+    tally_shard: int
     """Whose tally rows are counted in."""
     spread: int = 0
     """How many milliseconds later an id may be made, after a duplicate key."""
@@ -128,7 +128,7 @@ class Publishing:
     async def _locked(self, tx: Transaction, publications: Iterable[Publication]) -> set[int]:
         """Which of those rows somebody holds; the others are locked from here on."""
         needed = {one for publication in publications for one in self._needs(publication)}
-        tallies = await locked_tallies(tx, {-one for one in needed if one < 0}, self.maker)
+        tallies = await locked_tallies(tx, {-one for one in needed if one < 0}, self.tally_shard)
         _, queues = await lock_free(tx, {one for one in needed if one > 0})
         return queues | {-topic_id for topic_id in tallies}
 
@@ -221,7 +221,7 @@ class Publishing:
     async def _count(self, tx: Transaction, waiting: Iterable[_Written]) -> None:
         topics = Counter(one.draft.topic.id for one in waiting)
         for topic_id in sorted(topics):
-            if not await count(tx, topic_id, self.maker, scheduled=topics[topic_id]):
+            if not await count(tx, topic_id, self.tally_shard, scheduled=topics[topic_id]):
                 raise TopicGone("the topic has been removed meanwhile")
         await forecast.tell(tx, self.now, [(one.draft.topic.id, due_of(one.id)) for one in waiting])
 

@@ -1,4 +1,4 @@
-"""Tallies: how many messages of a topic were scheduled, cancelled, replaced and suppressed. Each maker counts in rows
+"""Tallies: how many messages of a topic were scheduled, cancelled, replaced and suppressed. Each shard counts in rows
 of its own."""
 
 from collections.abc import Iterable, Sequence
@@ -18,18 +18,18 @@ class Tallies(NamedTuple):
 
 
 async def lock_tallies(
-    tx: Transaction, topic_ids: Iterable[int], maker: int, *, before: Sequence[Asked[Any]] = ()
+    tx: Transaction, topic_ids: Iterable[int], tally_shard: int, *, before: Sequence[Asked[Any]] = ()
 ) -> Tallies:
     """Locks the tallies that nobody holds; so their topics stay. What else is to be asked just `before` goes along."""
     ids = sorted(topic_ids)
     if not ids:
         return Tallies()
-    free = Asked("tally.free", tuple[int, int], ids, maker)
+    free = Asked("tally.free", tuple[int, int], ids, tally_shard)
     await tx.fetch_all([*before, free])
     if len(free.rows) == len(ids):
         return Tallies()
     missing = sorted(set(ids) - dict(free.rows).keys())
-    locked = set(dict(await tx.fetch("tally.there", tuple[int, int], missing, maker)))
+    locked = set(dict(await tx.fetch("tally.there", tuple[int, int], missing, tally_shard)))
     new = sorted(set(missing) - locked)
     if not new:
         return Tallies(locked)
@@ -39,27 +39,27 @@ async def lock_tallies(
     return Tallies(locked | (there - dict(unlocked.rows).keys()), set(new) - there)
 
 
-async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) -> AbstractSet[int]:
+async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], tally_shard: int) -> AbstractSet[int]:
     """The topics in whose tally nothing can be counted now, since somebody holds it; those of the others are locked
     from here on."""
-    return (await lock_tallies(tx, topic_ids, maker)).locked
+    return (await lock_tallies(tx, topic_ids, tally_shard)).locked
 
 
 async def count(
     tx: Queries,
     topic_id: int,
-    maker: int,
+    tally_shard: int,
     *,
     scheduled: int = 0,
     cancelled: int = 0,
     replaced: int = 0,
     suppressed: int = 0,
 ) -> bool:
-    """Adds to a topic's tally under this maker's own row. False: the topic has been removed, and its tally with it."""
-    counted = (scheduled, cancelled, replaced, suppressed, topic_id, maker)
+    """Adds to a topic's tally, in the row of this shard. False: the topic has been removed, and its tally with it."""
+    counted = (scheduled, cancelled, replaced, suppressed, topic_id, tally_shard)
     if not await tx.execute("tally.count", *counted):
         if not await tx.fetch("topic.lock", int, topic_id):
             return False
-        await tx.execute_many("tally.add", [(topic_id, maker, 0, 0)])  # two may come first at once
+        await tx.execute_many("tally.add", [(topic_id, tally_shard, 0, 0)])  # two may come first at once
         await tx.execute("tally.count", *counted)
     return True

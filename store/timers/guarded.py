@@ -42,7 +42,7 @@ class Guarding:
     """One run of one transaction; made anew for each."""
 
     now: int
-    maker: int
+    tally_shard: int
     """Whose tally rows are counted in."""
     answers: Mapping[int, bool] = field(factory=dict[int, bool])
     """What guards have said, by message: whether it is to be sent."""
@@ -57,7 +57,7 @@ class Guarding:
         anything, and those whose tally somebody holds."""
         answers = self.answers if self.answers and self.fresh() else dict[int, bool]()
         ended = [row for row in rows if answers.get(row.id) is False]
-        locked = await locked_tallies(tx, {row.topic_id for row in ended}, self.maker)
+        locked = await locked_tallies(tx, {row.topic_id for row in ended}, self.tally_shard)
         ended = [row for row in ended if row.topic_id not in locked]
         sent = [row for row in rows if answers.get(row.id) is True]
         gone = {row.id for row in sent + ended}
@@ -69,7 +69,7 @@ class Guarding:
             self.left |= {id_: guard for id_, guard in names.items() if id_ not in gone}
         if ended:
             taken = await lock_waiting(tx, [row.id for row in ended])  # once more, with their keys
-            await cancel_locked(tx, taken, self.now, self.maker, guards=names)
+            await cancel_locked(tx, taken, self.now, self.tally_shard, guards=names)
             self.suppressed += [Suppressed(row.id, row.topic_id) for row in taken]
         return Judged(sent)
 

@@ -105,7 +105,7 @@ class Setting:
     now: int
     window: int
     """How long an idempotency key is remembered, milliseconds."""
-    maker: int
+    tally_shard: int
     """Whose tally rows are counted in."""
     spread: int = 0
     """How many milliseconds later an id may be made, after a duplicate key."""
@@ -161,7 +161,7 @@ class Setting:
         if arm:
             await self._arm(tx, arm, remove)
         if cancel:
-            await cancel_locked(tx, cancel, self.now, self.maker)
+            await cancel_locked(tx, cancel, self.now, self.tally_shard)
         await self._remember(tx, [(place, wish) for place, wish in wave if wish.idempotency_key is not None])
 
     async def _lock(self, tx: Transaction, wave: Sequence[tuple[int, Wish]]) -> list[_Step]:
@@ -222,7 +222,7 @@ class Setting:
         uncounted = Counter([row.topic_id for row in replaced if row.uncounted])
         for topic_id in sorted(made):
             scheduled = made[topic_id] + uncounted[topic_id]
-            if not await count(tx, topic_id, self.maker, scheduled=scheduled, replaced=gone[topic_id]):
+            if not await count(tx, topic_id, self.tally_shard, scheduled=scheduled, replaced=gone[topic_id]):
                 raise TopicGone("the topic has been removed meanwhile")
 
     async def _replace(self, tx: Transaction, rows: Collection[Waiting]) -> None:

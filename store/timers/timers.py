@@ -74,7 +74,7 @@ async def promote(
     tx: Transaction,
     entries: Sequence[int],
     now: int,
-    maker: int = 0,
+    tally_shard: int = 0,
     *,
     behind: Collection[int] | None = None,
     judge: Judge | None = None,
@@ -83,7 +83,7 @@ async def promote(
 ) -> tuple[list[Promoted], ByQueue]:
     """Hands what is due among these entries to the stream, in one transaction.
 
-    Messages of an outbox are counted here, in this maker's tally: their publish must lock no counter.
+    Messages of an outbox are counted here, in this shard of the tally: their publish must lock no counter.
 
     Rows that are gone, locked by somebody else or not yet due at `now` are left alone. With `behind` nothing is waited
     for: what goes to a queue that somebody holds is held back and told, and so is what goes to these queues, since
@@ -104,7 +104,7 @@ async def promote(
             *(tx, orders, ordered, theirs, due, back, now, held_back), wait=behind is None
         )
     if behind is not None:
-        topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, maker)
+        topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, tally_shard)
         due, back = _hold_back(due, back, {r.queue_id for r in due if r.uncounted and r.topic_id in topics}, held_back)
     special = [row for row in due if row.special]
     if special:
@@ -117,7 +117,7 @@ async def promote(
                     due = await _behind_its_schedule(tx, orders, due, judged, some, known, now, held_back)
     uncounted = Counter([row.topic_id for row in due if row.uncounted])
     for topic_id in sorted(uncounted):
-        await count(tx, topic_id, maker, scheduled=uncounted[topic_id])
+        await count(tx, topic_id, tally_shard, scheduled=uncounted[topic_id])
     # Sequence rows come last in the order of locks, all of them in one statement.
     owned = Counter([(row.queue_id, row.topic_id) for row in due])
     owned.update([(row.return_queue_id, -row.group_id) for row in back])
@@ -133,7 +133,7 @@ async def promote(
         # What is held back is counted when it goes. (The tallies are locked already, and come before the queues.)
         too_early = uncounted - Counter([row.topic_id for row in due if row.uncounted])
         for topic_id in sorted(too_early):
-            await count(tx, topic_id, maker, scheduled=-too_early[topic_id])
+            await count(tx, topic_id, tally_shard, scheduled=-too_early[topic_id])
     await _drop(tx, [row for row in due if row.queue_id not in begins])
     due = [row for row in due if row.queue_id in begins]
     back = [row for row in back if row.return_queue_id in begins]  # those of a removed group go with it
@@ -152,7 +152,7 @@ async def promote_pieces(
     piece: int,
     enough: Callable[[], bool],
     now: int,
-    maker: int,
+    tally_shard: int,
     behind: Collection[int] | None,
     *,
     judge: Judge | None = None,
@@ -168,7 +168,9 @@ async def promote_pieces(
             break
         some = entries[begin : begin + piece]
         held = behind if behind is None else {*behind, *held_back}
-        more, back = await promote(tx, some, now, maker, behind=held, judge=judge, guarding=guarding, orders=orders)
+        more, back = await promote(
+            tx, some, now, tally_shard, behind=held, judge=judge, guarding=guarding, orders=orders
+        )
         promoted += more
         for queue_id, those in back.items():
             held_back.setdefault(queue_id, []).extend(those)
@@ -356,16 +358,16 @@ async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
             await tx.execute("label.remove", [(row.topic_id, row.key, row.id)])
 
 
-async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> list[Verdict]:
+async def cancel(tx: Transaction, ids: Sequence[int], now: int, tally_shard: int) -> list[Verdict]:
     """Cancels what still waits; the verdict of each is final once this is committed.
 
     What cannot be counted, because somebody holds its topic's tally, is `locked`, as if its own row were.
     """
     rows = {row.id: row for row in await lock_waiting(tx, ids)}
-    locked = await locked_tallies(tx, {row.topic_id for row in rows.values()}, maker)
+    locked = await locked_tallies(tx, {row.topic_id for row in rows.values()}, tally_shard)
     rows = {id_: row for id_, row in rows.items() if row.topic_id not in locked}
     if rows:
-        await cancel_locked(tx, rows.values(), now, maker)
+        await cancel_locked(tx, rows.values(), now, tally_shard)
     others = await _elsewhere(tx, [id_ for id_ in ids if id_ not in rows])
     verdicts: list[Verdict] = []
     for id_ in ids:
@@ -394,7 +396,7 @@ async def labelled(
 
 
 async def cancel_locked(
-    tx: Transaction, rows: Collection[Waiting], now: int, maker: int, *, guards: Mapping[int, str] | None = None
+    tx: Transaction, rows: Collection[Waiting], now: int, tally_shard: int, *, guards: Mapping[int, str] | None = None
 ) -> None:
     """Cancels messages that are locked; or their `guards` suppress them, which are named by message."""
     await remove_waiting(tx, rows)
@@ -411,15 +413,15 @@ async def cancel_locked(
     await tx.execute_many("cancelled.add" if guards is None else "cancelled.add_suppressed", taken)
     what = "cancelled" if guards is None else "suppressed"
     for topic_id in sorted(ended):
-        await count(tx, topic_id, maker, scheduled=scheduled[topic_id], **{what: ended[topic_id]})
+        await count(tx, topic_id, tally_shard, scheduled=scheduled[topic_id], **{what: ended[topic_id]})
 
 
-async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, tuple[int, int]]:
+async def count_outbox(tx: Transaction, tally_shard: int, limit: int) -> dict[int, tuple[int, int]]:
     """Counts a batch of what outboxes have cancelled; by topic id how many, and of how many the publish as well."""
     rows: list[OutboxEnd] = []
     locked = {0}  # which is no topic
     while not rows and (some := await tx.fetch("outbox_cancel.lock", OutboxEnd, sorted(locked), limit)):
-        locked |= await locked_tallies(tx, {row.topic_id for row in some}, maker)
+        locked |= await locked_tallies(tx, {row.topic_id for row in some}, tally_shard)
         rows = [row for row in some if row.topic_id not in locked]  # or others lie behind these
     ended = Counter([row.topic_id for row in rows])
     replaced = Counter([row.topic_id for row in rows if row.replaced])
@@ -427,7 +429,7 @@ async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, tup
     for topic_id in sorted(ended):
         cancelled = ended[topic_id] - replaced[topic_id]
         await count(
-            tx, topic_id, maker, scheduled=scheduled[topic_id], cancelled=cancelled, replaced=replaced[topic_id]
+            tx, topic_id, tally_shard, scheduled=scheduled[topic_id], cancelled=cancelled, replaced=replaced[topic_id]
         )
     if rows:
         ids = [row.id for row in rows]

@@ -514,7 +514,7 @@ OTHERS = {
     "VALUES ({topic}, X'FF', X'00', X'FF', 0)",
     "a reader": "INSERT INTO reader (group_id, client, queue_id, position, asked_at) VALUES ({group}, X'FF', 1, -5, 0)",
     "a floor": "UPDATE cleaned SET floor = -5",
-    "a tally": "INSERT INTO tally (topic_id, maker, scheduled, cancelled) VALUES ({topic}, 999, -5, -5)",
+    "a tally": "INSERT INTO tally (topic_id, tally_shard, scheduled, cancelled) VALUES ({topic}, 999, -5, -5)",
     "a lease": "INSERT INTO lease (name, holder, epoch, lease_until) VALUES (X'FF', X'FF', -1, -1)",
     "an owner": "INSERT INTO queue_owner (group_id, queue_id, client, epoch, owned_at) "
     "VALUES ({group}, 1, X'FF', -1, -1)",

@@ -59,7 +59,9 @@ class Readers:
 
     async def _write(self, number: int) -> None:
         stage, dice = self.stage, self.dice
-        store = Store(stage.store.backend, maker=16 * number)  # a node of its own: it shares no row but the queues'
+        store = Store(
+            stage.store.backend, tally_shard=16 * number
+        )  # a node of its own: it shares no row but the queues'
         for _ in range(ROUNDS):
             stage.now += dice.randrange(STEP)
             drafts = tuple(self._draft() for _ in range(dice.choice((1, 2, 3, 70))))
@@ -77,7 +79,7 @@ class Readers:
         return self.stage.draft(self.topic, body, delay=self.dice.choice((None, None, 1)), queue=queue)
 
     async def _give_up(self, store: Store, publication: Publication) -> None:
-        run = Publishing(store.ids, self.stage.now, IDEMPOTENCY_WINDOW, store.maker)
+        run = Publishing(store.ids, self.stage.now, IDEMPOTENCY_WINDOW, store.tally_shard)
 
         async def work(tx: Transaction) -> None:
             await run.write(tx, [publication])

@@ -167,7 +167,7 @@ class Nodes:
             break
         else:
             raise DuplicateKey("so many servers start at once that none finds a slot")
-        self._store.maker = self._own.slot * _TALLY_SHARDS
+        self._store.tally_shard = self._own.slot * _TALLY_SHARDS
         self._namesakes = {one.boot: one.renewed_at for one in self._others if one.name == self._name}
         await self._take_duties()
 

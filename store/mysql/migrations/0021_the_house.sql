@@ -193,12 +193,12 @@ INSERT IGNORE INTO forecast_check (number, began_at) VALUES (1, 0);
 
 CREATE TABLE IF NOT EXISTS tally (
   topic_id INT UNSIGNED NOT NULL,
-  maker INT UNSIGNED NOT NULL COMMENT 'who counts: rows of one writer each, so that counting waits for nobody',
+  tally_shard INT UNSIGNED NOT NULL COMMENT 'who counts: rows of one writer each, so that counting waits for nobody',
   scheduled BIGINT NOT NULL,
   cancelled BIGINT NOT NULL,
   replaced BIGINT NOT NULL DEFAULT 0,
   suppressed BIGINT NOT NULL DEFAULT 0,
-  PRIMARY KEY (topic_id, maker)
+  PRIMARY KEY (topic_id, tally_shard)
 ) ENGINE=InnoDB COMMENT='counters of a topic beside those in queue';
 
 -- Every server looks once a second for those that are paused: idx_consumer_group_paused.

@@ -181,12 +181,12 @@ INSERT INTO forecast_check (number, began_at) VALUES (1, 0);
 
 CREATE TABLE tally (
   topic_id INTEGER NOT NULL,
-  maker INTEGER NOT NULL,
+  tally_shard INTEGER NOT NULL,
   scheduled INTEGER NOT NULL,
   cancelled INTEGER NOT NULL,
   replaced INTEGER NOT NULL DEFAULT 0,
   suppressed INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (topic_id, maker)
+  PRIMARY KEY (topic_id, tally_shard)
 ) WITHOUT ROWID;
 
 CREATE TABLE consumer_group (

@@ -208,7 +208,7 @@ async def test_states(stage: Stage) -> None:
 async def test_several_makers_count_into_one_topic(stage: Stage) -> None:
     topic = await stage.topic()
     await stage.publish(stage.draft(topic))
-    stage.store.maker = 16
+    stage.store.tally_shard = 16
     await stage.publish(stage.draft(topic), stage.draft(topic))
     (receipt,) = await stage.schedule(topic, MINUTE)
     await stage.store.cancel([receipt.id], stage.now)

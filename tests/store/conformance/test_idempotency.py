@@ -143,7 +143,7 @@ async def test_the_same_key_is_the_same_message(
     dice = random.Random(seed)
     ledger = Ledger(stage, [await stage.topic("one"), await stage.topic("other")], dice)
     store, proxy = line
-    others = [stage.store, *(Store(stage.store.backend, maker=16 * i) for i in range(1, 4))]
+    others = [stage.store, *(Store(stage.store.backend, tally_shard=16 * i) for i in range(1, 4))]
     for _ in range(70):
         match dice.randrange(8):
             case 0 | 1 | 2:

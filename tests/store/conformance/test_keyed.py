@@ -289,7 +289,7 @@ async def test_who_is_locked_is_told(timed: Timers) -> None:
 async def test_cancel_replace_and_fire_race(timed: Timers, rounds: int) -> None:
     """One timer that is due, and three servers at it at the same moment: every verdict is what became of it."""
     stage = timed.stage
-    servers = [Store(stage.store.backend, ids=IdMaker(random.Random(n)), maker=8 * n) for n in range(3)]
+    servers = [Store(stage.store.backend, ids=IdMaker(random.Random(n)), tally_shard=8 * n) for n in range(3)]
     seen: Counter[str] = Counter()
     for _ in range(rounds):
         before = await timed.set(delay=-1)
@@ -362,7 +362,9 @@ async def test_set_cancel_and_fire_race(timed: Timers, seed: int) -> None:
     """Three servers at one key, each verdict checked against what came."""
     dice = random.Random(seed)
     stage = timed.stage
-    servers = [Store(stage.store.backend, ids=IdMaker(random.Random(seed * 10 + n)), maker=8 * n) for n in range(3)]
+    servers = [
+        Store(stage.store.backend, ids=IdMaker(random.Random(seed * 10 + n)), tally_shard=8 * n) for n in range(3)
+    ]
     results: Counter[str] = Counter()
     armed: set[int] = set()
     replaced: set[int] = set()

@@ -187,7 +187,7 @@ async def test_a_later_run_of_a_batch_has_the_same_ids(stage: Stage) -> None:
 
     async def work(tx: Transaction) -> None:
         run = publishing.Publishing(
-            stage.store.ids, stage.now, IDEMPOTENCY_WINDOW, stage.store.maker, made=made, look=False
+            stage.store.ids, stage.now, IDEMPOTENCY_WINDOW, stage.store.tally_shard, made=made, look=False
         )
         await run.write(tx, batch)
         await tx.fetch("queue.ends", tuple[int, int], [topic.queues[0].id])  # it has been carried out
@@ -375,7 +375,7 @@ class TestTakenIds:
         drafts = [stage.draft(topic, delay=delay) for _ in range(20)]
         due = START + (delay or 0)
         seen: set[int] = set()
-        for _ in range(4):  # the sequel of each maker is the same
+        for _ in range(4):  # the sequel of each tally_shard is the same
             store = Store(stage.store.backend, ids=IdMaker(Scripted()))
             (receipts,) = await store.publish([Publication(tuple(drafts))], stage.now)
             assert not isinstance(receipts, Conflict)
@@ -451,7 +451,9 @@ async def test_offsets_have_no_gap_and_a_reader_skips_none(stage: Stage) -> None
 
     async def write(number: int) -> None:
         nonlocal writing
-        store = Store(stage.store.backend, maker=16 * number)  # nodes of their own: they share no row but the queues'
+        store = Store(
+            stage.store.backend, tally_shard=16 * number
+        )  # nodes of their own: they share no row but the queues'
         for i in range(rounds):
             size = 1 + (number + i) % 3
             drafts = [stage.draft(topic, b"%d/%d/%d" % (number, i, j)) for j in range(size)]

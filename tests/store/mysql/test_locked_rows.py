@@ -147,7 +147,7 @@ async def test_a_gap_that_somebody_holds_is_waited_for_and_the_queues_are_told(s
 async def test_what_outboxes_cancelled_is_counted_behind_that_of_a_locked_topic(store: Store, mysql_dsn: str) -> None:
     orders, mails = [await store.write(catalogue.add_topic, TopicDraft(name), START) for name in ("orders", "mails")]
     tables = open_tables(mysql_dsn)
-    tables.rows(f"INSERT INTO tally (topic_id, maker, scheduled, cancelled) VALUES ({orders.id}, 3, 0, 0)")
+    tables.rows(f"INSERT INTO tally (topic_id, tally_shard, scheduled, cancelled) VALUES ({orders.id}, 3, 0, 0)")
     for number in range(1, 8):
         topic = mails if number == 7 else orders
         tables.rows(

@@ -123,7 +123,7 @@ async def test_one_has_the_duties_and_all_know_each_other(world: World) -> None:
         await world.seconds(1)
         assert world.with_duties() == ["a"]
     assert await world.there() == {"a": (0, True, True), "b": (1, True, False), "c": (2, True, False)}
-    assert [one._store.maker for one in world.servers.values()] == [0, 8, 16]
+    assert [one._store.tally_shard for one in world.servers.values()] == [0, 8, 16]
 
 
 async def test_each_has_a_place_among_those_that_stay(world: World) -> None:
