@@ -37,6 +37,8 @@ _OWN = ("tarry.service.", "tarry.bench.")
 """What is started by forking: programs that the packages above make up."""
 _STARTERS = ("tarry.bench.",)
 """Of these, what starts some itself."""
+_READ_FIRST = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "OPENSSL_")
+"""Variables that are read before the first line of a program."""
 _PLAIN = {
     "preexec_fn": None,
     "shell": False,
@@ -176,7 +178,7 @@ def _program(asked: Mapping[str, Any]) -> Program | None:
 
 def _same_interpreter(environment: Mapping[str, str]) -> bool:
     """Whether nothing in it makes another Python of this one."""
-    read = {name for name in environment.keys() | _environment.keys() if name.startswith(("PYTHON", "LC_", "LANG"))}
+    read = {name for name in environment.keys() | _environment.keys() if name.startswith(_READ_FIRST)}
     return all(environment.get(name) == _environment.get(name) for name in read - {"PYTHONPATH", "PYTHONSAFEPATH"})
 
 
@@ -235,6 +237,7 @@ def _become(program: Program, files: Sequence[int]) -> None:
     os.chdir(program.cwd)
     os.environ.clear()
     os.environ.update(program.environment)
+    time.tzset()
     for place, name in enumerate(("stdin", "stdout", "stderr")):
         setattr(sys, name, _text(place, getattr(sys, name)))
         setattr(sys, f"__{name}__", getattr(sys, name))
