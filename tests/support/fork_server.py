@@ -69,10 +69,14 @@ class Program:
     group: int
 
     @property
+    def named(self) -> list[str]:
+        """What PYTHONPATH names."""
+        return [entry for entry in self.environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+
+    @property
     def path(self) -> list[str]:
         """What is before the packages of the interpreter."""
-        here = [] if self.environment.get("PYTHONSAFEPATH") else [self.cwd]
-        return here + [entry for entry in self.environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        return [*([] if self.environment.get("PYTHONSAFEPATH") else [self.cwd]), *self.named]
 
 
 class _ForkServer:
@@ -171,7 +175,7 @@ def _program(asked: Mapping[str, Any]) -> Program | None:
     program = Program(
         words[2], words[3:], cwd, environment, bool(asked["start_new_session"]), asked.get("process_group", -1)
     )
-    if not Path(cwd).is_dir() or any(_another_package(entry) for entry in program.path):
+    if not Path(cwd).is_dir() or _another_package(cwd) or not all(map(_known, program.named)):
         return None
     return program if len(json.dumps(attrs.asdict(program))) < _LARGEST else None
 
@@ -180,6 +184,12 @@ def _same_interpreter(environment: Mapping[str, str]) -> bool:
     """Whether nothing in it makes another Python of this one."""
     read = {name for name in environment.keys() | _environment.keys() if name.startswith(_READ_FIRST)}
     return all(environment.get(name) == _environment.get(name) for name in read - {"PYTHONPATH", "PYTHONSAFEPATH"})
+
+
+def _known(entry: str) -> bool:
+    """Whether nothing lies there that would be loaded first, as a `sitecustomize`."""
+    known = _environment.get("PYTHONPATH", "").split(os.pathsep)
+    return entry in known or (Path(entry, "tarry", "__init__.py").exists() and not _another_package(entry))
 
 
 def _another_package(entry: str) -> bool:
