@@ -30,3 +30,14 @@ def named(server: str) -> str | None:
     number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
     beside = os.environ.get(f"{server}_BESIDE_{number}") if number != "0" else None
     return beside or os.environ.get(server)
+
+
+def whole_characters(data: Any) -> Any:
+    """The same, in which half a character is written as a program would escape it."""
+    if isinstance(data, str):
+        return data.encode("utf-8", "backslashreplace").decode()
+    if isinstance(data, dict):
+        return {key: whole_characters(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(map(whole_characters, data))
+    return data
