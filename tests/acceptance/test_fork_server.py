@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,16 @@ def test_output_errors_and_exit_code(environment: dict[str, str], tmp_path: Path
     code, _, wrong = run("serve", "--config", "here.toml")  # found from its own folder
     assert code == 2
     assert "nonsense" in wrong
+
+
+def test_threads_start_their_own(environment: dict[str, str], tmp_path: Path) -> None:
+    def exit_code(argument: str) -> int:
+        command = [*TARRY, *argument.split()]
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=False).returncode
+
+    wanted = {"--version": 0, "no-such-command": 2, "config show": 0, "config no-such-command": 2}
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(exit_code, wanted)) == [*wanted.values()]
 
 
 def test_it_reads_its_input_and_has_its_own_session(environment: dict[str, str], tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -123,6 +124,8 @@ def _started() -> _ForkServer:
 
 _TESTS = Path(__file__).parents[1]
 _REAL = subprocess.Popen
+_turn = threading.Lock()
+"""Threads start one program after the other: an answer has no name."""
 _server: _ForkServer | None = None
 _environment: dict[str, str] = {}
 """As it was at first: what tests set is for what they start."""
@@ -138,12 +141,13 @@ class _Popen(subprocess.Popen[Any]):
         if program is None:
             real(*args)
             return
-        global _server
-        if _server is None or not _server.ours:
-            _server = _started()
         pipes = [asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
         files = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
-        self.pid = _server.start(program, [n if file == -1 else file for n, file in enumerate(files)])
+        global _server
+        with _turn:
+            if _server is None or not _server.ours:
+                _server = _started()
+            self.pid = _server.start(program, [n if file == -1 else file for n, file in enumerate(files)])
         self._child_created = True
         getattr(self, "_close_pipe_fds")(*pipes)  # noqa: B009
 
