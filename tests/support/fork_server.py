@@ -223,13 +223,16 @@ def _serve(asked_on: socket.socket) -> None:
         between = os.fork()
         if between == 0:
             between = os.getpid()
-            if (child := os.fork()) != 0:
-                os.write(write, b"%d" % child)
+            if os.fork() != 0:
                 os._exit(0)
             asked_on.detach()
             while os.getppid() == between:
                 time.sleep(0.0002)
-            _become(Program(**json.loads(asked)), files)
+            program = Program(**json.loads(asked))
+            _place(program, files)
+            os.write(write, b"%d" % os.getpid())  # as after an exec: who asked finds its session and its folder
+            os.closerange(3, 4096)
+            _become(program)
             return
         os.close(write)
         for file in files:
@@ -239,16 +242,19 @@ def _serve(asked_on: socket.socket) -> None:
         os.close(read)
 
 
-def _become(program: Program, files: Sequence[int]) -> None:
-    """Makes of this process what the interpreter makes of itself for that program, and runs it."""
+def _place(program: Program, files: Sequence[int]) -> None:
+    """What is so before a program is loaded."""
     if program.session:
         os.setsid()
     if program.group >= 0:
         os.setpgid(0, program.group)
     for place, file in enumerate(files):
         os.dup2(file, place)
-    os.closerange(3, 4096)
     os.chdir(program.cwd)
+
+
+def _become(program: Program) -> None:
+    """Makes of this process what the interpreter makes of itself for that program, and runs it."""
     os.environ.clear()
     os.environ.update(program.environment)
     time.tzset()
