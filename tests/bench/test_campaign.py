@@ -234,7 +234,7 @@ def test_interrupted_it_takes_its_servers_along(number: int, keep: bool, tmp_pat
     """And leaves nothing behind that nobody asked to keep."""
     arguments = ["--rows", "none", "--dsn", "sqlite", "--nodes", "1", "--count", "100000"]
     arguments += ["--keep", str(tmp_path / "kept")] if keep else []
-    environment = ENVIRONMENT | {"TMPDIR": str(tmp_path)}
+    environment = ENVIRONMENT | {"TMPDIR": str(tmp_path), "TARRY_TEST_FORK": "0"}  # its child is its server
     process = subprocess.Popen([*COMMAND, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: any(path.stat().st_size > 10_000 for path in tmp_path.rglob("history.jsonl")))
