@@ -8,6 +8,7 @@ from support.stores import SECOND, START, Stage
 from tarry.store.errors import DuplicateKey, SchemaError
 from tarry.store.groups import client_owners
 from tarry.store.groups.client_owners import UNUSED
+from tarry.store.migrations import newest
 from tarry.store.opening import open_guest
 from tarry.store.operating import keys
 from tarry.store.operating.keys import Key
@@ -52,15 +53,15 @@ async def test_beside_the_server(stage: Stage) -> None:
 
 
 async def test_a_store_of_another_version(stage: Stage) -> None:
-    stage.tables.rows("UPDATE migration SET version = 105 WHERE version = 5")
+    stage.tables.rows("UPDATE migration SET version = version + 100")
     try:
         with pytest.raises(SchemaError, match="newer than this program"):
             await open_guest(stage.dsn)
-        stage.tables.rows("UPDATE migration SET version = 0 WHERE version = 105")
-        with pytest.raises(SchemaError, match="lacks 0005"):
+        stage.tables.rows("UPDATE migration SET version = version - 101")
+        with pytest.raises(SchemaError, match="made before the first release"):
             await open_guest(stage.dsn)
     finally:
-        stage.tables.rows("UPDATE migration SET version = 5 WHERE version IN (0, 105)")
+        stage.tables.rows(f"UPDATE migration SET version = {newest()}")
 
 
 async def take(stage: Stage, client: str, key: str, *alive: str) -> str:
