@@ -1,13 +1,13 @@
 """What goes to one database in `make test`, and to the other in `make long`: most of it is asked of both alike."""
 
-import shutil
 import zlib
 from collections.abc import Iterable
 from itertools import groupby
-from os import environ
 from typing import Any
 
 import pytest
+
+from support import servers
 
 KINDS = ("sqlite", "mysql")
 _SERVERS = ("mariadb", "mysql")
@@ -37,16 +37,12 @@ def take_turns(items: Iterable[pytest.Function]) -> None:
     """Of each test for MariaDB and for MySQL one is long, where the two do not differ. By its name, so that it is the
     same one each time; where there is no MySQL, the one for that."""
     twins = sorted((item for item in items if _server(item) and not item.nodeid.startswith(_DIFFER)), key=_name)
+    has_mysql = servers.has_mysql()
     for name, of_one in groupby(twins, _name):
         by_server = {_server(item): item for item in of_one}
         if len(by_server) == 2:
-            later = _SERVERS[zlib.crc32(name.encode()) % 2] if has_mysql() else "mysql"
+            later = _SERVERS[zlib.crc32(name.encode()) % 2] if has_mysql else "mysql"
             by_server[later].add_marker(pytest.mark.long)
-
-
-def has_mysql() -> bool:
-    """Whether tests can have one; Debian's `mysqld` is MariaDB's."""
-    return bool(environ.get("TARRY_TEST_MYSQL")) or bool(shutil.which("mysqld") and not shutil.which("mariadbd"))
 
 
 def _server(item: pytest.Function) -> str | None:

@@ -97,6 +97,11 @@ def mysql(*options: str) -> Iterator[PrivateServer]:
         yield server
 
 
+def has_mysql() -> bool:
+    """Whether tests can have one: it is named, or `mysql` can start it."""
+    return bool(os.environ.get("TARRY_TEST_MYSQL")) or _program("mysqld", "mysql") is not None
+
+
 class PrivateRedis:
     """A Redis of the test's own, without a disk; it can be stopped and started again, empty, on the same port."""
 
