@@ -213,7 +213,7 @@ def _load() -> None:
 
 
 def _serve(asked_on: socket.socket) -> None:
-    """Until nobody can ask any more. Returns in each forked process, as `_become` says."""
+    """Until nobody can ask any more. Returns in each forked process, whose program has come to its end."""
     while True:
         asked, files, _, _ = socket.recv_fds(asked_on, _LARGEST * 2, 3)
         if not asked:

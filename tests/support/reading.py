@@ -59,9 +59,8 @@ class Readers:
 
     async def _write(self, number: int) -> None:
         stage, dice = self.stage, self.dice
-        store = Store(
-            stage.store.backend, tally_shard=16 * number
-        )  # a node of its own: it shares no row but the queues'
+        # A node of its own: it shares no row but the queues'.
+        store = Store(stage.store.backend, tally_shard=16 * number)
         for _ in range(ROUNDS):
             stage.now += dice.randrange(STEP)
             drafts = tuple(self._draft() for _ in range(dice.choice((1, 2, 3, 70))))

@@ -451,9 +451,8 @@ async def test_offsets_have_no_gap_and_a_reader_skips_none(stage: Stage) -> None
 
     async def write(number: int) -> None:
         nonlocal writing
-        store = Store(
-            stage.store.backend, tally_shard=16 * number
-        )  # nodes of their own: they share no row but the queues'
+        # Nodes of their own: they share no row but the queues'.
+        store = Store(stage.store.backend, tally_shard=16 * number)
         for i in range(rounds):
             size = 1 + (number + i) % 3
             drafts = [stage.draft(topic, b"%d/%d/%d" % (number, i, j)) for j in range(size)]
