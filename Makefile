@@ -36,7 +36,7 @@ quick:
 long:
 	@.make/venv dev
 	@.make/servers
-	$(BIN)/pytest -m long $(ARGS)
+	TARRY_TEST_FULL=1 $(BIN)/pytest -m 'long or full' $(ARGS)
 
 container:
 	@.make/venv dev

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support import fork_server, servers
+from support import authorities, fork_server, servers
 from support.in_turn import take_turns
-from support.workers import ByFile, longest_first, named, whole_characters
+from support.workers import ByFile, mixed, named, whole_characters
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 fork_server.install()
+authorities.forget()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell sets it for what it runs in the background, which would go for all that tests start as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,7 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     """Before pytest leaves out what is long. Who names a test gets it."""
     if not any("::" in argument for argument in config.args):
         take_turns(items)
-    longest_first(items)
+    mixed(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

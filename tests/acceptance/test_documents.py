@@ -107,8 +107,9 @@ class Reader:
         # Whoever is started in the background of a shell has no Ctrl-C.
         prelude = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         command = [sys.executable, "-u", "-c", prelude + text]
+        environment = self._environment | {"TARRY_TEST_FORK": "1"}
         with subprocess.Popen(
-            command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
             alarm = threading.Timer(60, process.kill)

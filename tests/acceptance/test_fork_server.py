@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support import worker
 from support.waiting import wait_until
 from tarry.service.demo.server_process import ServerProcess, python_path
 
@@ -36,6 +37,22 @@ def test_output_errors_and_exit_code(environment: dict[str, str], tmp_path: Path
     code, _, wrong = run("serve", "--config", "here.toml")  # found from its own folder
     assert code == 2
     assert "nonsense" in wrong
+
+
+def test_code_and_scripts(environment: dict[str, str], tmp_path: Path) -> None:
+    code = "import sys, tarry; print(__name__, sys.argv); sys.exit(len(sys.argv))"
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    for flags in ((), ("-P",), ("-u",)):
+        assert run(*flags, "-c", code, "a", "b") == (3, "__main__ ['-c', 'a', 'b']\n", "")
+    failed, told, wrong = run(str(worker.__file__), "no-such-url")
+    assert (failed, told) == (1, "")
+    assert "missing 4 required positional arguments" in wrong
 
 
 def test_threads_start_their_own(environment: dict[str, str], tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Reader:
         done = subprocess.run(
             [sys.executable, "-c", self.local(text)],
             cwd=self.folder,
-            env=self.environment | {"SSL_CERT_FILE": str(self.folder / "tarry.pem")},
+            env=self.environment | {"SSL_CERT_FILE": str(self.folder / "tarry.pem"), "TARRY_TEST_FORK": "1"},
             capture_output=True,
             text=True,
             check=False,

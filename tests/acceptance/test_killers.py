@@ -75,7 +75,9 @@ def supervise(server: ServerProcess, tarry: Tarry, killer: str, lane: tuple[str,
 
     def start() -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", _WORKER, server.url, topic, flavour, form]
-        return subprocess.Popen(command, env=os.environ | python_path(), stderr=subprocess.DEVNULL)
+        return subprocess.Popen(
+            command, env=os.environ | python_path() | {"TARRY_TEST_FORK": "1"}, stderr=subprocess.DEVNULL
+        )
 
     worker = start()
     deaths = 0

@@ -59,7 +59,7 @@ def life_of_a_worker(
 ) -> tuple[set[str], int, float]:
     """Which topics it has handled, its threads, and the seconds from SIGTERM to its end."""
     command = [sys.executable, "-c", PROGRAM, kind, server.url, group, *topics]
-    environment = os.environ | python_path()
+    environment = os.environ | python_path() | {"TARRY_TEST_FORK": "1"}
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         said = [worker.stdout.readline().split() for _ in topics]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.in_turn import in_turn
 from support.server import client_of, start_server
 from support.servers import free_port
 from support.waiting import wait_until
@@ -86,7 +87,7 @@ def each_has_one(tarry: Tarry) -> None:
     assert topic["accepted"] - topic["replaced"] - topic["cancelled"] == topic["streamed"]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("dsn", "point"), in_turn(*((point,) for point in POINTS)), indirect=["dsn"])
 def test_a_server_that_is_killed_loses_and_doubles_none(dsn: str, point: str, tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "server.log"
     with Tarry(f"http://127.0.0.1:{port}") as tarry:

@@ -8,11 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from support.effort import full, tries
 from support.server import client_of, start_server
 from support.waiting import wait_until
 from tarry.client import BadRequest, Draft, Tarry
 
-MANY = 100_000
+MANY = tries(20_000, 100_000)
 
 
 @pytest.fixture(params=["sqlite", "mariadb"])
@@ -28,6 +29,7 @@ def rows(tarry: Tarry, since: datetime, buckets: int) -> list[int]:
     return [bucket["messages"] for bucket in answer["buckets"]]
 
 
+@full
 def test_a_night(dsn: str, tmp_path: Path) -> None:
     """All lie evenly, what falls due when is exact before and after a kill, and goes on as messages are cancelled."""
     evening = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(days=2)

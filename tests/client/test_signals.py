@@ -16,6 +16,7 @@ import pytest
 from attrs import define, field
 
 import tarry.client
+from support.effort import tries
 from tarry.client import AsyncTarry, Delivery
 from tarry.client.calls import Call, Reply
 from tarry.client.consumption import Consumption
@@ -104,7 +105,7 @@ def _consume(consuming: Consumption) -> None:
 
 def test_nothing_is_left_half_done(number: signal.Signals) -> None:
     handler = signal.getsignal(number)
-    for at in itertools.count(1):
+    for at in itertools.count(tries(number, 1), tries(11, 1)):
         server = OneClaim()
         consuming = Consumption(server, _TERMS)
         interruption = Interruption(number, at)

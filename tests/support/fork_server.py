@@ -1,4 +1,4 @@
-"""Starts `python -m tarry...` as a fork of a process that has loaded it already: a start costs 20 ms, not 600.
+"""Starts `python -m tarry...`, and programs of the tests, as forks of a process that has loaded it: 20 ms, not 600.
 
 Every other thing is as with a start of its own: the process has its own id, session, files, environment and end, and
 its parent is who asked for it. `install` puts it below `subprocess`, so that tests and what they call notice nothing.
@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -34,10 +35,12 @@ _LOADED = ("tarry.wheel", "tarry.store", "tarry.client", "tarry.service")
 """Packages that are loaded with all their modules, but for what a machine lacks."""
 _NOT_LOADED = "tarry.client.django"
 """It wants settings of Django's first."""
-_OWN = ("tarry.service.", "tarry.bench.")
-"""What is started by forking: programs that the packages above make up."""
+_OWN = ("tarry.service.", "tarry.bench.", "support.")
+"""What is started by forking: programs that the packages above make up. And scripts beside this one; and, where
+TARRY_TEST_FORK is 1, code that is an argument."""
 _STARTERS = ("tarry.bench.",)
 """Of these, what starts some itself."""
+_FLAGS = {"-P": "PYTHONSAFEPATH", "-u": "PYTHONUNBUFFERED"}
 _READ_FIRST = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "OPENSSL_")
 """Variables that are read before the first line of a program."""
 _PLAIN = {
@@ -60,9 +63,10 @@ _SUBREAPER = 36
 
 @attrs.frozen
 class Program:
-    """`python -m MODULE ARGUMENTS`."""
+    """`python -m NAME ARGUMENTS`, `python NAME ARGUMENTS` or `python -c NAME ARGUMENTS`."""
 
-    module: str
+    kind: str
+    name: str
     arguments: list[str]
     cwd: str
     environment: dict[str, str]
@@ -77,7 +81,8 @@ class Program:
     @property
     def path(self) -> list[str]:
         """What is before the packages of the interpreter."""
-        return [*([] if self.environment.get("PYTHONSAFEPATH") else [self.cwd]), *self.named]
+        first = os.fspath(Path(self.name).parent) if self.kind == "script" else self.cwd
+        return [*([] if self.environment.get("PYTHONSAFEPATH") else [first]), *self.named]
 
 
 class _ForkServer:
@@ -162,7 +167,7 @@ def install() -> None:
 def _program(asked: Mapping[str, Any]) -> Program | None:
     """None: it has to be started as ever."""
     command = asked["args"]
-    if isinstance(command, str | bytes | os.PathLike) or len(command) < 3:
+    if isinstance(command, str | bytes | os.PathLike) or len(command) < 2:
         return None
     words = [os.fsdecode(word) for word in command]
     if any(asked.get(name, value) != value for name, value in _PLAIN.items()) or words[0] != sys.executable:
@@ -170,18 +175,30 @@ def _program(asked: Mapping[str, Any]) -> Program | None:
     environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (asked["env"] or os.environ).items()}
     if environment.get("TARRY_TEST_FORK") == "0":
         return None
-    if words[1] == "-P":
-        del words[1]
-        environment |= {"PYTHONSAFEPATH": "1"}
-    if words[1] != "-m" or not words[2].startswith(_OWN) or not _same_interpreter(environment):
+    del words[0]
+    same = _same_interpreter(environment)
+    while words and words[0] in _FLAGS:
+        environment |= {_FLAGS[words.pop(0)]: "1"}
+    kind = words.pop(0) if words and words[0] in ("-m", "-c") else "script"
+    if not same or not words or not _is_own(kind, words[0], environment):
         return None
     cwd = os.fsdecode(asked["cwd"] or Path.cwd())
     program = Program(
-        words[2], words[3:], cwd, environment, bool(asked["start_new_session"]), asked.get("process_group", -1)
+        kind, words[0], words[1:], cwd, environment, bool(asked["start_new_session"]), asked.get("process_group", -1)
     )
     if not Path(cwd).is_dir() or _another_package(cwd) or not all(map(_known, program.named)):
         return None
     return program if len(json.dumps(attrs.asdict(program))) < _LARGEST else None
+
+
+def _is_own(kind: str, name: str, environment: Mapping[str, str]) -> bool:
+    match kind:
+        case "-m":
+            return name.startswith(_OWN)
+        case "-c":
+            return environment.get("TARRY_TEST_FORK") == "1"
+        case _:
+            return Path(name).parent == Path(__file__).parent
 
 
 def _same_interpreter(environment: Mapping[str, str]) -> bool:
@@ -193,7 +210,9 @@ def _same_interpreter(environment: Mapping[str, str]) -> bool:
 def _known(entry: str) -> bool:
     """Whether nothing lies there that would be loaded first, as a `sitecustomize`."""
     known = _environment.get("PYTHONPATH", "").split(os.pathsep)
-    return entry in known or (Path(entry, "tarry", "__init__.py").exists() and not _another_package(entry))
+    return entry in (*known, os.fspath(_TESTS)) or (
+        Path(entry, "tarry", "__init__.py").exists() and not _another_package(entry)
+    )
 
 
 def _another_package(entry: str) -> bool:
@@ -262,12 +281,19 @@ def _become(program: Program) -> None:
         setattr(sys, name, _text(place, getattr(sys, name)))
         setattr(sys, f"__{name}__", getattr(sys, name))
     sys.path[:] = program.path + _PATH
-    sys.argv[:] = [program.module, *program.arguments]
+    sys.argv[:] = ["-c" if program.kind == "-c" else program.name, *program.arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if program.module.startswith(_STARTERS):
-        _install_here()
-    sys.modules.pop(program.module, None)  # it is `__main__` alone
-    runpy.run_module(program.module, run_name="__main__", alter_sys=True)
+    match program.kind:
+        case "-m":
+            if program.name.startswith(_STARTERS):
+                _install_here()
+            sys.modules.pop(program.name, None)  # it is `__main__` alone
+            runpy.run_module(program.name, run_name="__main__", alter_sys=True)
+        case "-c":
+            sys.modules["__main__"] = main = ModuleType("__main__")
+            exec(compile(program.name, "<string>", "exec"), main.__dict__)
+        case _:
+            runpy.run_path(program.name, run_name="__main__")
 
 
 def _install_here() -> None:

@@ -1,7 +1,7 @@
-"""What goes to one database in `make test`, and to the other in `make long`: most of it is asked of both alike."""
+"""What `make test` leaves to `make long`: one of two databases, and most of the seeds."""
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -33,9 +33,10 @@ def in_turn(*cases: tuple[Any, ...]) -> list[Any]:
     ]
 
 
-def take_turns(items: Iterable[pytest.Function]) -> None:
+def take_turns(items: Sequence[pytest.Function]) -> None:
     """Of each test for MariaDB and for MySQL one is long, where the two do not differ. By its name, so that it is the
-    same one each time; where there is no MySQL, the one for that."""
+    same one each time; where there is no MySQL, the one for that. Of five seeds four are long."""
+    _take_seeds(items)
     twins = sorted((item for item in items if _server(item) and not item.nodeid.startswith(_DIFFER)), key=_name)
     has_mysql = servers.has_mysql()
     for name, of_one in groupby(twins, _name):
@@ -45,10 +46,27 @@ def take_turns(items: Iterable[pytest.Function]) -> None:
             by_server[later].add_marker(pytest.mark.long)
 
 
+def _take_seeds(items: Iterable[pytest.Function]) -> None:
+    by_test: dict[tuple[object, ...], list[pytest.Function]] = {}
+    for item in items:
+        params = dict(_params(item))
+        if params.pop("seed", None) is not None:
+            by_test.setdefault((item.nodeid.partition("[")[0], *map(repr, params.items())), []).append(item)
+    for of_one in by_test.values():
+        of_one.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        for item in of_one[-(-len(of_one) // 5) :]:
+            item.add_marker(pytest.mark.long)
+
+
+def _params(item: pytest.Function) -> dict[str, object]:
+    callspec: Any = getattr(item, "callspec", None)
+    return callspec.params if callspec else {}
+
+
 def _server(item: pytest.Function) -> str | None:
     """The one that it is for."""
-    callspec: Any = getattr(item, "callspec", None)
-    return next((server for server in _SERVERS if callspec and server in callspec.params.values()), None)
+    params = _params(item).values()
+    return next((server for server in _SERVERS if server in params), None)
 
 
 def _name(item: pytest.Function) -> str:

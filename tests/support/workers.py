@@ -13,15 +13,26 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """A worker that is free takes the next file, in the order in which they were collected."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _TOGETHER if nodeid.startswith(_TOGETHER) else nodeid.partition("::")[0]
+        return _TOGETHER if nodeid.startswith(_TOGETHER) else _file(nodeid)
 
 
-def longest_first(items: list[Any]) -> None:
-    """What takes long begins early, so that all workers end at the same time."""
-    items.sort(key=lambda item: next((n for n, head in enumerate(_EARLY) if item.nodeid.startswith(head)), len(_EARLY)))
+def mixed(items: list[Any]) -> None:
+    """Files that wait for processes most of the time are spread among those that compute, so that the processors always
+    have work; what takes longest begins first."""
+    files: dict[str, int] = {}
+    for item in items:
+        files.setdefault(_file(item.nodeid), len(files))
+    sorts = [[name for name in files if name.startswith(_WAITING) == waits] for waits in (True, False)]
+    place = {name: (number + 1) / len(names) for names in sorts for number, name in enumerate(names)}
+    items.sort(key=lambda item: 0 if item.nodeid.startswith(_FIRST) else place[_file(item.nodeid)])
 
 
-_EARLY = (_TOGETHER, "tests/bench/test_bench_smoke", "tests/acceptance/", "tests/bench/", "tests/store/conformance/")
+_FIRST = (_TOGETHER, "tests/bench/test_bench_smoke")
+_WAITING = ("tests/acceptance/", "tests/bench/", "tests/testing/")
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 def named(server: str) -> str | None:

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from support.effort import full, tries
 from tarry.wheel.spread import Spread
 
 NOW = 1_700_000_000_000
@@ -22,14 +23,18 @@ def place(spread: Spread, since: int, until: int, many: int, seed: int = 1) -> C
     return found
 
 
+MANY = tries(4_000, 20_000)
+
+
+@full
 @pytest.mark.parametrize("width", [SECOND, 59 * SECOND, 61 * SECOND, 37 * MINUTE, HOUR, 3 * HOUR + 5])
 @pytest.mark.parametrize("offset", [0, 1, 999, 30 * SECOND, 59 * MINUTE + 1])
 def test_many_lie_evenly(offset: int, width: int) -> None:
     since = NOW + offset
     until = since + width
-    found = place(Spread(), since, until, 20_000)
+    found = place(Spread(), since, until, MANY)
     seconds = (until - 1) // SECOND - since // SECOND + 1
-    assert len(found) == min(seconds, 20_000)
+    assert len(found) == min(seconds, MANY)
     assert max(found.values()) - min(found.values()) <= 1
 
 

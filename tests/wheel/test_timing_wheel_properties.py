@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support.effort import full, tries
 from tarry.wheel import entries, slots
 from tarry.wheel.timing_wheel import TimingWheel
 
@@ -264,7 +265,7 @@ class WheelMachine(RuleBasedStateMachine):
 
 
 SETTINGS = settings(
-    max_examples=250,
+    max_examples=tries(60, 250),
     stateful_step_count=30,
     deadline=None,
     derandomize=True,
@@ -273,10 +274,12 @@ SETTINGS = settings(
 )
 
 
+@full
 class TestWheel(WheelMachine.TestCase):  # type: ignore[misc,valid-type]  # hypothesis makes it when asked
     settings = SETTINGS
 
 
+@full
 class TestWheelWithSmallLimits(WheelMachine.TestCase):  # type: ignore[misc,valid-type]  # hypothesis makes it when asked
     """The same with slots that count as large from two entries on, and swept after two cancels."""
 

@@ -14,6 +14,7 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from support.documented import documented
+from support.effort import full, tries
 from support.json_schema import fits
 from support.nodes import name_of
 from support.shared import Shared
@@ -217,13 +218,14 @@ def bodies(draw: st.DrawFn, operation: Operation) -> Any:
     return {name: draw(st.one_of(*[st.sampled_from(VALUES[name])] * 4, st.none())) for name in sorted(chosen)}
 
 
+@full
 @pytest.mark.parametrize("operation", WITH_BODY, ids=lambda operation: f"{operation.method} {operation.path}")
 def test_what_the_document_allows_is_taken_and_nothing_else(house: House, operation: Operation) -> None:
     schema = schema_of(operation)
     find(bodies(operation), lambda body: fits(body, schema), settings=_LOOK)
     find(bodies(operation), lambda body: not fits(body, schema), settings=_LOOK)
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=tries(20, 100), deadline=None)
     @given(bodies(operation))
     def hold(body: Any) -> None:
         allowed = fits(body, schema)

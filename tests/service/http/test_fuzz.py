@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.documented import documented
+from support.effort import full, tries
 from support.nodes import name_of
 from support.shared import Shared
 from support.spied import NOW, Asked, SpiedServer
@@ -249,7 +250,8 @@ def check_draft(draft: Draft) -> None:
     assert draft.headers is None or isinstance(msgspec.json.decode(draft.headers), dict)
 
 
-@settings(max_examples=1000, deadline=None)
+@full
+@settings(max_examples=tries(200, 1000), deadline=None)
 @given(asked=asks())
 def test_no_input_gives_a_500(shared: Shared, asked: Ask) -> None:
     async def ask() -> None:
@@ -273,7 +275,8 @@ def with_body(body: object) -> bytes:
     return msgspec.json.encode({"body": body})
 
 
-@settings(max_examples=300, deadline=None)
+@full
+@settings(max_examples=tries(60, 300), deadline=None)
 @given(body=st.one_of(publishes, values.map(with_body)))
 def test_what_is_accepted_comes_back_as_it_was(shared: Shared, body: bytes) -> None:
     client = shared.client

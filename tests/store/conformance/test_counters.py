@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support.effort import full, tries
 from support.oracle import Hand, Held, Oracle, choose
 from support.still import StillBackend
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
@@ -147,9 +148,9 @@ def wish(
     return held, Settlement(key, "end")
 
 
-TestHistories = Histories.TestCase
+TestHistories = full(Histories.TestCase)
 TestHistories.settings = settings(
-    max_examples=100,
+    max_examples=tries(25, 100),
     stateful_step_count=40,
     deadline=None,
     database=None,

@@ -4,15 +4,17 @@ import random
 
 import trio
 
+from support.effort import full, tries
 from support.stores import SECOND, Stage, ids_of
 from tarry.store import catalogue
 from tarry.store.records import Claim, Verdict
 from tarry.store.timers import timers
 
-MESSAGES, ROUND = 10_000, 500
+MESSAGES, ROUND = tries(2_000, 10_000), 500
 
 
-async def test_ten_thousand_cancels_race_promotion(stage: Stage) -> None:
+@full
+async def test_thousands_of_cancels_race_promotion(stage: Stage) -> None:
     """Each message is cancelled by a transaction of its own while batches that hold it are promoted."""
     topic = await stage.topic()
     dice = random.Random(stage.kind)

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from support.effort import full, tries
 from tarry.service.engine.state.due_lanes import Batch, DueLanes
 from tarry.wheel.columns import Columns
 
@@ -128,9 +129,10 @@ class LanesMachine(RuleBasedStateMachine):
         assert not any(self.waiting.values())
 
 
+@full
 class TestLanes(LanesMachine.TestCase):  # type: ignore[misc,valid-type]  # hypothesis makes it when asked
     settings = settings(
-        max_examples=200,
+        max_examples=tries(40, 200),
         stateful_step_count=30,
         deadline=None,
         derandomize=True,
