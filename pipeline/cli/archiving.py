@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from ...store.printable import json_text, print_table
 from ...store.whole_number import whole_number
-from .options import AsJson, Dsn, LakePlace, Master, check_rate, store_of
+from .options import AsJson, Dsn, LakeUrl, Master, check_rate, store_of
 
 if TYPE_CHECKING:
     from ..lake.archive import Archiver
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def archive(
     *,
     dsn: Dsn = None,
-    lake: LakePlace = None,
+    lake: LakeUrl = None,
     master: Master = None,
     once: Annotated[bool, Parameter(help="Archive what there is, and end. The default.")] = False,
     watch: Annotated[bool, Parameter(help="Go on until SIGTERM or Ctrl-C.")] = False,
@@ -84,7 +84,7 @@ def archive(
 def erase(
     *,
     dsn: Dsn = None,
-    lake: LakePlace = None,
+    lake: LakeUrl = None,
     keep: Annotated[
         int, Parameter(help="Leave files of before that were in use in the last so many hours.", converter=whole_number)
     ] = 0,

@@ -11,7 +11,7 @@ from ...store.printable import json_text, print_table
 from ...store.whole_number import whole_number
 from ..errors import FAILED
 from ..times import moment, time_text
-from .options import AsJson, Dsn, LakePlace, Master, Since, Topics, Until, store_of, window
+from .options import AsJson, Dsn, LakeUrl, Master, Since, Topics, Until, store_of, window
 
 _REST = timedelta(seconds=10)
 """What is younger than this when an audit begins is on its way, and left alone."""
@@ -20,7 +20,7 @@ _REST = timedelta(seconds=10)
 def audit(
     *,
     dsn: Dsn = None,
-    lake: LakePlace = None,
+    lake: LakeUrl = None,
     topic: Topics = None,
     since: Since = None,
     until: Until = None,

@@ -24,7 +24,7 @@ Dsn: TypeAlias = Annotated[str | None, Parameter(name="--dsn", help=f"{_STORE} [
 DsnOrLake: TypeAlias = Annotated[
     str | None, Parameter(name="--dsn", help=f"{_STORE} [TARRY_DSN, or {_DSN} when there is no --lake]")
 ]
-LakePlace: TypeAlias = Annotated[str | None, Parameter(name="--lake", help="The lake: a folder or a URL.")]
+LakeUrl: TypeAlias = Annotated[str | None, Parameter(name="--lake", help="The lake: a folder or a URL.")]
 Topics: TypeAlias = Annotated[list[str] | None, Parameter(name="--topic", help="Only this topic; may be repeated.")]
 Since: TypeAlias = Annotated[str | None, Parameter(name="--from", help="Only from this time on; RFC 3339.")]
 Until: TypeAlias = Annotated[str | None, Parameter(name="--to", help="Only before this time; RFC 3339.")]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from attrs import asdict, frozen
 
 from ..errors import FAILED, StoreAway
-from .options import AsJson, DsnOrLake, Flat, LakePlace, Master, Since, Until, check_rate, store_beside, window
+from .options import AsJson, DsnOrLake, Flat, LakeUrl, Master, Since, Until, check_rate, store_beside, window
 from .summary import show_summary
 
 _PATIENCE = 10.0
@@ -61,7 +61,7 @@ def replay(
     since: Since = None,
     until: Until = None,
     dsn: DsnOrLake = None,
-    lake: LakePlace = None,
+    lake: LakeUrl = None,
     rate: float | None = None,
     name: str | None = None,
     dry_run: bool = False,

@@ -2,14 +2,14 @@
 
 import sys
 
-from .options import DsnOrLake, LakePlace, Master, Since, Topics, Until, store_beside, window
+from .options import DsnOrLake, LakeUrl, Master, Since, Topics, Until, store_beside, window
 
 
 def report(
     *,
     output: str,
     dsn: DsnOrLake = None,
-    lake: LakePlace = None,
+    lake: LakeUrl = None,
     since: Since = None,
     until: Until = None,
     topic: Topics = None,

@@ -12,7 +12,7 @@ from ...store.printable import json_text, print_table
 from ...store.whole_number import whole_number
 from ..errors import NotFound
 from ..times import moment, time_text
-from .options import AsJson, DsnOrLake, LakePlace, Topics, store_beside
+from .options import AsJson, DsnOrLake, LakeUrl, Topics, store_beside
 
 _COLUMNS = ("at", "what", "group", "client", "attempt", "reason", "place", ">held")
 
@@ -23,7 +23,7 @@ def trace(
     key: str | None = None,
     topic: Topics = None,
     dsn: DsnOrLake = None,
-    lake: LakePlace = None,
+    lake: LakeUrl = None,
     max: Annotated[int, Parameter(converter=whole_number)] = 100,  # noqa: A002  # the option's name
     as_json: AsJson = False,
 ) -> int:

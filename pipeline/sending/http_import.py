@@ -32,7 +32,7 @@ from ..errors import NotFound, PipelineError, StoreAway
 from ..pace import Pace
 from ..times import milliseconds_of
 from .mysql_import import Written
-from .row_counts import Place, tell
+from .row_counts import Address, tell
 
 NO_TOPIC = (
     "there is no topic {topic!r}, and this job makes none: make it once, "
@@ -55,7 +55,7 @@ class Target:
     rate: float | None
     began: int
     """When this import did, Unix milliseconds by the store's clock, as `clock_of` has it."""
-    watcher: Place | None = None
+    watcher: Address | None = None
     key: str | None = field(factory=key_from, repr=False, kw_only=True)
     """What the server knows the job by: the environment of who started it is not that of its tasks."""
 

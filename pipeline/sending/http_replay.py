@@ -9,7 +9,7 @@ from ...client.tarry import Tarry
 from ..arrow import Batch
 from ..pace import Pace
 from .http_import import translated
-from .row_counts import Place, tell
+from .row_counts import Address, tell
 
 
 @frozen
@@ -22,7 +22,7 @@ class Target:
     name: str
     """Of the replay."""
     rate: float | None
-    watcher: Place | None = None
+    watcher: Address | None = None
     key: str | None = field(factory=key_from, repr=False, kw_only=True)
     """What the server knows the job by: the environment of who started it is not that of its tasks."""
 

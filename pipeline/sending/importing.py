@@ -31,7 +31,7 @@ from .import_drafts import Limits, drafts
 from .import_marks import PARTS
 from .input_files import Rows
 from .mysql_import import Written
-from .row_counts import Place
+from .row_counts import Address
 
 _DAY = 86_400_000
 WINDOW = 7 * _DAY
@@ -152,7 +152,7 @@ def run(spark: SparkSession, job: Job) -> Summary:
         observed = Observation()
         good = checked.observe(observed, *_figures()).where("reason IS NULL").drop("row", "reason")
         with progress.shown_by_rows(spark, "importing") as rows:
-            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame), rows.place)
+            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame), rows.address)
         if any(one.imported + one.skipped + one.refused for one in done):
             count = observed.get
     if count is None:  # of a plan without any row Spark leaves out what would have counted
@@ -206,7 +206,7 @@ def _tasks(spark: SparkSession, frame: DataFrame) -> int:
 
 
 def _write(
-    spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks: int, watcher: Place | None
+    spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks: int, watcher: Address | None
 ) -> list[Written]:
     rows = numbered(parted(good, tasks, by_key=topic.ordered and not job.mapping.id))
     if topic.ordered:

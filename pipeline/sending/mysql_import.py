@@ -33,7 +33,7 @@ from ..errors import StoreAway
 from ..pace import Pace
 from ..store_connection import Connection, open_mysql
 from .import_marks import Marks
-from .row_counts import Place, tell
+from .row_counts import Address, tell
 
 CHUNK = 4000
 """Rows of a transaction."""
@@ -69,7 +69,7 @@ class Target:
     """Rows a second of one task."""
     bare: bool
     """Of no row there is more than the body: no column of `ATTRIBUTES`."""
-    watcher: Place | None = None
+    watcher: Address | None = None
 
 
 @define

@@ -196,7 +196,7 @@ def to_topic(
     )
     with progress.shown_by_rows(spark, "replaying") as rows:
         began = http_import.clock_of(server, topic)
-        target = http_import.Target(server, topic, True, None if rate is None else rate / tasks, began, rows.place)
+        target = http_import.Target(server, topic, True, None if rate is None else rate / tasks, began, rows.address)
         done = sinks.drain(http_import.columns(parted), partial(http_import.write, target))
     return Replayed(
         sum(one.imported for one in done), sum(one.skipped for one in done), sum(one.refused for one in done)
@@ -241,7 +241,7 @@ def to_group(
     tasks = spark.sparkContext.defaultParallelism
     parted = runs(chosen).repartition(tasks, "queue").sortWithinPartitions("queue", "begin")
     with progress.shown_by_rows(spark, "replaying") as rows:
-        target = http_replay.Target(server, topic, group, name, None if rate is None else rate / tasks, rows.place)
+        target = http_replay.Target(server, topic, group, name, None if rate is None else rate / tasks, rows.address)
         done = sinks.drain(parted, partial(http_replay.write, target))
     count = sum(one for one, _ in done)
     return Replayed(count, sum(wanted for _, wanted in done) - count, 0)

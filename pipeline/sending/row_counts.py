@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 from attrs import define, field
 
-Place = tuple[str, int]
+Address = tuple[str, int]
 """Where the driver listens, host and port."""
 
 
@@ -19,17 +19,17 @@ Place = tuple[str, int]
 class Rows:
     """What was sent so far."""
 
-    place: Place | None = None
+    address: Address | None = None
     """None: nobody listens."""
     count: int = field(default=0, init=False)
 
 
-def tell(place: Place | None, rows: int) -> None:
+def tell(address: Address | None, rows: int) -> None:
     """So many more."""
-    if place is not None:
+    if address is not None:
         with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
             line.setblocking(False)
-            line.sendto(rows.to_bytes(8), place)
+            line.sendto(rows.to_bytes(8), address)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ _FAULTS = 20
 """So many of what is wrong with a request are shown."""
 app.command(f"{_ROOM}.serving:serve")
 app.command("tarry.service.demo.demo:demo")
-app.command(f"{_ROOM}.checkup:doctor")
+app.command(f"{_ROOM}.doctor:doctor")
 app.command(f"{_ROOM}.serving:migrate")
 app.command(f"{_ROOM}.producing:publish")
 app.command(f"{_ROOM}.consuming:consume")

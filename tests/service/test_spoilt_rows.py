@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from support.nodes import name_of
 from support.store_homes import KINDS, dsn, homes, migrated_file, stage
 from support.stores import Kind, Stage
-from tarry.service.cli import checkup
-from tarry.service.cli.checkup import Finding
+from tarry.service.cli import doctor
+from tarry.service.cli.doctor import Finding
 from tarry.service.clock import Clock
 from tarry.service.engine.dispatch.spoilt import FACT as SPOILT
 from tarry.service.errors import UnknownClaim, UnknownGroup
@@ -451,7 +451,7 @@ async def test_the_doctor_names_what_is_spoilt(world: World) -> None:
     world.pass_by(SOON + 7)
     assert await world.bodies(orders, 1) == [b"6"]
     world.pass_by(120_000)
-    finding = await checkup._rows(world.stage.store.backend, world.ms)
+    finding = await doctor._rows(world.stage.store.backend, world.ms)
     assert finding.state == "wrong"
     for id_, why in zip(
         ids, ("a message with its id", "no queue 999", "it lies in", "special", "was resch"), strict=False
@@ -459,10 +459,10 @@ async def test_the_doctor_names_what_is_spoilt(world: World) -> None:
         assert f"message {id_}: " in finding.detail
         assert why in finding.detail
     told = [NodeRow("b", "n", 0, 0, 0, 0, json.dumps({SPOILT: [f"message {ids[0]}: x", "retry 7: y"]}).encode())]
-    assert "retry 7: y" in (await checkup._rows(world.stage.store.backend, world.ms, told)).detail
+    assert "retry 7: y" in (await doctor._rows(world.stage.store.backend, world.ms, told)).detail
     for id_ in ids[:5]:
         world.sql(f"DELETE FROM delay WHERE id = {id_}")
-    assert await checkup._rows(world.stage.store.backend, world.ms) == Finding(
+    assert await doctor._rows(world.stage.store.backend, world.ms) == Finding(
         "rows", "ok", "none that is due is spoilt"
     )
 
@@ -477,7 +477,7 @@ async def test_the_doctor_says_nothing_of_what_is_only_late(world: World) -> Non
     assert (await world.node.groups.settle(name_of(claim), "fail", retry_after=SOON)).retried == 1
     (second,) = await world.publish(orders, b"2")
     later = world.ms + 180_000  # and nobody brings them
-    finding = await checkup._rows(world.stage.store.backend, later)
+    finding = await doctor._rows(world.stage.store.backend, later)
     assert finding == Finding("rows", "ok", "none that is due is spoilt")
     whys = await world.stage.store.read(spoilt.passed_over, [second], later)
     assert "another transaction holds it" in whys[second]

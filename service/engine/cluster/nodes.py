@@ -1,7 +1,7 @@
 """This server among those that work on the same database: its row, and who has the duties.
 
 A node renews its row every other second, by the database's clock, on a connection of its own. One that another has seen
-silent for more than five seconds is dead to it, and it takes its row away (`heartbeats.py`); when it wakes, it enters
+silent for more than five seconds is dead to it, and it takes its row away (`silence.py`); when it wakes, it enters
 again.
 
 Duties are what one node does for all: clearing up, what is removed, what users' transactions have cancelled, counts for
@@ -29,8 +29,8 @@ from ....store.store import Store
 from ...clock import JUMP, Clock
 from ...notices import Notices
 from ...outages import Trouble
-from .heartbeats import Heartbeats
 from .ownership import Ownership, Peer
+from .silence import Silence
 
 _EVERY = 1.0
 """Seconds between two rounds: in one it renews, in the next it looks at the others and at the duties."""
@@ -87,7 +87,7 @@ class Nodes:
     _notices: Notices | None = None
     _own: NodeRow = field(init=False)
     _others: Sequence[NodeRow] = field(default=(), init=False)
-    _heartbeats: Heartbeats = field(factory=Heartbeats, init=False)
+    _silence: Silence = field(factory=Silence, init=False)
     _namesakes: dict[str, int] = field(factory=dict[str, int], init=False)
     """By boot when a server of our name had renewed last as we entered."""
     _place: tuple[int, int] = field(default=(0, 1), init=False)
@@ -288,7 +288,7 @@ class Nodes:
         if seen:
             self._clock.offer(seen[0].asked_at / 1000, server)  # 0 is off, and so not taken
         rows = [row for row in seen if row.boot != self.boot]
-        self._heartbeats.see(rows, self._clock.monotonic())
+        self._silence.see(rows, self._clock.monotonic())
         self._others = [row for row in rows if self._lives(row)]
         peers = {row.slot: peer for row in self._others if (peer := _peer(row)) is not None}
         self.ownership.see(self.boot, list(peers.values()))
@@ -300,7 +300,7 @@ class Nodes:
             gone = await self._store.note(nodes.bury, dead)
             for row in dead:
                 if row.boot in gone:
-                    silent_ms = self._heartbeats.silence(row)
+                    silent_ms = self._silence.of(row)
                     log.warning("node_dead", node=row.name, slot=row.slot, silent_ms=silent_ms)
 
     def _tell_namesakes(self) -> None:
@@ -313,7 +313,7 @@ class Nodes:
                 )
 
     def _lives(self, row: NodeRow) -> bool:
-        return self._heartbeats.silence(row) <= LEASE
+        return self._silence.of(row) <= LEASE
 
     async def _take_duties(self) -> None:
         now = self._clock.now()

@@ -4,7 +4,7 @@ that a line in front of it takes away."""
 import pytest
 
 from support.servers import Line
-from tarry.service.cli.checkup import _wrong_store
+from tarry.service.cli.doctor import _wrong_store
 from tarry.store.errors import Full, ReadOnly, Refused, Unfit
 from tarry.store.migrations import Migration
 from tarry.store.mysql import connection as module

@@ -1,4 +1,4 @@
-"""Heartbeats of other nodes: for how long each has been seen silent.
+"""Silence of other nodes: for how long each has been seen not to renew.
 
 A renewal bears the database's time, by the clock of the node that wrote it, and when that clock is set each node
 follows in its own time. So nobody is judged by the time that a row bears: who lives changes it, and for how long it
@@ -14,8 +14,8 @@ _TOLD = 2_500
 away, or this node stood still, perhaps none could renew either."""
 
 
-class Heartbeats:
-    """Look at all rows with `see`, every other second; ask `silence` at any time."""
+class Silence:
+    """Look at all rows with `see`, every other second; ask `of` at any time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, int]] = {}
@@ -30,7 +30,7 @@ class Heartbeats:
             time, silence = before.get(row.boot, (None, 0))
             self._seen[row.boot] = row.renewed_at, silence + told if time == row.renewed_at else 0
 
-    def silence(self, row: NodeRow) -> int:
+    def of(self, row: NodeRow) -> int:
         """Milliseconds for which it has not renewed, as of the last look; 0 when it has since, or is new here."""
         time, silence = self._seen.get(row.boot, (None, 0))
         return silence if time == row.renewed_at else 0

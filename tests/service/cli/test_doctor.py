@@ -17,7 +17,7 @@ from support.certificates import write_certificates
 from support.scripted_server import Answer, scripted_server
 from support.servers import NoServerError, PrivateRedis, free_port, run_sql, skip_or_fail
 from tarry.service.cli.app import run
-from tarry.service.cli.checkup import _connections, _hosts
+from tarry.service.cli.doctor import _connections, _hosts
 from tarry.service.settings import Settings
 from tarry.store.errors import ReadOnly, Refused, StoreError, Unavailable
 from tarry.store.migrations import Migration, load_migrations, newest
