@@ -11,11 +11,12 @@ _PUBLIC = {certifi.where(), os.environ.get("SSL_CERT_FILE")}
 
 def forget() -> None:
     """Whom a test names is trusted as ever; what tests start has those of the machine."""
-    load = ssl.SSLContext.load_verify_locations
+    contexts: Any = ssl.SSLContext
+    load = contexts.load_verify_locations
 
     def load_named(context: ssl.SSLContext, cafile: Any = None, capath: Any = None, cadata: Any = None) -> None:
         if cafile is None or cafile not in _PUBLIC:
             load(context, cafile, capath, cadata)
 
-    ssl.SSLContext.load_verify_locations = load_named  # type: ignore[method-assign]
-    ssl.SSLContext.load_default_certs = lambda *_: None  # type: ignore[method-assign]
+    contexts.load_verify_locations = load_named
+    contexts.load_default_certs = lambda *_: None
