@@ -107,7 +107,7 @@ class Reader:
         # Whoever is started in the background of a shell has no Ctrl-C.
         prelude = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         command = [sys.executable, "-u", "-c", prelude + text]
-        environment = self._environment | {"TARRY_TEST_FORK": "1"}
+        environment = self._environment | ({"TARRY_TEST_FORK": "1"} if ends else {})
         with subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:

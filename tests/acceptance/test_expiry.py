@@ -14,7 +14,7 @@ import pytest
 from support.drivers import DRIVERS, close
 from support.receiver import OK, head, receiver
 from support.server import client_of, start_server
-from support.waiting import wait_until
+from support.waiting import paced, wait_until
 from tarry.client import BadRequest, Draft, Tarry, outbox
 from tarry.service.cli.app import run
 from tarry.service.demo.server_process import ServerProcess
@@ -82,7 +82,7 @@ def test_until_its_time_and_not_from_then_on(server: ServerProcess, tarry: Tarry
 
 def test_a_poll_goes_on_behind_them(tarry: Tarry) -> None:
     """Six thousand in a row, more than one turn passes over; the poll is answered with what is behind."""
-    end = soon(4)  # on a busy machine it takes seconds to publish so many
+    end = soon(paced(3))
     for _ in range(6):
         tarry.publish_many("many", [Draft(body=n, expires_at=end) for n in range(1000)])
     tarry.publish("many", "behind")

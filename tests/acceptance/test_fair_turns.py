@@ -13,7 +13,7 @@ import pytest
 
 from support.server import start_server
 from support.stores import open_tables
-from support.waiting import wait_until
+from support.waiting import paced, wait_until
 from tarry.service.demo.server_process import ServerProcess
 
 MANY, FEW = 20_000, 20
@@ -59,7 +59,7 @@ def count(http: httpx.Client, topic: str) -> int:
 
 def begin(http: httpx.Client) -> None:
     """A crowd of A in one millisecond, and messages of B, each a few milliseconds behind the one before."""
-    at = time.time() + 5
+    at = time.time() + paced(5)
     schedule(http, "a", [at] * MANY)
     schedule(http, "b", [at + 0.001 + number / 200 for number in range(FEW)])
     assert time.time() < at, "it was too slow for the test to begin in time"
@@ -98,7 +98,7 @@ def test_a_release_rate_holds_its_topic_back(server: ServerProcess, dsn: str) ->
     rate, many = 100, 400
     with httpx.Client(base_url=server.url, timeout=30) as http:
         assert http.put("/v1/topics/a", json={"release_rate": rate}).status_code == 201
-        at = time.time() + 3
+        at = time.time() + paced(3)
         schedule(http, "a", [at] * many)
         schedule(http, "b", [at + 0.01 * number for number in range(FEW)])
         assert http.post("/v1/topics/a/messages", json={"body": many}).status_code == 201

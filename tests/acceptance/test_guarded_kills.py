@@ -17,7 +17,7 @@ from acceptance.test_schedules import serving
 from support.in_turn import in_turn
 from support.servers import free_port
 from support.stores import Tables, open_tables
-from support.waiting import wait_until
+from support.waiting import paced, wait_until
 from tarry.client import Tarry
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,7 @@ def test_by_a_server(house: House, mysql_dsn: str, point: str, tmp_path: Path, m
     port, log = free_port(), tmp_path / "server.log"
     with Tarry(f"http://127.0.0.1:{port}") as tarry:
         with serving(mysql_dsn, port, log, point, "1") as server:
-            receipts = guarded(tarry, *keys)
+            receipts = guarded(tarry, *keys, delay=f"{round(paced(1000))}ms")
             assert server.wait(30) == -9, f"{point} was never reached: {log.read_text()}"
         with serving(mysql_dsn, port, log, "none", "1"):
             ends = ["published", "suppressed"] * (MANY // 2)

@@ -268,7 +268,7 @@ def _program(name: str, flavour: str) -> str | None:
     return path if ("mariadb" in version.lower()) == (flavour == "mariadb") else None
 
 
-_MEMORY = Path("/dev/shm")  # noqa: S108
+_MEMORY = Path("/dev/shm")
 
 
 def _memory() -> Path | None:
