@@ -122,7 +122,7 @@ class Node:
             store, directory, clock, metrics, accepted, signals, limits, self.schedules, nodes, waiting
         )
         self.timers = Timers(store, directory, clock, metrics, accepted, signals, limits, waiting)
-        self.forecast = Forecast(store, clock, metrics, nodes)
+        self.forecast = Forecast(store, clock, metrics)
         self.shaping = Shaping(store, clock, ground.pending.wheel, self.pace)
 
     def _dispatch(self, given: Surroundings, ground: Ground, accepted: Accepted) -> None:
