@@ -51,6 +51,7 @@ SINCE: Final = {"expires_at": 16}
 """The migrations that brought those that were not there from the first."""
 LATER: Final = tuple(SINCE)
 FIRST: Final = tuple(name for name in ATTRIBUTES if name not in SINCE)
+"""Those that were; in the tables of a lake they stand before the others."""
 
 
 def _written_out(function: str, **known: Any) -> Any:
