@@ -33,13 +33,6 @@ class TopicConflict(ServiceError):
         self.field = field
 
 
-class OlderServer(ServiceError):
-    """A server of an older version is at work on the same database, and would not do its part: `it` tells what."""
-
-    def __init__(self, it: str) -> None:
-        super().__init__(f"a server of an older version is at work, and {it}: upgrade it first")
-
-
 class TooMany(ServiceError):
     """A limit of the topic is reached; `seconds` is when to try again."""
 

@@ -107,7 +107,7 @@ class Node:
         self.clients = Clients(store, directory, self.liveness, self.groups)
         self.readers = Readers(store, directory, clock, signals.listeners, deliveries)
         self.sealer = Sealer(store, clock, directory, signals, widest=settings.widest_hole)
-        self.catalogue = Catalogue(store, directory, signals, nodes)
+        self.catalogue = Catalogue(store, directory, signals)
         self.ranking = Ranking(store, directory, ground.rates)
         self.group_ranking = GroupRanking(store, directory)
         self.remover = Remover(store, directory, clock, signals)
@@ -117,12 +117,12 @@ class Node:
         metrics, waiting = given.metrics, given.settings.max_waiting
         self.pace = Pace()
         limits = Limits(store, clock, nodes)
-        self.schedules = Schedules(store, clock, accepted, nodes)
+        self.schedules = Schedules(store, clock, accepted)
         self.intake = Intake(
             store, directory, clock, metrics, accepted, signals, limits, self.schedules, nodes, waiting
         )
         self.timers = Timers(store, directory, clock, metrics, accepted, signals, limits, waiting)
-        self.forecast = Forecast(store, clock, metrics, nodes)
+        self.forecast = Forecast(store, clock, metrics)
         self.shaping = Shaping(store, clock, ground.pending.wheel, self.pace)
 
     def _dispatch(self, given: Surroundings, ground: Ground, accepted: Accepted) -> None:

@@ -48,9 +48,10 @@ LABELS: Final = tuple(name for name, kinds in _KINDS.items() if Label in kinds)
 TEXTS: Final = (*LABELS, *(name for name, kinds in _KINDS.items() if str in kinds))
 NUMBERS: Final = tuple(name for name, kinds in _KINDS.items() if int in kinds)
 SINCE: Final = {"expires_at": 16}
-"""The migrations that brought those that were not there from the first. An older server loses them."""
+"""The migrations that brought those that were not there from the first."""
 LATER: Final = tuple(SINCE)
 FIRST: Final = tuple(name for name in ATTRIBUTES if name not in SINCE)
+"""Those that were; in the tables of a lake they stand before the others."""
 
 
 def _written_out(function: str, **known: Any) -> Any:
@@ -65,9 +66,8 @@ def any_of(*names: str) -> Callable[[object], bool]:
 
 
 def all_fit(*labels: str) -> Callable[[object, Callable[[str, int], str | None], int], bool]:
-    """Whether nothing is wrong with those of these labels that something has. One that was not there from the first is
-    left to who looks closer."""
-    fit = [f"of.{name} is None" + ("" if name in SINCE else f" or wrong(of.{name}, limit) is None") for name in labels]
+    """Whether nothing is wrong with those of these labels that something has."""
+    fit = [f"of.{name} is None or wrong(of.{name}, limit) is None" for name in labels]
     return _written_out("of, wrong, limit: " + " and ".join(f"({one})" for one in fit))  # type: ignore[no-any-return]
 
 

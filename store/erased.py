@@ -1,8 +1,7 @@
 """How a message says that it is erased: by its content type, which every copy of it carries.
 
 No message that is published has one that begins with a space. So a hand-out tells it without another look, and what is
-copied later, into the dead letters or the lake, is erased, too. A server of before hands out an empty body of that
-type.
+copied later, into the dead letters or the lake, is erased, too.
 """
 
 from .history import attempts_of, written

@@ -6,8 +6,8 @@ A file is never changed after a release: a checksum that differs is refused. So 
 adds. Without that line it wants servers that know it. What all servers must know is remembered in `migration`, which
 every program ever made compares with what it knows; the rest in `migration_beside`, which older ones do not read.
 
-They begin at 0021, which makes all tables. Up to there they came one by one, before the first release: so a level below
-it is one that every server knows, and a database with such a number is not taken over.
+They begin at 0021, which makes all tables. Up to there they came one by one, before the first release: a database with
+such a number is not taken over.
 """
 
 import hashlib

@@ -10,8 +10,7 @@ takes places in `delay` (`ids.place_of`). `(a, b) WITHIN (?*)` takes a list of s
 to b), the end not included; it is the first placeholder of its SELECT, and the index is named. What only MySQL and
 MariaDB may read stands in their executable comments, `/*! FOR UPDATE */`, which SQLite passes over. The columns of a
 SELECT have the names that the fields of its record have (see `rows`). `{content}` stands for the columns of a message's
-content, `{m.content}` for those of m; `{first_content}` has only the attributes that were there from the first, and
-`{later}` the others (see `content`).
+content, `{m.content}` for those of m.
 """
 
 import re
@@ -20,7 +19,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from .content import LATER, Content
+from .content import Content
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _REMARK = re.compile(r"^--.*\n", re.MULTILINE)
@@ -33,8 +32,6 @@ def _listed(names: Iterable[str], of: str = "") -> str:
 _CONTENT = {
     "{content}": _listed(Content.__struct_fields__),
     "{m.content}": _listed(Content.__struct_fields__, "m."),
-    "{first_content}": _listed(name for name in Content.__struct_fields__ if name not in LATER),
-    "{later}": _listed(LATER),
 }
 _STANDS_FOR = re.compile("|".join(map(re.escape, _CONTENT)))
 

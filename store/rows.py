@@ -207,6 +207,8 @@ class Cancelled(NamedTuple):
     deliver_at: int
     cancelled_at: int
     reason: int
+    guard: str | None
+    """Who suppressed it."""
 
     @property
     def state(self) -> Literal["cancelled", "suppressed"]:

@@ -50,7 +50,7 @@ class StoreRows:
                 rows.timers[row["id"]] = row
             for row in self._fetch("erased.find", some):
                 rows.erased[row["id"]] = row["erased_at"]
-            for row in self._of_topics("cancelled.briefly", some):
+            for row in self._of_topics("cancelled.find", some):
                 rows.cancelled[row["id"]] = {**row, "reason": SUPPRESSED if row["reason"] else None}
             for row in self._fetch("message.briefly", some):
                 queue = self._facts.queues.get(row["queue_id"])

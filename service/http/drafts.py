@@ -8,7 +8,7 @@ import trio
 from attrs import define, field
 from msgspec import UNSET
 
-from ...store.content import BYTES, LABELS, SINCE, all_fit, builder
+from ...store.content import BYTES, LABELS, all_fit, builder
 from ...store.records import Draft, Topic
 from ...store.stream import idempotency
 from ...store.stream.placing import WrongQueue, named_queue
@@ -20,7 +20,7 @@ from ..settings import Settings
 from ..trace_context import carrying
 from .call import Call
 from .names import wrong_content_type, wrong_headers, wrong_label
-from .problems import Fault, Problem, bad_field, older_server
+from .problems import Fault, Problem, bad_field
 from .reading import wrong_json
 from .requests import Message, Sent
 
@@ -186,8 +186,6 @@ def _window(call: Call, message: Message, between: Sequence[str], pointer: str, 
 
 
 def _expires_at(call: Call, text: str, deliver_at: int | None, pointer: str, faults: Faults) -> int:
-    if call.node.nodes.level < SINCE["expires_at"]:
-        raise older_server("would hand it out past its expires_at")
     pointer, at = f"{pointer}/expires_at", 0
     try:
         at = call.time(text, pointer)
@@ -230,8 +228,6 @@ def _body(call: Call, message: Sent, pointer: str, faults: Faults) -> bytes:
 def _check_labels(call: Call, message: Sent, pointer: str, faults: Faults) -> None:
     for name in LABELS:
         if (label := getattr(message, name)) is not None:
-            if name in SINCE and call.node.nodes.level < SINCE[name]:
-                raise older_server(f"would lose its {name}")
             faults.add(f"{pointer}/{name}", wrong_label(label, call.settings.max_key))
 
 

@@ -60,7 +60,6 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "not-implemented": (501, "The server knows no such transfer coding"),
     "held-back": (503, "An earlier message of its ordering key failed"),
     "busy": (503, "Somebody else holds what this needs; try again in a moment"),
-    "older-server": (503, "An older server is still at work on the same database"),
     "overloaded": (503, "Too much is waiting; try again in a moment"),
     "stopping": (503, "The server is starting or stopping"),
     "not-ready": (503, "The server is not ready"),
@@ -173,11 +172,6 @@ def idempotency_conflict() -> Problem:
     return Problem("idempotency-conflict", "this topic has seen the idempotency key with another request")
 
 
-def older_server(it: str) -> Problem:
-    """503 where a server of an older version is at work, and `it` tells what it would do wrong."""
-    return Problem("older-server", str(errors.OlderServer(it)), executed=False, headers={"Retry-After": "10"})
-
-
 # The first that fits; a number is Retry-After in seconds, and then nothing was done.
 _SERVICE: tuple[tuple[type[errors.ServiceError], str, int | None], ...] = (
     (errors.UnknownTopic, "unknown-topic", None),
@@ -188,7 +182,6 @@ _SERVICE: tuple[tuple[type[errors.ServiceError], str, int | None], ...] = (
     (errors.TopicConflict, "topic-conflict", None),
     (errors.NothingToSettle, "nothing-to-settle", None),
     (errors.Busy, "busy", 1),
-    (errors.OlderServer, "older-server", 10),
     (errors.Overloaded, "overloaded", 1),
     (errors.TooMany, "too-many", 1),
     (errors.Stopping, "stopping", 2),

@@ -221,7 +221,7 @@ OPERATIONS: tuple[Operation, ...] = (
         PUBLISH,
         requests=(requests.Message, requests.Batch),
         headers=(_IDEMPOTENCY,),
-        problems=(*_BODY, "unknown-topic", "idempotency-conflict", "too-many", "older-server", *_WRITES),
+        problems=(*_BODY, "unknown-topic", "idempotency-conflict", "too-many", *_WRITES),
         statuses=(201,),
         lines=(requests.Message, (answers.ReceiptAnswer, answers.LineFault)),
     ),
@@ -258,7 +258,7 @@ OPERATIONS: tuple[Operation, ...] = (
         headers=(_IDEMPOTENCY, _IF_MATCH, _IF_NONE_MATCH),
         problems=(
             *(*_BODY, "unknown-topic", *_CONDITION, "too-late", "cancelled", "idempotency-conflict", "too-many"),
-            *("older-server", *_WRITES),
+            *_WRITES,
         ),
         statuses=(200, 201),
     ),
@@ -280,7 +280,7 @@ OPERATIONS: tuple[Operation, ...] = (
         *("PUT", _SCHEDULE, schedules.put_schedule, answers.ScheduleAnswer, OPERATE_LATER, (requests.PutSchedule,)),
         query=(Parameter("dry_run", "true: tell what it would be; false unless said", words=("true", "false")),),
         headers=(_IF_MATCH, _IF_NONE_MATCH),
-        problems=(*_BODY, "unknown-topic", *_CONDITION, "older-server", *_WRITES),
+        problems=(*_BODY, "unknown-topic", *_CONDITION, *_WRITES),
         statuses=(200, 201),
     ),
     Operation(
@@ -303,7 +303,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         *("POST", f"{_SCHEDULE}/resume", schedules.resume_schedule, answers.ScheduleAnswer, OPERATE_LATER),
-        problems=(*_REFUSED_BODY, *_NO_SCHEDULE, "older-server", *_WRITES),
+        problems=(*_REFUSED_BODY, *_NO_SCHEDULE, *_WRITES),
     ),
     Operation(
         *("POST", f"{_SCHEDULE}/run", schedules.run_schedule, answers.RunAnswer, OPERATE_LATER),
@@ -456,7 +456,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         *("POST", f"{_GROUP}/pause", topics.pause, answers.GroupSummary, OPERATE),
-        problems=(*_REFUSED_BODY, "unknown-topic", "unknown-group", "topic-conflict", "older-server", *_WRITES),
+        problems=(*_REFUSED_BODY, "unknown-topic", "unknown-group", "topic-conflict", *_WRITES),
     ),
     Operation(
         *("POST", f"{_GROUP}/resume", topics.resume, answers.GroupSummary, OPERATE),

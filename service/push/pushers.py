@@ -1,7 +1,7 @@
 """Pushers: one for each group whose messages are posted to an endpoint, at each server.
 
 Every server claims for every such group, as clients of a group do at several servers: rows arbitrate, and nobody has to
-be elected. How many messages may be in flight is shared out among the servers that push, so that each knows its part.
+be elected. How many messages may be in flight is shared out among the servers, so that each knows its part.
 """
 
 import itertools
@@ -107,7 +107,7 @@ class Pushers:
             group = await self._directory.look_up_group(row.group_id)
             if group is not None:
                 self._try_to_see(group, row)
-            elif await self._context.store.write(push.forget, row.group_id):
+            else:
                 self._end(row.group_id)
         self._ending = {pusher for pusher in self._ending if not pusher.over}
 
@@ -121,7 +121,7 @@ class Pushers:
             self._unreadable[group.id] = row
 
     def _see(self, group: Group, row: PushRow) -> None:
-        share = share_of(row, *self._nodes.place_of(push.LEVEL))
+        share = share_of(row, *self._nodes.place)
         pusher = self._running.get(group.id)
         if pusher is not None and pusher.of(group):
             pusher.see(row, share)

@@ -418,8 +418,7 @@ async def _archived_until(tx: Transaction) -> int:
 
 
 async def fires_archived_until(tx: Transaction) -> int:
-    """The time up to which fires of schedules are archived. Apart, since an archiver of before knows none: with one,
-    they stay."""
+    """The time up to which fires of schedules are archived. With archiving on and none archived yet, they stay."""
     marks = await _marks_of_times(tx)
     return marks.get(FIRES, 0) if (0, 0) in marks else _NO_END
 

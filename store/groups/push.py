@@ -10,8 +10,6 @@ from ..ports import Transaction
 from ..records import Group
 from ..rows import encode
 
-LEVEL = 11
-"""The migration from which on a server pushes."""
 _LONGEST_REASON = 255
 """Bytes."""
 
@@ -79,13 +77,6 @@ async def mended(tx: Transaction, row: PushRow) -> bool:
 async def remove(tx: Transaction, group: Group) -> bool:
     """Nothing is posted any more; False when nothing was."""
     return await tx.execute("push.remove", [group.id]) > 0
-
-
-async def forget(tx: Transaction, group_id: int) -> bool:
-    """A server of before push has removed the group, and left this; False when the group is there after all."""
-    if await tx.fetch("consumer_group.topics_of", tuple[int, int], [group_id]):
-        return False
-    return await tx.execute("push.remove", [group_id]) > 0
 
 
 def _cut(because: str) -> bytes:

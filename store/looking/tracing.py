@@ -60,18 +60,11 @@ async def find_messages(tx: Transaction, ids: Sequence[int]) -> dict[int, Found]
     for one in waiting:
         if one.id not in found and one.topic_id in names:
             found[one.id] = _waiting(one, names[one.topic_id])
-    guards = await _guards(tx, found)
-    return {id_: replace(one, guard=guards[id_]) if guards.get(id_) else one for id_, one in found.items()}
-
-
-async def _guards(tx: Transaction, found: Mapping[int, Found]) -> dict[int, str | None]:
-    """Of those that wait who is asked, and of those that were suppressed who did."""
-    guards: dict[int, str | None] = {}
-    if waiting := [id_ for id_, one in found.items() if one.state == "scheduled"]:
-        guards |= dict(await tx.fetch("delay.guards", tuple[int, str | None], places_of(waiting)))
-    if suppressed := [id_ for id_, one in found.items() if one.state == "suppressed"]:
-        guards |= dict(await tx.fetch("cancelled.guards", tuple[int, str | None], suppressed))
-    return guards
+    if asked := [id_ for id_, one in found.items() if one.state == "scheduled"]:
+        for id_, guard in await tx.fetch("delay.guards", tuple[int, str | None], places_of(asked)):
+            if guard:
+                found[id_] = replace(found[id_], guard=guard)
+    return found
 
 
 def _cancelled(row: Cancelled, topic: str, erased_at: int | None) -> Found:
@@ -84,6 +77,7 @@ def _cancelled(row: Cancelled, topic: str, erased_at: int | None) -> Found:
         deliver_at=row.deliver_at,
         life=(Event("scheduled", row.accepted_at), Event(row.state, row.cancelled_at)),
         erased_at=erased_at,
+        guard=row.guard,
     )
 
 

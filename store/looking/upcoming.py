@@ -2,7 +2,7 @@
 not reach.
 
 The forecast has whole minutes that are ahead. What is overdue, the minute that is under way, and the ends of stretches
-that begin or end within a minute are counted row by row; and everything, while the forecast is not to be trusted.
+that begin or end within a minute are counted row by row.
 """
 
 from collections.abc import Sequence
@@ -32,30 +32,15 @@ class Upcoming:
     """None: all of them were counted."""
 
 
-async def scan(
-    tx: Transaction, topic: Topic | None, begin: int, width: int, buckets: int, *, overdue: bool = True
-) -> Upcoming:
-    """How many messages of a topic fall due in each stretch of `width` milliseconds from `begin` on, row by row.
-
-    The first holds what is overdue, too, if that is asked for. No index tells topics apart, so everybody's rows are
-    read, and no more than `_AHEAD` and `_MOVED` of a shard.
-    """
-    low, end = 0 if overdue else begin, begin + width * buckets
-    edge = await forecast.edge_of(tx, low, end, _AHEAD, _MOVED)
-    counts: list[int] = []
-    for number in range(buckets):
-        since, until = begin + number * width if number else low, min(begin + (number + 1) * width, edge)
-        if since >= until:
-            break
-        counts.append(await _count(tx, topic, since, until))
-    return Upcoming(begin, tuple(counts), None if edge == end else edge)
-
-
 async def read(
     tx: Transaction, topic: Topic | None, begin: int, width: int, buckets: int, now: int, *, overdue: bool = True
 ) -> Upcoming:
-    """The same from the forecast, however many there are; but for what is due before the next minute, and for parts of
-    minutes: of them no more rows are read than `scan` reads."""
+    """How many messages of a topic fall due in each stretch of `width` milliseconds from `begin` on, however many there
+    are. The first holds what is overdue, too, if that is asked for.
+
+    What is due before the next minute, and parts of minutes, are counted row by row. No index tells topics apart, so
+    everybody's rows are read, and no more than `_AHEAD` and `_MOVED` of a shard, and `_READ` of parts of minutes.
+    """
     low, end = 0 if overdue else begin, begin + width * buckets
     first = (now // MINUTE + 1) * MINUTE
     """From here on the forecast tells."""

@@ -76,7 +76,7 @@ class Found:
 
     @property
     def has_records(self) -> bool:
-        """Those of migrations: they come first. A program of before knew one of the two."""
+        """Those of migrations: they come first, one after the other."""
         return all(name in self.tables for name in _RECORDS)
 
 

@@ -218,8 +218,8 @@ async def _gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
 
 
 async def mend(tx: Transaction, firing: Firing, ids: Sequence[int]) -> int:
-    """Schedules whose turn was not taken, though their message is gone: it was cancelled, or sent by a server that
-    knows nothing of schedules. They go on; how many did. Those whose message waits are left alone."""
+    """Schedules whose turn was not taken, though their message is gone: it was cancelled, or somebody's own SQL made it
+    another. They go on; how many did. Those whose message waits are left alone."""
     asked = await _gone(tx, ids)
     asked *= 2 if len(asked) == 1 else 1
     mended: list[ScheduleRow] = []
@@ -342,8 +342,8 @@ async def _take(tx: Transaction, firing: Firing, row: ScheduleRow) -> tuple[Sche
 
 
 async def _went(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
-    """The message of a schedule went another way: it was cancelled, or sent by a server that knows nothing of
-    schedules. The schedule with the next fire time, whose message is not there yet."""
+    """The message of a schedule went another way: it was cancelled, or somebody's own SQL made it another. The schedule
+    with the next fire time, whose message is not there yet."""
     if row.next_id is None or row.next_at is None:
         return row
     sent = bool(await tx.fetch("message.find", Streamed, [row.next_id]))

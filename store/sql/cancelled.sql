@@ -8,18 +8,8 @@ INSERT INTO cancelled (shard, id, nonce, topic_id, `key`, accepted_at, deliver_a
 
 -- name: find
 -- The cancelled among these, and those that their guards ended.
-SELECT id, topic_id, `key`, accepted_at, deliver_at, cancelled_at, reason
-FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
-
--- name: briefly
--- The same with who suppressed them: a statement of its own, so that an outbox asks nothing that a store of before would
--- not know.
 SELECT id, topic_id, `key`, accepted_at, deliver_at, cancelled_at, reason, guard
 FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
-
--- name: guards
--- Who has suppressed these messages, of those that were.
-SELECT id, guard FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 
 -- name: oldest
 -- Cancelled messages of a shard by id, from one id to another.

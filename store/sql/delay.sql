@@ -103,12 +103,7 @@ SELECT COUNT(*) FROM delay;
 
 -- name: add_uncounted
 -- Messages of an outbox: whoever takes them out of here counts them.
-INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, {first_content}, uncounted) VALUES ?;
-
--- name: add_uncounted_later
--- The same with what was not there from the first: a statement of its own, so that an outbox without any of it asks
--- nothing of the store that one of before would not know.
-INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, {first_content}, uncounted, {later}) VALUES ?;
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, {content}, uncounted) VALUES ?;
 
 -- name: seen
 -- The messages among these that wait, as far as this transaction sees.
@@ -121,10 +116,9 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at,
 VALUES (?, ?, 9223372036854775807, 0, 0, 0, '', 0, 0) /*! ON DUPLICATE KEY UPDATE nonce = nonce */;
 
 -- name: locked
--- The row that `lock_or_add` has locked; of topic 0 when there was none. (Outboxes ask, also of a store whose servers are
--- to be upgraded yet: when it expires, and what it is of, they need not know.)
-SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, NULL AS expires_at, 0 AS special,
-  shard FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
+-- The row that `lock_or_add` has locked; of topic 0 when there was none.
+SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, expires_at, special, shard
+FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
 
 -- name: remove_locked
 -- The row that `lock_or_add` has locked leaves.

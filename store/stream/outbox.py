@@ -14,14 +14,13 @@ them as well as an asynchronous one.
 
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Literal, NamedTuple, Protocol
 
 from attrs import frozen
 
 from ..catalogue import find_topics
-from ..content import FIRST, LATER, Attributes, any_of, columns
-from ..errors import DuplicateKey, NoSuchTable, StoreError
+from ..content import Attributes, columns
+from ..errors import DuplicateKey, StoreError
 from ..expiry import is_past
 from ..ids import MAX_MS, SHARDS, IdMaker, apart, due_of, places_of, random_nonce, shard_of
 from ..ports import Queries, Value
@@ -34,7 +33,6 @@ _LATEST = MAX_MS - 2000
 _KEY_TRIES = 6
 _ROWS, _BYTES = 500, 2 << 20
 """Of one INSERT."""
-_has_later = any_of(*LATER)
 
 
 class OutboxTransaction(Queries, Protocol):
@@ -143,7 +141,6 @@ async def add(
 
     A duplicate key rolls back the statement and not the user's transaction: new ids, another try.
     """
-    later = any(_has_later(entry) for entry, *_ in piece)
     for tried in range(_KEY_TRIES):
         spread = 0 if topic.ordered else min(4**tried - 1, 1000)
         if tried:
@@ -151,9 +148,9 @@ async def add(
         made = [_id(ids, topic, entry, queue, max(at, now), spread) for entry, queue, at in piece]
         if await _taken(tx, made):
             continue
-        rows = [_row(topic, *one, id_, now, later=later) for one, id_ in zip(piece, made, strict=True)]
+        rows = [_row(topic, *one, id_, now) for one, id_ in zip(piece, made, strict=True)]
         try:
-            await tx.execute_many("delay.add_uncounted_later" if later else "delay.add_uncounted", rows)
+            await tx.execute_many("delay.add_uncounted", rows)
         except DuplicateKey:
             continue
         await _foretell(tx, forecast.changes(now, [(topic.id, due_of(id_)) for id_ in made]))
@@ -181,10 +178,9 @@ async def _taken(tx: Queries, ids: Sequence[int]) -> bool:
     return bool(await tx.fetch("delay.used", tuple[int, int], apart(ids), ids, ids))
 
 
-def _row(topic: Topic, entry: Entry, queue: Queue, at: int, id_: int, now: int, *, later: bool) -> Sequence[Value]:
-    values, first = columns(entry), len(FIRST)
+def _row(topic: Topic, entry: Entry, queue: Queue, at: int, id_: int, now: int) -> Sequence[Value]:
     place = (shard_of(id_), id_, due_of(id_), random_nonce(), topic.id, queue.id)
-    return (*place, *values[:first], entry.body, now, at, 1, *(values[first:] if later else ()))
+    return (*place, *columns(entry), entry.body, now, at, 1)
 
 
 async def cancel(tx: OutboxTransaction, ids: Sequence[int]) -> list[Verdict]:
@@ -243,10 +239,8 @@ async def remove_waiting(tx: Queries, row: Waiting) -> None:
 
 
 async def _foretell(tx: Queries, rows: Sequence[Sequence[Value]]) -> None:
-    """A store of before the forecast has no place for it: its next server counts what waits."""
     if rows:
-        with suppress(NoSuchTable):
-            await tx.execute_many("forecast_change.add", rows)
+        await tx.execute_many("forecast_change.add", rows)
 
 
 async def _elsewhere(tx: Queries, id_: int) -> Verdict | None:

@@ -8,7 +8,7 @@ together exact at every moment, and a kill can part nothing.
 Promotion writes nothing: what it takes was due, and minutes that are over are not asked for. (For the minute that is
 under way, who asks looks at the rows.)
 
-Programs of before write no such rows. So all rows are counted at times, a stretch after the other, and what is missing
+Somebody's own SQL writes no such rows. So all rows are counted at times, a stretch after the other, and what is missing
 or too much is written as a change (`check`): one statement sees rows and counts as of one moment.
 """
 
@@ -206,7 +206,7 @@ async def ahead(tx: Transaction, topic_id: int, since: int, until: int) -> Ahead
                 changed[minute // 60][minute % 60] += many
     for hour, minutes in changed.items():
         kept[hour] = [many + minutes[place] for place, many in enumerate(kept.get(hour, _NONE))]
-    # What programs of before have taken is still in a minute, and what they have brought is not: it may be below zero.
+    # What somebody's own SQL has brought is not in a minute, and told all the same when it goes: it may be below zero.
     return Ahead(
         {hour: counts if min(counts) >= 0 else [max(many, 0) for many in counts] for hour, counts in kept.items()}
     )

@@ -17,9 +17,6 @@ from ..rows import Due
 from ..stream.tallies import locked_tallies
 from .timers import Judged, cancel_locked, lock_waiting
 
-LEVEL = 13
-"""The migration since which servers know of guards."""
-
 
 class Guarded(NamedTuple):
     """A message that waits, and who is asked of what."""

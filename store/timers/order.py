@@ -2,9 +2,8 @@
 
 One order is an ordering key of an ordered topic, or what has none in one of its queues. Its messages lie in one shard
 (`placing`), so that mostly one server has them in its wheel. But another may have some of them too, which came to it or
-which it found late, and so may a user's own transaction; what was written by programs of before lies in any shard; and
-what was moved lies apart. So who promotes looks once more, behind the lock of the queue, where no two can be at once:
-what is of the same order, due and earlier goes along.
+which it found late, and so may a user's own transaction; and what was moved lies apart. So who promotes looks once
+more, behind the lock of the queue, where no two can be at once: what is of the same order, due and earlier goes along.
 
 What somebody else has locked cannot go along. A server that promotes it gives it back at once, for it finds the queue
 held, and one that stands still loses its lock after two seconds; so what comes after it is held back for a little
@@ -223,25 +222,8 @@ class Orders:
         known = [row.due for row in theirs if row.queue_id in queues]
         known += [self._left[queue_id] for queue_id in queues if queue_id in self._left]
         begin, end = min(dues + known), max(dues) + 1
-        own = {shard_of(row.id) for row in rows}
-        found = await self._read(tx, own, begin, end, queues, topics)
-        # What has no key may lie in any shard, if a program of before has written it.
-        mine = {row.id for row in rows}
-        keyless = {one.queue_id for one in found if one.ordering_key is None and one.id in mine}
-        if keyless and (others := set(range(SHARDS)) - own):
-            found += await self._read(tx, others, begin, end, keyless, {0})  # which is no topic
-        return found
-
-    async def _read(
-        self,
-        tx: Transaction,
-        shards: Iterable[int],
-        begin: int,
-        end: int,
-        queues: Iterable[int],
-        topics: Iterable[int],
-    ) -> list[Found]:
-        since = {shard: max(0, min(begin, self.unseen_from(shard, begin))) for shard in sorted(shards)}
+        shards = sorted({shard_of(row.id) for row in rows})
+        since = {shard: max(0, min(begin, self.unseen_from(shard, begin))) for shard in shards}
         by_id = [(shard, first_id(at), first_id(end)) for shard, at in since.items()]
         by_due = [(shard, at, end) for shard, at in since.items()]
         ids = sorted(queues)

@@ -172,7 +172,6 @@ def test_the_command(server: ServerProcess, tarry: Tarry, capsys: pytest.Capture
 
 
 def test_an_outbox(mysql_dsn: str, tmp_path: Path) -> None:
-    """A row of an older client has none; one of ours has."""
     with start_server(tmp_path, mysql_dsn) as server, client_of(server) as tarry:
         tarry.put_topic("codes")
         user = DRIVERS["pymysql"](mysql_dsn)

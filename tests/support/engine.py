@@ -47,9 +47,7 @@ def signals_over(directory: Directory, clock: Clock, pending: Pending | None = N
 class Cluster:
     """What parts ask of the servers on one database."""
 
-    level: int = 100
     place: tuple[int, int] = (0, 1)
-    has_duties: bool = True
 
     @property
     def nodes(self) -> Nodes:

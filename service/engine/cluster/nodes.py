@@ -90,6 +90,8 @@ class Nodes:
     _silence: Silence = field(factory=Silence, init=False)
     _namesakes: dict[str, int] = field(factory=dict[str, int], init=False)
     """By boot when a server of our name had renewed last as we entered."""
+    _staying: Sequence[int] = field(default=(), init=False)
+    """The slots of the others that stay."""
     _place: tuple[int, int] = field(default=(0, 1), init=False)
     _sure_until: int = field(default=0, init=False)
     """Unix milliseconds up to which the duties are ours."""
@@ -121,11 +123,6 @@ class Nodes:
     def place(self) -> tuple[int, int]:
         """Which of the nodes that stay this one is, by slot, counted from 0; and how many they are."""
         return self._place
-
-    def place_of(self, level: int) -> tuple[int, int]:
-        """The same among those that know this migration."""
-        slots = [row.slot for row in self._others if row.level >= level and _stays(row)]
-        return sum(slot < self._own.slot for slot in slots), len(slots) + 1
 
     @property
     def has_duties(self) -> bool:
@@ -167,6 +164,7 @@ class Nodes:
             break
         else:
             raise DuplicateKey("so many servers start at once that none finds a slot")
+        self._see_place()
         self._store.tally_shard = self._own.slot * _TALLY_SHARDS
         self._namesakes = {one.boot: one.renewed_at for one in self._others if one.name == self._name}
         await self._take_duties()
@@ -292,8 +290,8 @@ class Nodes:
         self._others = [row for row in rows if self._lives(row)]
         peers = {row.slot: peer for row in self._others if (peer := _peer(row)) is not None}
         self.ownership.see(self.boot, list(peers.values()))
-        staying = [slot for slot, peer in peers.items() if not peer.leaving]
-        self._place = sum(slot < self._own.slot for slot in staying), len(staying) + 1
+        self._staying = [slot for slot, peer in peers.items() if not peer.leaving]
+        self._see_place()
         self._tell_namesakes()
         dead = [row for row in rows if not self._lives(row)]
         if dead:
@@ -302,6 +300,9 @@ class Nodes:
                 if row.boot in gone:
                     silent_ms = self._silence.of(row)
                     log.warning("node_dead", node=row.name, slot=row.slot, silent_ms=silent_ms)
+
+    def _see_place(self) -> None:
+        self._place = sum(slot < self._own.slot for slot in self._staying), len(self._staying) + 1
 
     def _tell_namesakes(self) -> None:
         """Whoever had this name when we came and has renewed since: it is not we ourselves, before we were killed."""
@@ -342,12 +343,8 @@ class Nodes:
         return self._facts.told() | {"durability": list(self.durability)} | own
 
 
-def _stays(row: NodeRow) -> bool:
-    return not _read(row.facts).get("leaving")
-
-
 def _peer(row: NodeRow) -> Peer | None:
-    """None of a program that shares no wheel: it holds all that there is, and waits for nobody."""
+    """None where somebody has written over what it tells."""
     facts = _read(row.facts)
     return Peer(row.boot, frozenset(facts["shards"]), bool(facts.get("leaving"))) if "shards" in facts else None
 

@@ -16,16 +16,13 @@ from ....store.schedules.firing import Firing
 from ....store.schedules.schedules import Fire, Result, Wish
 from ....store.store import Store
 from ...clock import Clock
-from ...errors import Busy, OlderServer
+from ...errors import Busy
 from ...schedules.courses import traced
 from ..batching.patience import until_free
-from ..cluster.nodes import Nodes
 from .accepted import Accepted
 
 T = TypeVar("T")
 
-_SCHEDULES = 10
-"""The migration since which servers know of schedules."""
 _LATE = 10_000
 """Milliseconds after which it is looked why a fire time has had no turn."""
 _BATCH = 100
@@ -45,14 +42,12 @@ class Schedules:
     _store: Store
     _clock: Clock
     _accepted: Accepted
-    _nodes: Nodes
     _turn: trio.Lock = field(factory=trio.Lock, init=False)
     _behind: int = field(default=0, init=False)
     """The schedule where the last round of `forget` ended."""
 
     async def put(self, wish: Wish) -> tuple[Result, ScheduleRow | None]:
-        """Makes or changes one, once all fire times that have come had their turn. Raises `OlderServer` and `Busy`."""
-        self._check_level()
+        """Makes or changes one, once all fire times that have come had their turn. Raises `Busy`."""
         for _ in range(_TURNS):
             result, row = await self._do(lambda tx, firing: schedules.put(tx, firing, wish))
             if result != "behind":
@@ -60,9 +55,7 @@ class Schedules:
         raise Busy("the schedule is behind its time, and what was due is sent first; try again in a second")
 
     async def pause(self, name: str, *, paused: bool) -> ScheduleRow | None:
-        """It rests, or goes on; None when there is none. Raises `OlderServer`, which nobody hears who pauses."""
-        if not paused:
-            self._check_level()
+        """It rests, or goes on; None when there is none."""
         return await self._do(lambda tx, firing: schedules.pause(tx, firing, name, paused=paused))
 
     async def remove(self, name: str, revision: int | None) -> tuple[bool, ScheduleRow | None, list[Fire]]:
@@ -114,10 +107,6 @@ class Schedules:
         if isinstance(done, Held):
             raise done
         return done
-
-    def _check_level(self) -> None:
-        if self._nodes.level < _SCHEDULES:
-            raise OlderServer("knows nothing of schedules")
 
 
 async def _mend(ids: Sequence[int], tx: Transaction, firing: Firing) -> int:

@@ -10,17 +10,9 @@ from ....store.errors import Refused
 from ....store.records import Group, Topic
 from ....store.store import Store
 from ....wheel.ladder import Ladder
-from ...errors import OlderServer, TopicConflict
-from ..cluster.nodes import Nodes
+from ...errors import TopicConflict
 from ..signals import Signals
 from ..state.directory import Directory
-
-_PAUSES = 8
-"""The migration since which servers know that a group may be paused."""
-_LIMITS = 9
-"""The migration since which they keep the limits of a topic."""
-_RELEASES = 15
-"""The migration since which they hold back what is beyond a topic's release rate."""
 
 ALL = frozenset({"jitter", *(field.name for field in fields(TopicDraft))} - {"name"})
 """The fields of a topic."""
@@ -33,18 +25,12 @@ class Catalogue:
     _store: Store
     _directory: Directory
     _signals: Signals
-    _nodes: Nodes
 
     async def put_topic(self, draft: TopicDraft, named: Set[str] = ALL) -> tuple[Topic, bool]:
         """Makes a topic, or changes the fields of one that are named; True when it was made.
 
-        Raises `TopicConflict`, and `OlderServer`, which nobody hears who sets no limit.
+        Raises `TopicConflict`.
         """
-        limited = draft.max_pending is not None or draft.max_rate is not None
-        if limited and self._nodes.level < _LIMITS:
-            raise OlderServer("would keep no limit")
-        if draft.release_rate is not None and self._nodes.level < _RELEASES:
-            raise OlderServer("would hold nothing back")
         if draft.sequencer == "redis":
             try:
                 self._store.backend.sequence([], by_redis=True)  # before anything is done
@@ -92,15 +78,13 @@ class Catalogue:
     async def pause_group(self, group: Group, *, paused: bool) -> Group:
         """Its clients are given nothing from now on, or something again; other servers hear of it within a second.
 
-        Raises `TopicConflict` of a broadcast topic, and `OlderServer`, which nobody hears who resumes.
+        Raises `TopicConflict` of a broadcast topic.
         """
         if group.topic.kind == "broadcast":
             raise TopicConflict(
                 f"topic {group.topic.name!r} is a broadcast topic: its clients read by offsets of their own,"
                 " and no group of it can be paused"
             )
-        if paused and self._nodes.level < _PAUSES:
-            raise OlderServer("would go on handing out")
         await self._store.write(catalogue.pause_group, group, paused=paused)
         group = await self._directory.read_group(group)
         self._signals.group_freed(group.id)

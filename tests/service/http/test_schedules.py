@@ -322,22 +322,6 @@ async def test_backfill(client: httpx.AsyncClient, server: SpiedServer) -> None:
     assert "there are more than 1000 fire times" in refused.json()["detail"]
 
 
-async def test_none_is_set_beside_a_server_that_knows_of_none(
-    client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await put(client)
-    await client.post(f"{DAILY}/pause")
-    monkeypatch.setattr(server.node.nodes, "_level", 9)
-    for refused in (await put(client, "/v1/schedules/other"), await client.post(f"{DAILY}/resume")):
-        assert (refused.status_code, refused.json()["type"]) == (503, "/problems/older-server")
-    assert (await client.get("/v1/schedules/other")).status_code == 404
-    assert (await client.get(DAILY)).json()["paused"]
-    assert (await put(client, f"{DAILY}?dry_run=true")).status_code == 200, "nothing is done"
-    assert (await client.delete(DAILY)).status_code == 200, "to take one away wants nothing of the others"
-    monkeypatch.setattr(server.node.nodes, "_level", 10)
-    assert (await put(client)).status_code == 201
-
-
 async def test_revisions(client: httpx.AsyncClient) -> None:
     assert (await put(client, only={"If-Match": '"1"'})).status_code == 412
     assert (await put(client, only={"If-None-Match": "*"})).status_code == 201

@@ -118,18 +118,6 @@ async def test_a_release_rate_is_set_and_taken_back(client: httpx.AsyncClient, s
     assert [one.release_rate for one in drafts(server)] == [5, 5, None]
 
 
-async def test_no_limit_is_set_beside_a_server_that_keeps_none(
-    client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server.node.nodes, "_level", 14)
-    refused = await client.put(ORDERS, json={"release_rate": 5})
-    assert (refused.status_code, refused.json()["type"]) == (503, "/problems/older-server")
-    monkeypatch.setattr(server.node.nodes, "_level", 8)
-    refused = await client.put(ORDERS, json={"max_rate": 5})
-    assert (refused.status_code, refused.json()["type"]) == (503, "/problems/older-server")
-    assert (await client.put(ORDERS, json={"retention": "7d"})).status_code == 201
-
-
 async def test_a_topic_without_a_word_has_the_defaults(client: httpx.AsyncClient, server: SpiedServer) -> None:
     assert (await client.put(ORDERS)).status_code == 201
     assert drafts(server) == [TopicDraft("orders")]
@@ -364,19 +352,6 @@ async def test_what_cannot_be_paused(client: httpx.AsyncClient, server: SpiedSer
     refused = await client.post(f"/v1/topics/news/groups/hall/{verb}")
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/topic-conflict")
     assert (await client.post(f"/v1/topics/news/groups/hall/{verb}?now=1")).status_code == 400
-
-
-async def test_nothing_is_paused_beside_a_server_that_would_hand_out(
-    client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await server.group(await server.topic())
-    assert (await client.post(f"{BILLING}/pause")).status_code == 200
-    monkeypatch.setattr(server.node.nodes, "_level", 6)
-    refused = await client.post(f"{BILLING}/pause")
-    assert (refused.status_code, refused.json()["type"]) == (503, "/problems/older-server")
-    assert refused.json()["executed"] is False
-    assert int(refused.headers["Retry-After"]) > 0
-    assert (await client.post(f"{BILLING}/resume")).json()["paused"] is False
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,6 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
         {"delay": "PRIMARY", "cancelled": "PRIMARY", "message": "udx_message_id"},
         [([~id_ for id_ in ids], ids, ids) for ids in (_ONE, _TWO, _TEN, _THOUSAND)],
     ),
-    "cancelled.guards": ({"cancelled": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,)]),
     "cancelled.find": ({"cancelled": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,)]),
     "cancelled.scan": ({"cancelled": "PRIMARY"}, [(3, 0, 200), (3, first_id(_SINCE), 200)]),
     "delay.scan": ({"delay": "PRIMARY"}, [(3, 0, 200), (3, first_id(_SINCE), 200)]),

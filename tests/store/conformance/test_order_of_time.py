@@ -11,7 +11,6 @@ from tarry.store import catalogue
 from tarry.store.ids import SHARDS, IdMaker, due_of, shard_of
 from tarry.store.records import Draft, Promoted, Topic
 from tarry.store.store import Store
-from tarry.store.stream import publishing
 from tarry.store.timers import timers
 from tarry.store.timers.keyed import Wish
 from tarry.store.timers.order import Orders, looked_back
@@ -79,21 +78,6 @@ async def test_what_is_set_aside_is_passed_over(stage: Stage) -> None:
     stage.now += 2 * SECOND
     assert {one.entry for one in (await free(stage, ids[1]))[0]} == {ids[1]}
     assert {one.entry for one in (await free(stage, ids[0]))[0]} == {ids[0]}, "it goes when it is tried again"
-
-
-async def test_what_has_no_key_is_found_in_any_shard(stage: Stage) -> None:
-    """Programs of before have written it there."""
-    topic = await stage.topic(ordered=True)
-    ids = IdMaker(random.Random(7))
-    drafts = [stage.draft(topic, b"%d" % number, 500 + number) for number in range(40)]
-    made = [ids.make(draft.deliver_at or 0, shard=number % SHARDS) for number, draft in enumerate(drafts)]
-    rows = [publishing.waiting_row(draft, id_, 1, stage.now) for draft, id_ in zip(drafts, made, strict=True)]
-    await stage.store.write(publishing.add_waiting, rows)
-    stage.now += SECOND
-    await free(stage, made[20])
-    assert await streamed(stage) == list(range(21))
-    await free(stage, *made[:20:-1])
-    assert await streamed(stage) == list(range(40))
 
 
 async def test_what_is_of_another_order_stays(stage: Stage) -> None:

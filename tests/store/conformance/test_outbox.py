@@ -910,17 +910,3 @@ async def test_the_forecast_knows_what_outboxes_do(stage: Stage, topic: Topic, c
     outbox.cancel(cursor, id=mine[1].id)
     user.rollback()
     assert await waiting() == 10
-
-
-async def test_a_store_of_before_the_forecast(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
-    """An outbox that is newer than the servers works all the same."""
-    user = connect()
-    cursor = user.cursor()
-    stage.tables.rows("RENAME TABLE forecast_change TO gone")
-    try:
-        receipt = outbox.publish(cursor, "orders", 1, delay="1h")
-        outbox.cancel(cursor, id=receipt.id)
-        user.commit()
-    finally:
-        stage.tables.rows("RENAME TABLE gone TO forecast_change")
-    assert stage.count("cancelled") == 1

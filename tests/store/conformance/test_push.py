@@ -98,32 +98,6 @@ async def test_it_goes_with_its_group(stage: Stage) -> None:
         await put(stage, other)
 
 
-async def remove_as_before(stage: Stage, group: Group) -> None:
-    """As a server does that knows nothing of push."""
-
-    async def remove(tx: Transaction) -> None:
-        kept = await tx.fetch("push.all", PushRow)
-        await removal.remove_group(tx, group, stage.now)
-        values = [
-            (*(row.group_id, encode(row.url), encode(row.secrets)), 10_000, 7, START, None, None, None) for row in kept
-        ]
-        await tx.execute_many("push.put", values)
-
-    await stage.store.write(remove)
-
-
-async def test_what_a_server_of_before_leaves(stage: Stage) -> None:
-    one, other = await group_of(stage), await group_of(stage, "letters")
-    await put(stage, one)
-    kept = await put(stage, other)
-    assert not await stage.store.write(push.forget, one.id), "its group is there"
-    await remove_as_before(stage, one)
-    assert stage.count("push") == 2
-    assert await stage.store.write(push.forget, one.id)
-    assert not await stage.store.write(push.forget, one.id)
-    assert await stage.store.read(push.all_pushes) == [kept]
-
-
 async def test_a_group_inherits_nothing(stage: Stage) -> None:
     """Its number may have been another's, where a failover has lost that one."""
     one = await group_of(stage)

@@ -896,7 +896,7 @@ class TestMend:
             await rounds.due(minute * MINUTE)
         assert await rounds.fires() == [(60 * minute, "fired") for minute in range(1, 61)]
 
-    async def test_after_a_server_that_knows_no_schedules(self, rounds: Rounds) -> None:
+    async def test_after_somebody_s_own_sql_made_its_message_a_plain_one(self, rounds: Rounds) -> None:
         _, row = await rounds.put()
         assert row is not None
         rounds.stage.tables.rows("UPDATE delay SET special = 0")
@@ -941,7 +941,7 @@ class TestMend:
         for nth in range(1, 6):
             await rounds.due(nth * MINUTE)
         sql("INSERT INTO archived (group_id, queue_id, upto) VALUES (0, 0, 1)")
-        assert await store.write(schedules.forget_fires, 0, 2, 100) == (0, None), "an archiver of before knows no fires"
+        assert await store.write(schedules.forget_fires, 0, 2, 100) == (0, None), "none is archived yet"
         sql(f"INSERT INTO archived (group_id, queue_id, upto) VALUES (1, 0, {START + 2 * MINUTE})")
         assert await store.write(schedules.forget_fires, 0, 2, 100) == (2, None)
         assert [at for at, _ in await rounds.fires()] == [180, 240, 300]

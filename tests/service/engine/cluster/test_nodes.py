@@ -129,6 +129,7 @@ async def test_one_has_the_duties_and_all_know_each_other(world: World) -> None:
 async def test_each_has_a_place_among_those_that_stay(world: World) -> None:
     """Whatever slots they have: by their places they choose queues of their own."""
     a, b, c = [await world.start(name) for name in "abc"]
+    assert [one.place for one in (a, b, c)] == [(0, 1), (1, 2), (2, 3)], "as it was there when each came"
     await world.seconds(2)
     assert [one.place for one in (a, b, c)] == [(0, 3), (1, 3), (2, 3)]
     b.stop()

@@ -6,7 +6,7 @@ import pytest
 import trio
 from attrs import define
 
-from support.engine import Cluster, signals_over
+from support.engine import signals_over
 from support.interrupted import InterruptedStore
 from tarry.service.clock import Clock
 from tarry.service.engine.state.directory import Directory
@@ -21,8 +21,6 @@ from tarry.wheel.ladder import Ladder
 
 MOST = 30
 """Statements of a change at most."""
-NEWEST = 1000
-"""All servers know all migrations."""
 
 
 @define
@@ -39,9 +37,7 @@ class Server:
         await clock.take()
         directory = Directory(store, clock, auto_create=True)
         await directory.refresh()
-        return cls(
-            store, directory, Catalogue(store, directory, signals_over(directory, clock), Cluster(level=NEWEST).nodes)
-        )
+        return cls(store, directory, Catalogue(store, directory, signals_over(directory, clock)))
 
     async def put(self, draft: TopicDraft, *named: str) -> None:
         await self.catalogue.put_topic(draft, set(named))
