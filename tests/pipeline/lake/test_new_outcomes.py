@@ -82,6 +82,7 @@ def told(dsn: str | None, place: Path | None, id_: int) -> list[tuple[str, str |
     return [(event.what, event.group, event.client) for event in events if event.what not in ("accepted", "streamed")]
 
 
+@pytest.mark.long
 async def test_the_lake_has_them_as_the_store_has_and_tells_them_alone(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:
