@@ -137,7 +137,7 @@ def test_neighbours(mariadb_server: str) -> None:
 
 
 def test_nodes(mariadb_server: str) -> None:
-    small = ("--dsn", mariadb_server, "--runs", "1", "--seconds", "0.3", "--topics", "1", "--messages", "2000")
+    small = ("--dsn", mariadb_server, "--runs", "1", "--seconds", "1", "--topics", "1", "--messages", "2000")
     few = ("--pending", "2000", "--kinds", "one", "processes", "--nodes", "1", "--only", "claim", "memory")
     *rates, claims, memory, _ = run("nodes", *small, *few)
     assert [line["subject"] for line in rates] == ["one_on_1", "processes_on_1"]
