@@ -6,7 +6,6 @@ Messages of 200 bytes, spread over the milliseconds of a minute, are scheduled; 
 the order of their time, batch after batch, each batch locked, copied, deleted, counted and committed:
 
     promote     Tarry's store
-    ordered     the same of an ordered topic: all of them are one order, in one queue
     by_key      the timers' key is (due, id) with an index on id; SKIP LOCKED, INSERT ... SELECT, DELETE; MySQL only
 
 The last one is in bench/rival_promotions.py. All alternate, run after run; ratios are within each run.
@@ -18,7 +17,6 @@ from collections.abc import Callable
 import trio
 
 from ..service.upkeep.collector import tame_collector
-from ..store.catalogue import TopicDraft
 from ..store.store import Store
 from . import databases, rival_promotions
 from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
@@ -55,17 +53,16 @@ def contestants_on(dsn: str, rows: int, batch: int, seconds: float) -> dict[str,
     """The promotion of each from an empty database."""
     contestants: dict[str, Callable[[str], Figures]] = {
         "promote": lambda empty: trio.run(measure, empty, rows, batch),
-        "ordered": lambda empty: trio.run(measure, empty, rows, batch, True),
     }
     if not dsn.startswith(databases.SQLITE):
         contestants["by_key"] = lambda empty: measure_rival(empty, rows, batch, seconds)
     return contestants
 
 
-async def measure(dsn: str, rows: int, batch: int, ordered: bool = False) -> Figures:
+async def measure(dsn: str, rows: int, batch: int) -> Figures:
     """The store's own promotion, of every row."""
     async with opened(dsn) as store:
-        await schedule(store, rows, ordered=ordered)
+        await schedule(store, rows)
         timers = databases.ask(dsn, "SELECT due, id FROM delay ORDER BY due, id")  # as the wheel gives them
         say(f"batch {batch}: promote")
         due = timers[-1][0]
@@ -102,9 +99,9 @@ def measure_rival(dsn: str, rows: int, batch: int, seconds: float) -> Figures:
     return {"per_s": round(per_s), "rows": promoted}
 
 
-async def schedule(store: Store, rows: int, *, ordered: bool = False) -> None:
+async def schedule(store: Store, rows: int) -> None:
     """Rows due in a minute that is an hour away."""
-    topic = await add_topic(store, TopicDraft("bench", ordered=ordered))
+    topic = await add_topic(store)
     first = await store.now() + 3_600_000
     await fill(store, topic, rows, lambda number: first + number * _SPAN // rows)
 
