@@ -24,10 +24,12 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import trio
 
 from ..client import Tarry
 from ..service.demo.server_process import ServerProcess
 from . import databases
+from .arrivals import Arrivals
 from .line_load import publish_lines
 from .raw_load import Claims, Script, again, drive, request
 from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
@@ -42,6 +44,8 @@ _LEAD = timedelta(seconds=12)
 """From the first schedule of a load to the first that is due: the servers start meanwhile."""
 _BEFORE, _AFTER = 3, 5
 """Seconds of a load before one of two servers ends, and after that."""
+_PATIENCE = 60
+"""Seconds until all of a load must have come."""
 _PAGE = 1000
 
 
@@ -249,8 +253,8 @@ def end(gracefully: bool, rate: int, dsn: str) -> Figures:
     with several(dsn, 2) as servers:
         if datetime.now(UTC) + timedelta(seconds=1) > first:
             raise AssertionError("the servers have started so slowly that the load has begun")
-        consumer = _Consumer(servers[1].url, total)
-        consuming = threading.Thread(target=consumer.run)
+        arrivals = Arrivals(servers[1].port, total, topic="t0")
+        consuming = threading.Thread(target=trio.run, args=(_consume, arrivals))
         consuming.start()
         time.sleep(first.timestamp() + _BEFORE - time.time())
         say("one ends")
@@ -266,39 +270,22 @@ def end(gracefully: bool, rate: int, dsn: str) -> Figures:
         "SELECT COUNT(*), COUNT(DISTINCT id), MIN(streamed_at - deliver_at), MAX(streamed_at - deliver_at) FROM message"
     )
     ((rows, ids, early, late),) = databases.ask(dsn, sql)
-    if (rows, ids, len(consumer.bodies)) != (total, total, total):
-        raise AssertionError(f"{rows} messages of {ids} ids, {len(consumer.bodies)} received of {total}")
+    received = list(arrivals.times())  # each once, or it raises
+    if (rows, ids) != (total, total):
+        raise AssertionError(f"{rows} messages of {ids} ids, of {total}")
     return {
         "messages": total,
         "lost": 0,
         "least_lateness_ms": int(early),
         "latest_in_queue_ms": int(late),
-        "latest_received_ms": round(consumer.latest * 1000),
+        "latest_received_ms": round(max(late for _, late in received)),
         "end_took_s": round(took, 2),
     }
 
 
-class _Consumer:
-    """Claims at one server until it has so many; their bodies say when they were due."""
-
-    def __init__(self, url: str, total: int) -> None:
-        self._url = url
-        self._total = total
-        self.bodies: set[float] = set()
-        self.latest = 0.0
-        """Seconds."""
-
-    def run(self) -> None:
-        until = time.monotonic() + 60
-        with Tarry(self._url) as tarry:
-            while len(self.bodies) < self._total and time.monotonic() < until:
-                claim = tarry.claim("t0", "g", client="c", max=1000, wait="2s")
-                now = time.time()
-                if claim is not None:
-                    dues = [float(message.body) for message in claim.messages]
-                    self.bodies.update(dues)
-                    self.latest = max(self.latest, now - min(dues))
-                    tarry.ack(claim)
+async def _consume(arrivals: Arrivals) -> None:
+    with trio.move_on_after(_PATIENCE):
+        await arrivals.consume("c")
 
 
 # Memory

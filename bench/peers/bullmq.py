@@ -15,14 +15,14 @@ import redis
 from ...service.demo.server_process import free_port
 from ..report import Figures
 from .peer import CONSUMERS, FILLER, PAGE, QUEUE, Arrival
-from .processes import Program, found, lacking
+from .processes import Program, Served, found, lacking
 
 _SECONDS = 600
 """That a call may take; each ends by itself before."""
 _SCRIPT = Path(__file__).with_name("bullmq.js")
 
 
-class BullMQ:
+class BullMQ(Served):
     """See the module."""
 
     durability = "Append-only file, a sync for each round of writes (`appendfsync always`)"
@@ -75,15 +75,6 @@ class BullMQ:
     def asked(self) -> int | None:
         with self._client() as client:
             return int(client.info("stats")["total_commands_processed"])
-
-    def pids(self) -> list[int]:
-        return [self._program.pid]
-
-    def kill(self) -> None:
-        self._program.kill()
-
-    def stop(self) -> None:
-        self._program.stop()
 
     def _ask(self, call: str, **arguments: object) -> Any:
         wish = {"port": self._port, "queue": QUEUE, "filler": FILLER, **arguments}

@@ -23,14 +23,14 @@ from ...service.demo.server_process import free_port
 from ..closed_loop import in_asyncio
 from ..report import Figures
 from .peer import PAGE, QUEUE, Arrival, arrival, text
-from .processes import Program, lacking
+from .processes import Program, Served, lacking
 
 _MAX_CONNECTIONS = 300
 _BATCH = 100
 _POOL = 20
 
 
-class PgQueuer:
+class PgQueuer(Served):
     """See the module."""
 
     durability = "`fsync` and `synchronous_commit` on"
@@ -87,12 +87,6 @@ class PgQueuer:
 
     def asked(self) -> int | None:
         return self._ask("SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database")
-
-    def pids(self) -> list[int]:
-        return [self._program.pid]
-
-    def kill(self) -> None:
-        self._program.kill()
 
     def stop(self) -> None:
         self._program.stop(signal.SIGINT)  # without waiting for its clients

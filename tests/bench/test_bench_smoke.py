@@ -109,11 +109,11 @@ def test_pages() -> None:
     assert len(summary["pages"]) > 10
 
 
-def test_scheduling(mariadb_server: str) -> None:
+def test_scheduling() -> None:
     """The bench itself fails when a row is missing."""
-    *lines, summary = run("scheduling", "--dsn", mariadb_server, "--rows", "2500", "--runs", "1")
-    assert [line["subject"] for line in lines] == ["lines", "executemany", "load_data"]
-    assert all(line["rows"] == 2500 and line["per_s"] > 0 for line in lines)
+    line, summary = run("scheduling", "--dsn", "sqlite", "--rows", "2500", "--runs", "1")
+    assert line["rows"] == 2500
+    assert line["per_s"] > 0
     assert summary["peak_mb"]["median"] >= summary["server_mb"]["median"] > 0
 
 
@@ -193,16 +193,7 @@ def test_polls() -> None:
 def test_promote() -> None:
     lines = run("promote", "--dsn", "sqlite", "--rows", "300", "--batches", "100", "--runs", "1")
     assert lines[0]["rows"] == 300
-    assert lines[-1]["per_s"]["promote"]["median"] > 0
-
-
-def test_promote_beside_its_rivals(mariadb_server: str) -> None:
-    """Which have their tables beside the store's own."""
-    small = ("--dsn", mariadb_server, "--rows", "300", "--batches", "100", "--runs", "1")
-    *lines, summary = run("promote", *small)
-    subjects = ["promote", "by_key"]
-    assert [(line["subject"], line["rows"]) for line in lines] == [(subject, 300) for subject in subjects]
-    assert summary["times"]["by_key"]["median"] > 0
+    assert lines[-1]["per_s"]["batch_100"]["median"] > 0
 
 
 def test_lateness() -> None:
