@@ -27,12 +27,12 @@ from ..service.engine.consume.coordinator import Coordinator
 from ..service.engine.consume.turns import Turns
 from ..service.engine.state.directory import Directory
 from ..service.engine.state.doorbells import Doorbell
-from ..store.records import Claim, ClaimRequest, Draft, Gather, Group, Publication, Settlement, Turn
+from ..store.records import Claim, ClaimRequest, Gather, Group, Settlement, Turn
 from ..store.store import Store
 from . import databases, rival_claims
 from .closed_loop import cycle, in_tasks
 from .report import Figures, chosen, column, ratios, say, spreads, summarize
-from .subject import BODY, add_topic, fill, opened
+from .subject import add_topic, fill, opened
 
 _LEASE = 60_000
 
@@ -42,7 +42,6 @@ def main() -> None:
     parser.add_argument("--consumers", type=databases.count, default=8, help="of one group")
     parser.add_argument("--max", type=databases.count, default=10, help="messages to a claim")
     parser.add_argument("--ahead", action="store_true", help="each asks for the next claim while its ack is on the way")
-    parser.add_argument("--producers", type=int, default=0, help="who publish meanwhile")
     parser.add_argument("--rows", type=databases.count, default=300_000, help="messages in the stream")
     parser.add_argument("--seconds", type=databases.seconds, default=5, help="of each measurement")
     arguments = parser.parse_args()
@@ -55,7 +54,7 @@ def main() -> None:
         rates = column(databases.alternate(dsn, "claim", arguments.runs, contestants), "messages_per_s")
     summarize(
         "claim",
-        **chosen(arguments, "consumers", "max", "ahead", "producers", "seconds", "runs"),
+        **chosen(arguments, "consumers", "max", "ahead", "seconds", "runs"),
         **settings,
         messages_per_s=spreads(rates),
         times={subject: ratios(rates, "turn", subject) for subject in subjects if subject != "turn"},
@@ -63,40 +62,29 @@ def main() -> None:
 
 
 def measure(subject: str, arguments: Namespace, dsn: str) -> Figures:
-    """One contestant on a stream of its own, beside producers who publish as much as they can."""
+    """One contestant on a stream of its own."""
     how = (arguments.consumers, arguments.max, arguments.seconds, arguments.ahead)
-    return trio.run(_measure, dsn, subject, arguments.rows, arguments.producers, *how)
+    return trio.run(_measure, dsn, subject, arguments.rows, *how)
 
 
 async def _measure(
-    dsn: str, subject: str, rows: int, producers: int, consumers: int, size: int, seconds: float, ahead: bool
+    dsn: str, subject: str, rows: int, consumers: int, size: int, seconds: float, ahead: bool
 ) -> Figures:
     async with opened(dsn) as store:
         topic = await add_topic(store)
         await fill(store, topic, rows)
         group = await store.add_group(topic, "bench", await store.now())
         say(f"measuring {subject}")
-        async with trio.open_nursery() as nursery:
-            for _ in range(producers):
-                nursery.start_soon(publish_on, store, group)
-            if subject == "turn":
-                figures = await measure_desk(store, group, consumers, size, seconds, ahead=ahead)
-                # Transactions of the store's that a deadlock or a lock wait has made to be run again.
-                figures["run_again"] = store.backend.statistics().get("run_again", 0)
-            else:
-                queue_id = topic.queues[0].id
-                figures = await rival_claims.measure(dsn, subject, queue_id, consumers, size, seconds, ahead=ahead)
-            nursery.cancel_scope.cancel()
+        if subject == "turn":
+            figures = await measure_desk(store, group, consumers, size, seconds, ahead=ahead)
+            # Transactions of the store's that a deadlock or a lock wait has made to be run again.
+            figures["run_again"] = store.backend.statistics().get("run_again", 0)
+        else:
+            queue_id = topic.queues[0].id
+            figures = await rival_claims.measure(dsn, subject, queue_id, consumers, size, seconds, ahead=ahead)
         if figures["messages"] != size * figures["answered"]:
             raise AssertionError(f"{figures['messages']} messages in {figures['answered']} claims: the stream ran dry")
         return {**figures, "messages_per_s": figures["per_s"] * size}
-
-
-async def publish_on(store: Store, group: Group) -> None:
-    """Ten messages at a time, until cancelled."""
-    drafts = (Draft(topic=group.topic, queue=group.topic.queues[0], body=BODY),) * 10
-    while True:
-        await store.publish([Publication(drafts)], await store.now())
 
 
 @frozen

@@ -143,7 +143,7 @@ def alternate(
 
 @contextmanager
 def log_in(
-    dsn: str, *, database: str | None = "", local_infile: bool = False
+    dsn: str, *, database: str | None = ""
 ) -> Generator["pymysql.Connection[pymysql.cursors.Cursor]", None, None]:
     """PyMySQL on the database of `dsn`, in autocommit mode."""
     parts = urlsplit(dsn)
@@ -154,7 +154,6 @@ def log_in(
         password=unquote(parts.password or ""),
         database=parts.path[1:] if database == "" else database,
         autocommit=True,
-        local_infile=local_infile,
     )
     try:
         yield connection

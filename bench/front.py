@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from statistics import median
 from typing import Any
 
 import httpx
@@ -88,22 +87,6 @@ def main() -> None:
                 name: ratios(rates, name, _BEHIND + name) for name in contestants if _BEHIND + name in contestants
             },
         )
-        print(markdown(runs))
-
-
-def markdown(runs: list[dict[str, Figures]]) -> str:
-    """The medians as a table, without what is compared with alone."""
-
-    def middle(name: str, figure: str, digits: int = 0) -> str:
-        return f"{median(run[name][figure] for run in runs):,.{digits}f}"
-
-    lines = ["| | a second | p50, ms | p99, ms | server CPU, us | times Hypercorn |", "|---|---:|---:|---:|---:|---:|"]
-    for name in runs[0]:
-        other = _BEHIND + name
-        times = f"{median(run[name]['per_s'] / run[other]['per_s'] for run in runs):.1f}" if other in runs[0] else ""
-        figures = [middle(name, "per_s"), middle(name, "p50_ms", 2), middle(name, "p99_ms", 2)]
-        lines.append(f"| `{name}` | {' | '.join(figures)} | {middle(name, 'server_cpu_us')} | {times} |")
-    return "\n" + "\n".join(lines)
 
 
 def contestants_on(at_once: list[int], seconds: float, messages: int, keys: int) -> dict[str, Callable[[str], Figures]]:

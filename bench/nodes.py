@@ -6,9 +6,7 @@
 
 Real servers (`tarry serve`) on an empty database each time, asked through HTTP. The sections:
 
-    publish, claim   one server, two, and one of two processes (`--processes 2`), on one topic and on several: a second,
-                     in turns; who had how many cores, the clients outside of them; waits for row locks
-                     of claims also two servers of which the consumers of a group ask one, `together`
+    publish, claim   one server and two, on one topic and on several: a second, in turns
     idle             statements a second and server, with nothing to do; with a long poll at each; with Redis
     polls            from a publish at one server to the answer of a long poll at the other, without Redis and with
     kill, stop       `--rate` due a second, two servers, one ends by SIGKILL or SIGTERM: what is lost, early and latest
@@ -26,26 +24,28 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import trio
 
 from ..client import Tarry
 from ..service.demo.server_process import ServerProcess
 from . import databases
+from .arrivals import Arrivals
 from .line_load import publish_lines
 from .raw_load import Claims, Script, again, drive, request
 from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
-from .several import Usage, several, start_another, until_shared_out
+from .several import cpu_of_all, several, start_another, until_shared_out
 from .subject import BODY
 from .usage import rss_of
 
 SECTIONS = ("publish", "claim", "idle", "polls", "kill", "stop", "memory")
-_KINDS = {"one": (1, 1), "two": (2, 1), "processes": (1, 2)}
-"""Servers and processes of each."""
-_CLAIMING = _KINDS | {"together": (2, 1)}
-"""Those, and two of which the consumers of a group ask one: what could be had by passing claims on, were that free."""
+_KINDS = {"one": 1, "two": 2}
+"""Servers of each."""
 _LEAD = timedelta(seconds=12)
 """From the first schedule of a load to the first that is due: the servers start meanwhile."""
 _BEFORE, _AFTER = 3, 5
 """Seconds of a load before one of two servers ends, and after that."""
+_PATIENCE = 60
+"""Seconds until all of a load must have come."""
 _PAGE = 1000
 
 
@@ -53,9 +53,6 @@ def main() -> None:
     parser = databases.options("nodes", __doc__, default="mysql", runs=3)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections")
     parser.add_argument("--seconds", type=databases.seconds, default=2, help="of each measurement of a rate")
-    parser.add_argument(
-        "--kinds", nargs="+", choices=list(_CLAIMING), default=list(_CLAIMING), help="of servers whose rates are taken"
-    )
     parser.add_argument("--connections", type=databases.count, nargs="+", default=[24, 192], help="that publish")
     parser.add_argument(
         "--topics", type=databases.count, nargs="+", default=[1, 3], help="that the load is spread over"
@@ -83,18 +80,16 @@ def _contestants(section: str, arguments: Namespace) -> dict[str, Callable[[str]
     """By name: what is measured on an empty database."""
     if section == "publish":
         return {
-            f"{kind}_{connections}_on_{topics}": partial(publish, kind, connections, topics, arguments)
+            f"{kind}_{connections}_on_{topics}": partial(publish, many, connections, topics, arguments)
             for connections in arguments.connections
             for topics in arguments.topics
-            for kind in _KINDS
-            if kind in arguments.kinds
+            for kind, many in _KINDS.items()
         }
     if section == "claim":
         return {
-            f"{kind}_on_{topics}": partial(claim, kind, topics, arguments)
+            f"{kind}_on_{topics}": partial(claim, many, topics, arguments)
             for topics in arguments.topics
-            for kind in _CLAIMING
-            if kind in arguments.kinds
+            for kind, many in _KINDS.items()
         }
     if section == "idle":
         return {
@@ -126,46 +121,36 @@ def _summarize(section: str, arguments: Namespace, settings: Figures, runs: list
 # Rates
 
 
-def publish(kind: str, connections: int, topics: int, arguments: Namespace, dsn: str) -> Figures:
+def publish(many: int, connections: int, topics: int, arguments: Namespace, dsn: str) -> Figures:
     """Publishes of one message each."""
-    many, processes = _KINDS[kind]
-    with several(dsn, many, processes=processes) as servers:
+    with several(dsn, many) as servers:
         _make_topics(servers[0], topics, arguments.queues)
         scripts: list[tuple[int, Script]] = []
         for number in range(connections):
             data = request("POST", f"/v1/topics/t{number % topics}/messages", b'{"body":' + BODY + b"}")
             scripts.append((_server_of(number, topics, servers).port, again(data)))
-        usage = Usage(dsn, servers)
-        return usage.measured(lambda: drive(scripts, arguments.seconds, usage.servers_cpu))
+        return drive(scripts, arguments.seconds, partial(cpu_of_all, servers))
 
 
-def claim(kind: str, topics: int, arguments: Namespace, dsn: str) -> Figures:
+def claim(many: int, topics: int, arguments: Namespace, dsn: str) -> Figures:
     """Claims of messages that wait, and their acks; the figures are of messages."""
-    many, processes = _CLAIMING[kind]
     claims = Claims(arguments.size)
-    with several(dsn, many, processes=processes) as servers:
+    with several(dsn, many) as servers:
         _make_topics(servers[0], topics, arguments.queues)
         for topic in range(topics):
             for server in servers:
                 share = arguments.messages // topics // many
                 publish_lines(server.port, BODY, share, keyed=False, topic=f"t{topic}")
-        server_of = _server_of_topic if kind == "together" else _server_of
         scripts = [
-            (server_of(number, topics, servers).port, claims.consumer(number, f"t{number % topics}"))
+            (_server_of(number, topics, servers).port, claims.consumer(number, f"t{number % topics}"))
             for number in range(arguments.consumers)
         ]
-        usage = Usage(dsn, servers)
-        return usage.measured(lambda: claims.drive(scripts, arguments.seconds, usage.servers_cpu))
+        return claims.drive(scripts, arguments.seconds, partial(cpu_of_all, servers))
 
 
 def _server_of(number: int, topics: int, servers: Sequence[ServerProcess]) -> ServerProcess:
     """Of the n-th client, so that each topic has clients at all servers."""
     return servers[number // topics % len(servers)]
-
-
-def _server_of_topic(number: int, topics: int, servers: Sequence[ServerProcess]) -> ServerProcess:
-    """Of the n-th client, so that each topic has all its clients at one server."""
-    return servers[number % topics % len(servers)]
 
 
 def _make_topics(server: ServerProcess, topics: int, queues: int) -> None:
@@ -268,8 +253,8 @@ def end(gracefully: bool, rate: int, dsn: str) -> Figures:
     with several(dsn, 2) as servers:
         if datetime.now(UTC) + timedelta(seconds=1) > first:
             raise AssertionError("the servers have started so slowly that the load has begun")
-        consumer = _Consumer(servers[1].url, total)
-        consuming = threading.Thread(target=consumer.run)
+        arrivals = Arrivals(servers[1].port, total, topic="t0")
+        consuming = threading.Thread(target=trio.run, args=(_consume, arrivals))
         consuming.start()
         time.sleep(first.timestamp() + _BEFORE - time.time())
         say("one ends")
@@ -285,39 +270,22 @@ def end(gracefully: bool, rate: int, dsn: str) -> Figures:
         "SELECT COUNT(*), COUNT(DISTINCT id), MIN(streamed_at - deliver_at), MAX(streamed_at - deliver_at) FROM message"
     )
     ((rows, ids, early, late),) = databases.ask(dsn, sql)
-    if (rows, ids, len(consumer.bodies)) != (total, total, total):
-        raise AssertionError(f"{rows} messages of {ids} ids, {len(consumer.bodies)} received of {total}")
+    received = list(arrivals.times())  # each once, or it raises
+    if (rows, ids) != (total, total):
+        raise AssertionError(f"{rows} messages of {ids} ids, of {total}")
     return {
         "messages": total,
         "lost": 0,
         "least_lateness_ms": int(early),
         "latest_in_queue_ms": int(late),
-        "latest_received_ms": round(consumer.latest * 1000),
+        "latest_received_ms": round(max(late for _, late in received)),
         "end_took_s": round(took, 2),
     }
 
 
-class _Consumer:
-    """Claims at one server until it has so many; their bodies say when they were due."""
-
-    def __init__(self, url: str, total: int) -> None:
-        self._url = url
-        self._total = total
-        self.bodies: set[float] = set()
-        self.latest = 0.0
-        """Seconds."""
-
-    def run(self) -> None:
-        until = time.monotonic() + 60
-        with Tarry(self._url) as tarry:
-            while len(self.bodies) < self._total and time.monotonic() < until:
-                claim = tarry.claim("t0", "g", client="c", max=1000, wait="2s")
-                now = time.time()
-                if claim is not None:
-                    dues = [float(message.body) for message in claim.messages]
-                    self.bodies.update(dues)
-                    self.latest = max(self.latest, now - min(dues))
-                    tarry.ack(claim)
+async def _consume(arrivals: Arrivals) -> None:
+    with trio.move_on_after(_PATIENCE):
+        await arrivals.consume("c")
 
 
 # Memory

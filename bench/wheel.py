@@ -2,7 +2,7 @@
 
     python -m tarry.bench.wheel [--entries 10000000] [--runs 5]
 
-Timers at random milliseconds of the next 48 hours, in this wheel, in the published one and in a heap. Each is filled
+Timers at random milliseconds of the next 48 hours, in this wheel and in the published one. Each is filled
 twice: in pages in order of due time, as this wheel is from its store, and in random order, as timers come, which is all
 that a wheel without a store can have. Each measurement has a process of its own, so that the memory is its own.
 
@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from ..store.ids import SEQUENCE_BITS
 from ..wheel.timing_wheel import TimingWheel
 from .report import say, show
-from .rival_wheels import HeapWheel, TextbookWheel
+from .rival_wheels import TextbookWheel
 from .usage import rss_of
 
 NOW = 1_763_694_000_000  # a full hour
@@ -36,20 +36,17 @@ SPAN_MS = 48 * 3_600_000
 PAGE = 10_000
 HOUR = 3_600
 
-# What is measured: the wheel, the order in which it is filled, the ticks. The textbook's and the heap's ticks are all
-# alike, so that a few hundred tell.
-SUBJECTS: dict[str, tuple[type[TimingWheel | TextbookWheel | HeapWheel], str, int]] = {
+# What is measured: the wheel, the order in which it is filled, the ticks. The textbook's ticks are all alike, so that a
+# few hundred tell.
+SUBJECTS: dict[str, tuple[type[TimingWheel | TextbookWheel], str, int]] = {
     "tarry, pages": (TimingWheel, "ascending", HOUR),
     "tarry, random": (TimingWheel, "random", HOUR),
     "textbook, pages": (TextbookWheel, "ascending", 400),
     "textbook, random": (TextbookWheel, "random", 400),
-    "heapq, pages": (HeapWheel, "ascending", 400),
-    "heapq, random": (HeapWheel, "random", 400),
 }
 
 
 class Wheel(Protocol):
-    def add(self, due: int, entry_id: int, /) -> None: ...
     def add_many(self, dues: array[int], ids: array[int], /) -> None: ...
     def advance(self, now: int, /) -> list[int]: ...
 
@@ -113,17 +110,9 @@ def measure(subject: str, folder: str) -> dict[str, float]:
     if taken != expected:
         raise AssertionError(f"{subject}: {taken} timers came out, {expected} were due")
 
-    del wheel, pages
-    wheel = make(NOW)
-    add = wheel.add
-    started = time.perf_counter()
-    for due, entry_id in zip(dues, ids, strict=True):
-        add(due, entry_id)
-    singly = time.perf_counter() - started
     return {
         "bytes_per_entry": round(bytes_held / len(dues), 1),
         "bulk_per_s": round(len(dues) / bulk),
-        "singly_per_s": round(len(dues) / singly),
         "tick_us": round(median(costs), 2),
         "tick_us_mean": round(fmean(costs), 2),
         "tick_us_max": round(max(costs)),
@@ -152,7 +141,7 @@ def summary(figures: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
             "memory": times(subject, other, "bytes_per_entry"),
         }
 
-    fields = ("bytes_per_entry", "bulk_per_s", "singly_per_s", "tick_us", "tick_us_mean")
+    fields = ("bytes_per_entry", "bulk_per_s", "tick_us", "tick_us_mean")
     return {
         "bench": "wheel",
         "summary": "medians of the runs",
@@ -162,9 +151,6 @@ def summary(figures: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
             "than the textbook": both("textbook, random", "tarry, pages"),
             "than the textbook, both pages": both("textbook, pages", "tarry, pages"),
             "than the textbook, both random": both("textbook, random", "tarry, random"),
-            "than heapq": both("heapq, random", "tarry, pages"),
-            "than heapq, both pages": both("heapq, pages", "tarry, pages"),
-            "than heapq, both random": both("heapq, random", "tarry, random"),
         },
     }
 

@@ -4,49 +4,34 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
-from . import arguments, claims, operations, schedules, shares, spans, timers
+from . import arguments, claims, shares, spans
 from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipt, receipts
-from .bodies import Dumps, encode, written
+from .bodies import written
 from .calls import Call, Page, document_of, paged, part
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
-from .errors import OnFailure, TarryError
+from .errors import TarryError
 from .fronts import api_call, api_pages
-from .identity import Identity, new_idempotency_key
-from .operations import OnProgress
+from .identity import new_idempotency_key
+from .operations import OperatorCalls
 from .records import (
     Claim,
-    DeadLetter,
     Draft,
-    Erased,
     Failed,
-    Fire,
     Message,
     Named,
     Pulled,
     Receipt,
     Rescheduled,
-    Schedule,
-    Timer,
     id_of,
 )
-from .transport import Transport
+from .schedules import ScheduleCalls
+from .timers import TimerCalls, cancelled
 
 T = TypeVar("T")
 
-_SCAN = 60.0
-"""Seconds that the server may take to see that nothing waits."""
 
-
-class Api:
+class Api(TimerCalls, ScheduleCalls, OperatorCalls):
     """All that one server can be asked for."""
-
-    def __init__(
-        self, transport: Transport[Any], identity: Identity, on_failure: OnFailure | None, json: Dumps | None
-    ) -> None:
-        self._transport = transport
-        self._identity = identity
-        self._on_failure = on_failure
-        self._json = json
 
     # Publishing
 
@@ -123,22 +108,13 @@ class Api:
                     on_batch(done)
             return sent.done(landed)
 
-    async def _publish(self, topic: str, call: Call[T], body: Any) -> T:
-        try:
-            return await self._transport.send(call)
-        except TarryError as error:
-            if self._on_failure is not None:
-                self._on_failure(topic, body, error)
-            raise
-
     @api_call
     async def cancel(self, id: Named) -> Literal["cancelled", "suppressed"]:  # noqa: A002 - the contract's word
         """Returns when the message will never be delivered: it is cancelled, or its guard had suppressed it.
 
         Raises `TooLate` when it was handed out, `NotFound`.
         """
-        said = await self._call("DELETE", f"/v1/messages/{part(id_of(id))}")
-        return "suppressed" if said.get("result") == "suppressed" else "cancelled"
+        return await self._transport.send(Call("DELETE", f"/v1/messages/{part(id_of(id))}", cancelled))
 
     @api_call
     async def nudge(self, topic: str | None = None) -> None:
@@ -164,181 +140,6 @@ class Api:
             request["deliver_at"] = instant_out(deliver_at)
         document = await self._call("PATCH", f"/v1/messages/{part(id_of(id))}", request)
         return Rescheduled(document["id"], instant_in(document["deliver_at"]))
-
-    # Timers: one message that waits for each key
-
-    @api_call
-    async def set_timer(
-        self,
-        topic: str,
-        key: str,
-        body: Any,
-        *,
-        delay: Duration | None = None,
-        deliver_at: datetime | str | None = None,
-        expires_at: datetime | str | None = None,
-        mode: timers.Mode = "replace",
-        max_wait: Duration | None = None,
-        match: int | None = None,
-        headers: Mapping[str, str] | None = None,
-        tag: str | None = None,
-        ordering_key: str | None = None,
-        queue: int | None = None,
-        guard: str | None = None,
-        idempotency_key: str | None = None,
-        content_type: str | None = None,
-    ) -> Timer:
-        """Sets the timer of a key: the one message of it that waits.
-
-        One that waits already is replaced; with `mode="keep"` it stays, and this one is dropped; with `"debounce"` it
-        is replaced, and waits no longer than `max_wait` since the timer was set first. `match`: only at this revision;
-        0: only when none waits. Raises `Changed`, and with `match` `TooLate` and `Cancelled`.
-        """
-        with spans.sending(topic, again=idempotency_key is not None) as sent:
-            draft = Draft(
-                body=body,
-                content_type=content_type,
-                delay=delay,
-                deliver_at=deliver_at,
-                expires_at=expires_at,
-                headers=sent.carried(headers),
-                tag=tag,
-                ordering_key=ordering_key,
-                queue=queue,
-                guard=guard,
-            )
-            named = idempotency_key or new_idempotency_key()
-            call = timers.set_timer(
-                topic, key, draft, self._json, mode=mode, max_wait=max_wait, match=match, idempotency_key=named
-            )
-            return sent.done(await self._publish(topic, call, body))
-
-    @api_call
-    async def timer(self, topic: str, key: str) -> Timer:
-        """The timer of a key, and how its message is. Raises `NotFound`, also a day or so after it was done with."""
-        return await self._transport.send(timers.timer(topic, key))
-
-    @api_pages
-    def timers(self, topic: str) -> Call[Page[Timer]]:
-        """The timers of a topic by their keys, page by page; also those remembered yet whose message waits no more."""
-        return timers.timers(topic)
-
-    @api_call
-    async def cancel_timer(
-        self, topic: str, key: str, *, match: int | None = None
-    ) -> Literal["cancelled", "suppressed"]:
-        """Returns when the message of the key will never be delivered. Raises `TooLate`, `Changed`, `NotFound`."""
-        return await self._transport.send(timers.cancel_timer(topic, key, match=match))
-
-    @api_call
-    async def cancel_key(self, topic: str, key: str) -> dict[str, int]:
-        """Cancels all messages of a key that wait, that of its timer among them: how many, and how many too late."""
-        return await self._call("DELETE", f"/v1/topics/{part(topic)}/messages", params={"key": key})
-
-    # Schedules: messages that come again and again
-
-    @api_call
-    async def put_schedule(
-        self,
-        name: str,
-        *,
-        topic: str,
-        body: Any,
-        cron: str | None = None,
-        timezone: str | None = None,
-        every: Duration | None = None,
-        starts_at: datetime | str | None = None,
-        ends_at: datetime | str | None = None,
-        jitter: Duration | None = None,
-        misfire: schedules.Misfire | None = None,
-        overlap: Literal["allow", "skip", "queue_one"] | None = None,
-        group: str | None = None,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        tag: str | None = None,
-        ordering_key: str | None = None,
-        content_type: str | None = None,
-        paused: bool | None = None,
-        match: int | None = None,
-        dry_run: bool = False,
-    ) -> Schedule:
-        """Makes a schedule, or changes it to this: a message at the times of `cron` in `timezone`, or `every` so often.
-
-        The same once more changes nothing. `match`: only at this revision; 0: only when there is none. `dry_run` tells
-        what it would be, and when it would fire. Raises `BadRequest`, which names the field, and `Changed`.
-        """
-        draft = Draft(
-            body=body, content_type=content_type, key=key, headers=headers, tag=tag, ordering_key=ordering_key
-        )
-        call = schedules.put_schedule(
-            *(name, draft, self._json),
-            match=match,
-            dry_run=dry_run,
-            misfire=misfire,
-            jitter=jitter,
-            every=every,
-            starts_at=starts_at,
-            ends_at=ends_at,
-            topic=topic,
-            cron=cron,
-            timezone=timezone,
-            overlap=overlap,
-            group=group,
-            paused=paused,
-        )
-        return await self._transport.send(call)
-
-    @api_call
-    async def schedule(self, name: str) -> Schedule:
-        """A schedule, and when it fires next. Raises `NotFound`."""
-        return await self._transport.send(schedules.schedule(name))
-
-    @api_pages
-    def schedules(self) -> Call[Page[Schedule]]:
-        """All schedules by name, page by page."""
-        return schedules.schedules()
-
-    @api_call
-    async def delete_schedule(self, name: str, *, match: int | None = None) -> tuple[Fire, ...]:
-        """Removes a schedule, and the message that waits; the fire times that had come and are not sent any more.
-        Raises `NotFound`, `Changed`."""
-        return await self._transport.send(schedules.delete_schedule(name, match=match))
-
-    @api_call
-    async def pause_schedule(self, name: str) -> Schedule:
-        """It sends nothing from now on."""
-        return await self._transport.send(schedules.switch(name, "pause"))
-
-    @api_call
-    async def resume_schedule(self, name: str) -> Schedule:
-        """It goes on with its next fire time; what was in between is left out."""
-        return await self._transport.send(schedules.switch(name, "resume"))
-
-    @api_call
-    async def run_schedule(self, name: str) -> str:
-        """Sends a message of it now, paused or not; the message's id."""
-        with spans.sending("", schedule=name) as sent:
-            return sent.done(await self._transport.send(schedules.run(name)))
-
-    @api_call
-    async def backfill_schedule(
-        self, name: str, start: datetime | str, end: datetime | str, *, dry_run: bool = False
-    ) -> dict[str, int]:
-        """Sends the messages of fire times from `start` to before `end` that were not sent: how many `times` there are,
-        1000 at most, and how many were `sent`, or would be."""
-        request = {"from": instant_out(start, "start"), "to": instant_out(end, "end"), "dry_run": dry_run}
-        with spans.sending("", schedule=name):
-            return await self._call("POST", f"{schedules.path(name)}/backfill", request)
-
-    @api_call
-    async def next_times(self, name: str, count: int = 5) -> list[datetime]:
-        """When a schedule fires next; of one that is paused, when it would."""
-        return await self._transport.send(schedules.next_times(name, count))
-
-    @api_pages
-    def fires(self, name: str) -> Call[Page[Fire]]:
-        """What became of a schedule's fire times, the latest first, page by page."""
-        return schedules.fires(name)
 
     # Claims, one call each
 
@@ -498,24 +299,6 @@ class Api:
         document = await self._transport.send(call)
         messages = tuple(Message.read(record, topic) for record in document["messages"])
         return Pulled(messages, document["next_offset"])
-
-    @api_pages
-    def find(
-        self,
-        topic: str,
-        *,
-        key: str | None = None,
-        state: Literal["scheduled", "published", "cancelled", "suppressed", "claimed", "retrying", "parked", "dead"]
-        | None = None,
-        start: datetime | str | None = None,
-        end: datetime | str | None = None,
-    ) -> Call[Page[dict[str, Any]]]:
-        """The messages of a topic, of a key, or in a state, due from `start` to before `end`, page by page.
-
-        Without key and state: all that wait, the next due first, and all in the stream, the newest first, some of each
-        at a time.
-        """
-        return operations.find(topic, key=key, state=state, start=start, end=end)
 
     @api_call
     async def upcoming(
@@ -679,157 +462,6 @@ class Api:
         """Has no more messages of a group posted. Raises `NotFound`."""
         await self._call("DELETE", _push(topic, group))
 
-    @api_pages
-    def dead(self, topic: str, group: str) -> Call[Page[DeadLetter]]:
-        """All dead letters of a group, page by page."""
-        return operations.dead(topic, group)
-
-    @api_pages
-    def dead_letters(
-        self,
-        topic: str,
-        group: str,
-        *,
-        key: str | None = None,
-        reason: str | None = None,
-        start: datetime | str | None = None,
-        end: datetime | str | None = None,
-    ) -> Call[Page[DeadLetter]]:
-        """Dead letters with this key, with this text in their last reason, that died from `start` to before `end`."""
-        return operations.dead(topic, group, key=key, reason=reason, start=start, end=end)
-
-    # What operators do
-
-    @api_call
-    async def seek(
-        self,
-        topic: str,
-        group: str,
-        to: datetime | str | int,
-        *,
-        queue: int | None = None,
-        dry_run: bool = False,
-    ) -> dict[int, int]:
-        """Moves a group to `"earliest"`, `"latest"`, a time or an offset (of `queue`); the offset by queue.
-
-        Its open claims are closed first: who acks one afterwards gets `LeaseLost`.
-        """
-        return await self._transport.send(operations.seek(topic, group, to, queue=queue, dry_run=dry_run))
-
-    @api_call
-    async def replay(
-        self,
-        topic: str,
-        group: str,
-        start: datetime | str | int,
-        end: datetime | str | int | None = None,
-        *,
-        queue: int | None = None,
-        name: str | None = None,
-        dry_run: bool = False,
-        on_progress: OnProgress | None = None,
-    ) -> int:
-        """Gives one group a range of the stream once more, from `start` up to and without `end`; how many messages.
-
-        When it is interrupted, the same call goes on where it stopped. So do many calls of one `name`, ranges of
-        offsets of one `queue` that rise: what the name has come past is not given again.
-        """
-        call = operations.replay(topic, group, start, end, queue=queue, name=name, dry_run=dry_run)
-        return await self._count(call, on_progress)
-
-    @api_call
-    async def redrive(
-        self,
-        topic: str,
-        group: str,
-        ids: Iterable[Named] | None = None,
-        *,
-        start: datetime | str | None = None,
-        end: datetime | str | None = None,
-        key: str | None = None,
-        tag: str | None = None,
-        reason: str | None = None,
-        rate: int | None = None,
-        dry_run: bool = False,
-        on_progress: OnProgress | None = None,
-    ) -> int:
-        """Gives dead letters back to their group, all, or those that fit what is said of them; how many.
-
-        `reason` is that of the last attempt; with `*` at its end, how that begins. `rate` is how many a second at most.
-        An exception in `on_progress` stops it; what is done stays done.
-        """
-        named = arguments.ids(ids)
-        which = operations.which_letters(named, start=start, end=end, key=key, tag=tag, reason=reason)
-        call = operations.letters("redrive", topic, group, which, rate=rate, dry_run=dry_run)
-        return await self._count(call, on_progress)
-
-    @api_call
-    async def purge(
-        self,
-        topic: str,
-        group: str,
-        ids: Iterable[Named] | None = None,
-        *,
-        start: datetime | str | None = None,
-        end: datetime | str | None = None,
-        key: str | None = None,
-        tag: str | None = None,
-        reason: str | None = None,
-        dry_run: bool = False,
-        on_progress: OnProgress | None = None,
-    ) -> int:
-        """Removes dead letters for good, all, or those that fit what is said of them, as with `redrive`; how many."""
-        named = arguments.ids(ids)
-        which = operations.which_letters(named, start=start, end=end, key=key, tag=tag, reason=reason)
-        call = operations.letters("purge", topic, group, which, dry_run=dry_run)
-        return await self._count(call, on_progress)
-
-    async def _count(self, call: Call[Page[int]], on_progress: OnProgress | None) -> int:
-        """What was done, from the first page to the last."""
-        count, following = 0, call
-        while True:
-            page = await self._transport.send(following)
-            count += sum(page.items)
-            if on_progress is not None:
-                on_progress(count)
-            if page.next is None:
-                return count
-            following = page.next
-
-    @api_call
-    async def erase(self, id: Named) -> Erased:  # noqa: A002 - the contract's word
-        """Erases what a message says: body, headers and why its attempts failed, in the store and, with the archive's
-        next run, in the lake. Its life stays. Raises `Conflict` while it waits: cancel it first; `NotFound`."""
-        return await self._transport.send(operations.erase(id))
-
-    @api_call
-    async def pause(self, topic: str, group: str) -> dict[str, Any]:
-        """Pauses a group: nobody is given anything of it until it is resumed. Timers, retries and acks go on.
-
-        Other servers on the same database follow within a second. Raises `Conflict` of a broadcast topic.
-        """
-        return await self._call("POST", f"/v1/topics/{part(topic)}/groups/{part(group)}/pause")
-
-    @api_call
-    async def resume(self, topic: str, group: str) -> dict[str, Any]:
-        """Resumes a group that is paused; one that is not stays as it is."""
-        return await self._call("POST", f"/v1/topics/{part(topic)}/groups/{part(group)}/resume")
-
-    @api_call
-    async def delete_group(self, topic: str, group: str) -> None:
-        """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
-        await self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
-
-    @api_call
-    async def delete_topic(self, topic: str, *, force: bool = False) -> None:
-        """Removes a topic for good, with its groups and messages.
-
-        Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
-        """
-        params = {"force": "true"} if force else None
-        call = Call("DELETE", f"/v1/topics/{part(topic)}", document_of, params=params, wait=_SCAN)
-        await self._transport.send(call)
-
     @api_call
     async def metrics(self) -> str:
         """What `GET /metrics` tells: text for Prometheus."""
@@ -843,16 +475,6 @@ class Api:
         except TarryError:
             return False
         return True
-
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        request: Mapping[str, Any] | None = None,
-        params: Mapping[str, str | int] | None = None,
-    ) -> dict[str, Any]:
-        content = None if request is None else encode(request)
-        return await self._transport.send(Call(method, path, document_of, content, params=params))
 
 
 def _push(topic: str, group: str) -> str:

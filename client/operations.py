@@ -1,143 +1,228 @@
-"""What an operator does to a group, and pages of what there is. Pure.
-
-The server cuts what takes long: a page counts what was done, and its next call goes on. Stopping in between undoes
-nothing.
-"""
+"""What operators do to topics, groups and their dead letters, and who looks for messages."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
+from . import arguments
 from .arguments import given
 from .bodies import encode
-from .calls import Call, Page, Reply, paged, part
+from .calling import Calling
+from .calls import Call, Page, document_of, paged, part
 from .durations import instant_in, instant_out
+from .fronts import api_call, api_pages
 from .records import DeadLetter, Erased, Message, Named, id_of
 
 _PATIENCE = 25.0
 """Seconds that the server may take for one call: it stops after 20."""
+_SCAN = 60.0
+"""Seconds that it may take to see that nothing waits."""
 
 OnProgress = Callable[[int], object]
 """Called with how many there were so far."""
 
 
-def seek(topic: str, group: str, to: str | datetime | int, *, queue: int | None, dry_run: bool) -> Call[dict[int, int]]:
-    """The offset by queue."""
-    target: str | dict[str, Any]
-    if isinstance(to, int):
-        target = {"offset": to}
-    elif isinstance(to, str) and to in ("earliest", "latest"):
-        target = to
-    else:
-        target = {"time": instant_out(to, "to")}
-    if queue is not None:
-        if isinstance(target, str):
-            raise ValueError("queue goes with an offset or a time; earliest and latest move all queues")
-        target["queue"] = queue
+class OperatorCalls(Calling):
+    """Of both fronts."""
 
-    def read(reply: Reply) -> dict[int, int]:
-        return {place["queue"]: place["offset"] for place in reply.document["queues"]}
+    @api_pages
+    def find(
+        self,
+        topic: str,
+        *,
+        key: str | None = None,
+        state: Literal["scheduled", "published", "cancelled", "suppressed", "claimed", "retrying", "parked", "dead"]
+        | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+    ) -> Call[Page[dict[str, Any]]]:
+        """The messages of a topic, of a key, or in a state, due from `start` to before `end`, page by page.
 
-    content = encode({"to": target, "dry_run": dry_run})
-    return Call("POST", f"{_path(topic, group)}/seek", read, content, wait=_PATIENCE)
+        Without key and state: all that wait, the next due first, and all in the stream, the newest first, some of each
+        at a time.
+        """
+        search = {"topic": topic, "key": key, "state": state, **_range(start, end)}
+        return paged("/v1/messages", search, lambda document: document["messages"])
+
+    @api_pages
+    def dead(self, topic: str, group: str) -> Call[Page[DeadLetter]]:
+        """All dead letters of a group, page by page."""
+        return _dead(topic, group)
+
+    @api_pages
+    def dead_letters(
+        self,
+        topic: str,
+        group: str,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+    ) -> Call[Page[DeadLetter]]:
+        """Dead letters with this key, with this text in their last reason, that died from `start` to before `end`."""
+        return _dead(topic, group, key=key, reason=reason, **_range(start, end))
+
+    @api_call
+    async def seek(
+        self,
+        topic: str,
+        group: str,
+        to: datetime | str | int,
+        *,
+        queue: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[int, int]:
+        """Moves a group to `"earliest"`, `"latest"`, a time or an offset (of `queue`); the offset by queue.
+
+        Its open claims are closed first: who acks one afterwards gets `LeaseLost`.
+        """
+        target: str | dict[str, Any]
+        if isinstance(to, int):
+            target = {"offset": to}
+        elif isinstance(to, str) and to in ("earliest", "latest"):
+            target = to
+        else:
+            target = {"time": instant_out(to, "to")}
+        if queue is not None:
+            if isinstance(target, str):
+                raise ValueError("queue goes with an offset or a time; earliest and latest move all queues")
+            target["queue"] = queue
+        content = encode({"to": target, "dry_run": dry_run})
+        call = Call("POST", f"{_path(topic, group)}/seek", document_of, content, wait=_PATIENCE)
+        document = await self._transport.send(call)
+        return {place["queue"]: place["offset"] for place in document["queues"]}
+
+    @api_call
+    async def replay(
+        self,
+        topic: str,
+        group: str,
+        start: datetime | str | int,
+        end: datetime | str | int | None = None,
+        *,
+        queue: int | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """Gives one group a range of the stream once more, from `start` up to and without `end`; how many messages.
+
+        When it is interrupted, the same call goes on where it stopped. So do many calls of one `name`, ranges of
+        offsets of one `queue` that rise: what the name has come past is not given again.
+        """
+        request = {"from": _place(start), "to": _place(end), "queue": queue, "dry_run": dry_run, "name": name}
+        # A call is not tried again by itself: one that was done in full would be done twice.
+        return await self._worked(f"{_path(topic, group)}/replay", request, "replayed", on_progress, once=True)
+
+    @api_call
+    async def redrive(
+        self,
+        topic: str,
+        group: str,
+        ids: Iterable[Named] | None = None,
+        *,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        key: str | None = None,
+        tag: str | None = None,
+        reason: str | None = None,
+        rate: int | None = None,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """Gives dead letters back to their group, all, or those that fit what is said of them; how many.
+
+        `reason` is that of the last attempt; with `*` at its end, how that begins. `rate` is how many a second at most.
+        An exception in `on_progress` stops it; what is done stays done.
+        """
+        which = {"ids": arguments.ids(ids), **_range(start, end), "key": key, "tag": tag, "reason": reason}
+        path = f"{_path(topic, group)}/dead/redrive"
+        return await self._worked(path, which | {"rate": rate, "dry_run": dry_run}, "redriven", on_progress)
+
+    @api_call
+    async def purge(
+        self,
+        topic: str,
+        group: str,
+        ids: Iterable[Named] | None = None,
+        *,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        key: str | None = None,
+        tag: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """Removes dead letters for good, all, or those that fit what is said of them, as with `redrive`; how many."""
+        which = {"ids": arguments.ids(ids), **_range(start, end), "key": key, "tag": tag, "reason": reason}
+        path = f"{_path(topic, group)}/dead/purge"
+        return await self._worked(path, which | {"dry_run": dry_run}, "purged", on_progress)
+
+    async def _worked(
+        self, path: str, request: Mapping[str, Any], what: str, on_progress: OnProgress | None, *, once: bool = False
+    ) -> int:
+        """How many were done. The server cuts what takes long: the next call goes on, and stopping in between undoes
+        nothing. Letters that die after the first call are not meant."""
+        count = 0
+        asked = given(request)
+        while True:
+            call = Call("POST", path, document_of, encode(asked), wait=_PATIENCE, once=once)
+            answer = await self._transport.send(call)
+            count += int(answer[what])
+            if on_progress is not None:
+                on_progress(count)
+            if not answer["more"]:
+                return count
+            asked |= {name: answer[name] for name in ("from", "to") if name in answer}
+
+    @api_call
+    async def erase(self, id: Named) -> Erased:  # noqa: A002 - the contract's word
+        """Erases what a message says: body, headers and why its attempts failed, in the store and, with the archive's
+        next run, in the lake. Its life stays. Raises `Conflict` while it waits: cancel it first; `NotFound`."""
+        return Erased.read(await self._call("POST", f"/v1/messages/{part(id_of(id))}/erase"))
+
+    @api_call
+    async def pause(self, topic: str, group: str) -> dict[str, Any]:
+        """Pauses a group: nobody is given anything of it until it is resumed. Timers, retries and acks go on.
+
+        Other servers on the same database follow within a second. Raises `Conflict` of a broadcast topic.
+        """
+        return await self._call("POST", f"{_path(topic, group)}/pause")
+
+    @api_call
+    async def resume(self, topic: str, group: str) -> dict[str, Any]:
+        """Resumes a group that is paused; one that is not stays as it is."""
+        return await self._call("POST", f"{_path(topic, group)}/resume")
+
+    @api_call
+    async def delete_group(self, topic: str, group: str) -> None:
+        """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
+        await self._call("DELETE", _path(topic, group))
+
+    @api_call
+    async def delete_topic(self, topic: str, *, force: bool = False) -> None:
+        """Removes a topic for good, with its groups and messages.
+
+        Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
+        """
+        params = {"force": "true"} if force else None
+        call = Call("DELETE", f"/v1/topics/{part(topic)}", document_of, params=params, wait=_SCAN)
+        await self._transport.send(call)
 
 
-def replay(
-    topic: str,
-    group: str,
-    start: str | datetime | int,
-    end: str | datetime | int | None,
-    *,
-    queue: int | None,
-    name: str | None,
-    dry_run: bool,
-) -> Call[Page[int]]:
-    """How many. A call is not tried again by itself: one that was done in full would be done twice."""
-    request = {"from": _place(start), "to": _place(end), "queue": queue, "dry_run": dry_run, "name": name}
-    content = encode(given(request))
-
-    def read(reply: Reply) -> Page[int]:
-        return Page((reply.document["replayed"],), call if reply.document["more"] else None)
-
-    call = Call("POST", f"{_path(topic, group)}/replay", read, content, wait=_PATIENCE, once=True)
-    return call
+def _path(topic: str, group: str) -> str:
+    return f"/v1/topics/{part(topic)}/groups/{part(group)}"
 
 
-def which_letters(
-    ids: Iterable[str] | None,
-    *,
-    start: str | datetime | None,
-    end: str | datetime | None,
-    key: str | None,
-    tag: str | None,
-    reason: str | None,
-) -> dict[str, Any]:
-    """All that is said has to fit."""
-    said = {"key": key, "tag": tag, "reason": reason}
-    return {"ids": None if ids is None else list(ids), **_range(start, end), **said}
-
-
-def letters(
-    verb: Literal["redrive", "purge"],
-    topic: str,
-    group: str,
-    which: Mapping[str, Any],
-    *,
-    rate: int | None = None,
-    dry_run: bool,
-) -> Call[Page[int]]:
-    """How many. Letters that die after the first call are not meant."""
-    request = {**which, "rate": rate, "dry_run": dry_run}
-    path = f"{_path(topic, group)}/dead/{verb}"
-
-    def read(reply: Reply) -> Page[int]:
-        document = reply.document
-        count = document["redriven" if verb == "redrive" else "purged"]
-        if not document["more"]:
-            return Page((count,), None)
-        begin = document.get("from", request["from"])  # an older server's answer has none
-        return Page((count,), call({**request, "from": begin, "to": document["to"]}))
-
-    def call(request: Mapping[str, Any]) -> Call[Page[int]]:
-        return Call("POST", path, read, encode(given(request)), wait=_PATIENCE)
-
-    return call(request)
-
-
-def dead(
-    topic: str,
-    group: str,
-    *,
-    key: str | None = None,
-    reason: str | None = None,
-    start: str | datetime | None = None,
-    end: str | datetime | None = None,
-) -> Call[Page[DeadLetter]]:
-    """Dead letters that fit."""
-
+def _dead(topic: str, group: str, **search: str | None) -> Call[Page[DeadLetter]]:
     def read(document: dict[str, Any]) -> Iterator[DeadLetter]:
         for record in document["messages"]:
             message = Message.read(record, topic)
             yield DeadLetter(message, instant_in(record["dead_at"]), tuple(record["attempts"]))
 
-    return paged(f"{_path(topic, group)}/dead", {"key": key, "reason": reason, **_range(start, end)}, read)
-
-
-def erase(id: Named) -> Call[Erased]:  # noqa: A002 - the contract's word
-    """That it is erased."""
-    return Call("POST", f"/v1/messages/{part(id_of(id))}/erase", lambda reply: Erased.read(reply.document))
-
-
-def find(
-    topic: str, *, key: str | None, state: str | None, start: str | datetime | None, end: str | datetime | None
-) -> Call[Page[dict[str, Any]]]:
-    """Messages that fit."""
-    search = {"topic": topic, "key": key, "state": state, **_range(start, end)}
-    return paged("/v1/messages", search, lambda document: document["messages"])
-
-
-def _path(topic: str, group: str) -> str:
-    return f"/v1/topics/{part(topic)}/groups/{part(group)}"
+    return paged(f"{_path(topic, group)}/dead", search, read)
 
 
 def _place(place: str | datetime | int | None) -> str | int | None:

@@ -79,20 +79,9 @@ class Timer:
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
         """From the server's JSON."""
-        return cls(
-            record["id"],
-            record["key"],
-            record["revision"],
-            instant_in(record["deliver_at"]),
-            record["state"],
-            record.get("replaced"),
-            record.get("queue"),
-            record.get("offset"),
-            record.get("replayed", False),
-            record.get("load"),
-            record.get("late_by"),
-            record.get("kept", False),
-        )
+        known: dict[str, Any] = {name: record[name] for name in cls.__annotations__ if name in record}
+        known["deliver_at"] = instant_in(record["deliver_at"])
+        return cls(**known)
 
 
 @frozen

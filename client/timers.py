@@ -1,48 +1,96 @@
-"""Timers by key: the calls. Pure."""
+"""Timers by key: one message that waits for each key."""
 
-from typing import Literal
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
 
+from . import spans
 from .arguments import given
-from .bodies import Dumps, written
+from .bodies import written
+from .calling import Calling
 from .calls import Call, Page, Reply, paged, part
 from .durations import Duration, duration_out
+from .fronts import api_call, api_pages
+from .identity import new_idempotency_key
 from .records import Draft, Timer
 
 Mode = Literal["replace", "keep", "debounce"]
 
 
-def set_timer(
-    topic: str,
-    key: str,
-    draft: Draft,
-    json: Dumps | None,
-    *,
-    mode: Mode,
-    max_wait: Duration | None,
-    match: int | None,
-    idempotency_key: str,
-) -> Call[Timer]:
-    """The timer. With a revision to `match` it is set only at this one; 0: only when none waits."""
-    if draft.key is not None:
-        raise ValueError("the timer's key is that of its message")
-    longest = None if max_wait is None else duration_out(max_wait, "max_wait")
-    more = given({"mode": mode, "max_wait": longest, "idempotency_key": idempotency_key})
-    return Call("PUT", _path(topic, key), _read, written(draft, json, **more), headers=condition(match))
+class TimerCalls(Calling):
+    """Of both fronts."""
 
+    @api_call
+    async def set_timer(
+        self,
+        topic: str,
+        key: str,
+        body: Any,
+        *,
+        delay: Duration | None = None,
+        deliver_at: datetime | str | None = None,
+        expires_at: datetime | str | None = None,
+        mode: Mode = "replace",
+        max_wait: Duration | None = None,
+        match: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        tag: str | None = None,
+        ordering_key: str | None = None,
+        queue: int | None = None,
+        guard: str | None = None,
+        idempotency_key: str | None = None,
+        content_type: str | None = None,
+    ) -> Timer:
+        """Sets the timer of a key: the one message of it that waits.
 
-def timer(topic: str, key: str) -> Call[Timer]:
-    """The timer, whether its message waits or not."""
-    return Call("GET", _path(topic, key), _read)
+        One that waits already is replaced; with `mode="keep"` it stays, and this one is dropped; with `"debounce"` it
+        is replaced, and waits no longer than `max_wait` since the timer was set first. `match`: only at this revision;
+        0: only when none waits. Raises `Changed`, and with `match` `TooLate` and `Cancelled`.
+        """
+        with spans.sending(topic, again=idempotency_key is not None) as sent:
+            draft = Draft(
+                body=body,
+                content_type=content_type,
+                delay=delay,
+                deliver_at=deliver_at,
+                expires_at=expires_at,
+                headers=sent.carried(headers),
+                tag=tag,
+                ordering_key=ordering_key,
+                queue=queue,
+                guard=guard,
+            )
+            more = {
+                "mode": mode,
+                "max_wait": None if max_wait is None else duration_out(max_wait, "max_wait"),
+                "idempotency_key": idempotency_key or new_idempotency_key(),
+            }
+            content = written(draft, self._json, **given(more))
+            call = Call("PUT", _path(topic, key), _read, content, headers=condition(match))
+            return sent.done(await self._publish(topic, call, body))
 
+    @api_call
+    async def timer(self, topic: str, key: str) -> Timer:
+        """The timer of a key, and how its message is. Raises `NotFound`, also a day or so after it was done with."""
+        return await self._transport.send(Call("GET", _path(topic, key), _read))
 
-def timers(topic: str) -> Call[Page[Timer]]:
-    """All of a topic that are remembered, page by page."""
-    return paged(f"/v1/topics/{part(topic)}/timers", {}, lambda told: (Timer.read(one) for one in told["timers"]))
+    @api_pages
+    def timers(self, topic: str) -> Call[Page[Timer]]:
+        """The timers of a topic by their keys, page by page; also those remembered yet whose message waits no more."""
+        path = f"/v1/topics/{part(topic)}/timers"
+        return paged(path, {}, lambda document: map(Timer.read, document["timers"]))
 
+    @api_call
+    async def cancel_timer(
+        self, topic: str, key: str, *, match: int | None = None
+    ) -> Literal["cancelled", "suppressed"]:
+        """Returns when the message of the key will never be delivered. Raises `TooLate`, `Changed`, `NotFound`."""
+        return await self._transport.send(Call("DELETE", _path(topic, key), cancelled, headers=condition(match)))
 
-def cancel_timer(topic: str, key: str, *, match: int | None) -> Call[Literal["cancelled", "suppressed"]]:
-    """When its message will never be delivered; `suppressed`: its guard had ended it."""
-    return Call("DELETE", _path(topic, key), _cancelled, headers=condition(match))
+    @api_call
+    async def cancel_key(self, topic: str, key: str) -> dict[str, int]:
+        """Cancels all messages of a key that wait, that of its timer among them: how many, and how many too late."""
+        return await self._call("DELETE", f"/v1/topics/{part(topic)}/messages", params={"key": key})
 
 
 def condition(match: int | None) -> dict[str, str] | None:
@@ -52,13 +100,14 @@ def condition(match: int | None) -> dict[str, str] | None:
     return {"If-Match": f'"{match}"'} if match else {"If-None-Match": "*"}
 
 
+def cancelled(reply: Reply) -> Literal["cancelled", "suppressed"]:
+    """What became of a message that will never be delivered; `suppressed`: its guard had ended it."""
+    return "suppressed" if reply.document.get("result") == "suppressed" else "cancelled"
+
+
 def _path(topic: str, key: str) -> str:
     return f"/v1/topics/{part(topic)}/timers/{part(key)}"
 
 
 def _read(reply: Reply) -> Timer:
     return Timer.read(reply.document)
-
-
-def _cancelled(reply: Reply) -> Literal["cancelled", "suppressed"]:
-    return "suppressed" if reply.document.get("result") == "suppressed" else "cancelled"

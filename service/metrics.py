@@ -15,8 +15,7 @@ from prometheus_client.registry import Collector
 
 from .. import __version__
 from .activity import Activity
-from .latency import Latency, Series
-from .lateness import Lateness
+from .histograms import Histograms, Series
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_NAMES = 1000
@@ -56,7 +55,7 @@ class Metrics:
             "expired": self._counter("tarry_messages_expired", "Past their time unsettled.", "topic", "group"),
         }
         about = "From deliver_at to the first hand-out."
-        self._lateness = Lateness("tarry_delivery_lateness_seconds", about, _LATENESS)
+        self._lateness = Histograms("tarry_delivery_lateness_seconds", about, ("topic",), _LATENESS)
         self.registry.register(self._lateness)
         self._promote_batch = Histogram(
             *("tarry_promote_batch_duration_seconds", "One transaction of promotion."),
@@ -77,7 +76,8 @@ class Metrics:
         about = (
             "From a request's arrival to the beginning of its answer; those that wait for messages, with their wait."
         )
-        self._latency = Latency("tarry_http_request_duration_seconds", about, _REQUESTS)
+        of = ("route", "method", "status")
+        self._latency = Histograms("tarry_http_request_duration_seconds", about, of, _REQUESTS)
         self.registry.register(self._latency)
         self._answered: dict[tuple[str, str, int], tuple[Counter, Series]] = {}
         """Of both, whose own look-up costs as much as a lookup of the route."""
@@ -146,7 +146,9 @@ class Metrics:
 
     def lateness(self, topic: str, seconds: Sequence[float]) -> None:
         """How long after their `deliver_at` messages were first handed out."""
-        self._lateness.observe(self._bounded(topic)[0], seconds)
+        series = self._lateness.of(self._bounded(topic)[0])
+        for one in seconds:
+            series.observe(one)
         self.activity.late(seconds)
 
     def waiting(self, pending: Mapping[str, tuple[int, int]], lags: Mapping[tuple[str, str], int]) -> None:

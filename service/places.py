@@ -76,11 +76,6 @@ def host_of(url: str) -> str:
     return match["host"].strip("[]") if match else ""
 
 
-def show_server(url: str) -> str:
-    """As it is."""
-    return url or "none"
-
-
 def networks(value: object) -> tuple[str, ...]:
     """Networks, each an address and how many bits of it count."""
     if isinstance(value, str):
@@ -119,9 +114,9 @@ def file(value: object) -> str:
     return "" if value == "none" else value
 
 
-def show_file(name: str) -> str:
-    """The name."""
-    return name or "none"
+def show(text: str) -> str:
+    """As it is."""
+    return text or "none"
 
 
 def alarm_url(value: object) -> str:

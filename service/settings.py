@@ -174,9 +174,9 @@ class Settings:
     socket_mode: int = _setting(0o600, places.socket_mode, "of a Unix socket that is listened on", places.show_mode)
     insecure_listen: bool = _setting(False, _yes_or_no, "listen beyond loopback though there is no key", _yes)
     tls_cert: str = _setting(
-        "", places.file, "a certificate, PEM, with those that it was signed with: HTTPS", places.show_file
+        "", places.file, "a certificate, PEM, with those that it was signed with: HTTPS", places.show
     )
-    tls_key: str = _setting("", places.file, "its key, PEM", places.show_file)
+    tls_key: str = _setting("", places.file, "its key, PEM", places.show)
     hosts: tuple[str, ...] = _setting(
         (), places.hosts, "names by which clients may call the server, beside that of listen", places.show_hosts
     )
@@ -184,7 +184,7 @@ class Settings:
         "",
         places.server,
         "where others reach this server, as GET /v1/nodes tells them; by default what it listens on",
-        places.show_server,
+        places.show,
     )
     node: str = _setting(None, _node, "this server's name among others; by default the host's")
     processes: int = _setting(
@@ -245,7 +245,7 @@ class Settings:
     )
 
     reports: str = _setting(
-        "", places.file, "a folder with reports of `tarry pipeline report`, which the dashboard shows", places.show_file
+        "", places.file, "a folder with reports of `tarry pipeline report`, which the dashboard shows", places.show
     )
 
     log_level: str = _setting("info", _choice("debug", "info", "warning", "error"), "the least that is logged")

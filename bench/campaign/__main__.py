@@ -30,11 +30,14 @@ from .plants import PLANTS
 from .play import run
 from .rows import ROWS
 from .shims import Shim
-from .stage import Order
-from .table import Line, markdown
+from .stage import Order, Outcome
 
 _TOLD = 3
 """Violations of a kind that are printed whole; the history has all."""
+_HEAD = (
+    *("row", "store", "nodes", "faults", "messages", "deliveries", "lost", "early", "again, explained"),
+    *("unexplained", "violations", "latest", "back in", "seconds"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     folder = Path(options.keep or tempfile.mkdtemp(prefix="tarry-campaign-")).absolute()
     print(f"seed {seed}; histories and logs in {folder}", file=sys.stderr)
-    lines: list[Line] = []
+    table: list[Sequence[str]] = [_HEAD, ["---"] * len(_HEAD)]
     wrong = 0
     order = Order(
         nodes=1, count=options.count, seed=seed, seconds=60 * options.minutes, rate=options.rate,
@@ -55,10 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interrupted = False
     try:
         for store, name, nodes in plays:
-            line = _played(name, store, evolve(order, nodes=nodes), folder)
-            if line is not None:
-                lines.append(line)
-                wrong += len(line.outcome.report.violations)
+            outcome = _played(name, store, evolve(order, nodes=nodes), folder)
+            if outcome is not None:
+                table.append([name, store.partition(":")[0], str(nodes), *_cells(outcome)])
+                wrong += len(outcome.report.violations)
     except* KeyboardInterrupt:  # from any of the tasks
         interrupted = True
     if not (options.keep or wrong):
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if interrupted:
         print("interrupted", file=sys.stderr)
         return 130
-    print(markdown(lines), flush=True)
+    print("\n".join(f"| {' | '.join(row)} |" for row in table), flush=True)
     return 1 if wrong else 0
 
 
@@ -96,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _played(name: str, store: str, order: Order, folder: Path) -> Line | None:
+def _played(name: str, store: str, order: Order, folder: Path) -> Outcome | None:
     """One row on one store with so many nodes, unless it makes no sense there."""
     row, kind = ROWS[name], store.partition(":")[0]
     several = kind == "sqlite" and order.nodes > 1
@@ -113,7 +116,18 @@ def _played(name: str, store: str, order: Order, folder: Path) -> Line | None:
     show({"bench": "campaign", "row": name, "store": kind, "nodes": order.nodes, "seed": order.seed,
           "faults_done": outcome.faults, "seconds": round(outcome.seconds, 1), **figures})  # fmt: skip
     _tell(outcome.report.violations, place)
-    return Line(name, kind, order.nodes, outcome)
+    return outcome
+
+
+def _cells(outcome: Outcome) -> list[str]:
+    """Of `_HEAD`, from the faults on."""
+    figures = outcome.report.figures
+    return [
+        *(str(outcome.faults), f"{figures['messages']:,}", f"{figures['deliveries']:,}"),
+        *(str(figures["lost"]), str(figures["early"]), f"{sum(figures['explained'].values()):,}"),
+        *(str(figures["unexplained"]), str(figures["violations"]), f"{figures['latest_ms'] / 1000:.1f} s"),
+        *(f"{outcome.up_ms / 1000:.1f} s", f"{outcome.seconds:.0f}"),
+    ]
 
 
 def _tell(violations: Sequence[Violation], place: Path) -> None:

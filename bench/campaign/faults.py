@@ -6,8 +6,7 @@ from random import Random
 import trio
 from redis import Redis
 
-from ..proxy import MOMENTS, Proxy
-from . import points
+from ..proxy import MOMENTS, SILENCES, Proxy
 from .consumers import LEASE_MS
 from .node import NO_POINT, Node
 from .stage import Stage
@@ -15,9 +14,30 @@ from .stage import Stage
 MOMENTS_SEEN = ("publish:invoke", "publish:ok", "claim:invoke", "claim:ok", "ack:invoke", "ack:ok", "cancel:invoke")
 """What the history has a line of, and a fault may follow at once."""
 
+_POINTS = (
+    *("delay.add_bare:after", "delay.add_bare:commit", "delay.add_bare:committed"),
+    *("delay.add:after", "delay.add:commit", "delay.add:committed"),
+    *("message.add:before", "message.add:after", "message.add:commit", "message.add:committed"),
+    *("message.add_bare:after", "message.add_bare:commit", "message.add_bare:committed"),
+    *("delay.lock_due:after", "message.promote:after", "delay.remove:commit", "delay.remove:committed"),
+    *("cancelled.add:after", "cancelled.add:commit", "cancelled.add:committed"),
+    *("claim.add:after", "claim.add:commit", "claim.add:committed"),
+    *("delivery.add:after", "delivery.add:commit", "delivery.add:committed"),
+    *("retry.add:after", "retry.add:commit", "retry.add:committed"),
+    *("redelivery.add:after", "redelivery.add:commit", "redelivery.add:committed"),
+    *("dead.add:after", "dead.add:commit", "dead.add:committed"),
+    *("idempotency.add:after", "idempotency.add:commit", "idempotency.add:committed"),
+    *("delay.move:after", "delay.move:commit", "delay.move:committed"),
+    *("parked.add:after", "parked.add:committed"),
+)
+"""Of publish, promote, cancel, claim, ack, fail and death: there a node may end itself, see `killing`."""
+
 _RARE = "cancel:invoke"
 PATIENCE = 10.0
 """Seconds in which something is seen to happen: it comes at least that often, unless all nodes are down."""
+_SHORTEST, _LONGEST = 0.3, 12.0
+"""Seconds of a line that is down. A node that is cut off is dead to the others after five, and sessions are given up
+after three or so."""
 
 
 async def moment(stage: Stage, random: Random, most: int = 60) -> None:
@@ -46,11 +66,16 @@ async def _kills_of(stage: Stage, node: Node) -> None:
         if not stage.begin("kill at a point" if node.process.ended else "kill", node.name):
             break
         node.kill()
-        await _up(stage, node, points.chosen(random) if random.random() < 0.6 else NO_POINT)
+        await _up(stage, node, _point(random) if random.random() < 0.6 else NO_POINT)
         armed = node.armed
     if armed:  # nobody is to die in the drain
         node.kill()
         await _up(stage, node, NO_POINT)
+
+
+def _point(random: Random) -> tuple[str, str]:
+    """A point, and the how-manieth time that it is reached."""
+    return random.choice(_POINTS), str(random.randrange(1, 9))
 
 
 async def _up(stage: Stage, node: Node, point: tuple[str, str]) -> None:
@@ -102,6 +127,30 @@ async def _cuts_of(stage: Stage, proxy: Proxy, number: int) -> None:
             proxy.cuts.remove(cut)
             stage.done -= 1
         stage.end("cut", f"n{number}")
+
+
+async def lines(stage: Stage) -> None:
+    """Cut, with every new one refused; or silent in one direction or in both, and what was said meanwhile is heard when
+    it is over."""
+    random = stage.crew.random("line")
+    while stage.wanted:
+        await moment(stage, random)
+        number, how = random.randrange(len(stage.proxies)), random.choice((None, *SILENCES))
+        name, what, proxy = f"n{number}", f"line silent: {how}" if how else "line cut", stage.proxies[number]
+        if not stage.begin(what, name):
+            break
+        try:
+            if how is None:
+                proxy.shut()
+            else:
+                proxy.hush(how)
+            await trio.sleep(random.uniform(_SHORTEST, _LONGEST))
+        finally:
+            proxy.open()
+        if not await stage.journal.reached("publish:ok", 1, 3 * PATIENCE):
+            stage.stuck("the service did not come back in time")
+        stage.end(what, name)
+        await stage.journal.reached("ack:ok", random.randrange(1, 100), PATIENCE)
 
 
 async def databases(stage: Stage) -> None:

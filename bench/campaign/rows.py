@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from attrs import field, frozen
 
-from . import deaths, faults, lines, machines, turns
+from . import deaths, faults, machines, turns
 from .stage import Stage
 
 
@@ -45,7 +45,7 @@ ROWS: Mapping[str, Row] = {
         stores=_SERVERS,
         environment={"TARRY_TEST_SIGNAL": "SIGSTOP"},
     ),
-    "line": Row("the line of one node to the database cut or silent", lines.lines, cut=True, stores=_SERVERS),
+    "line": Row("the line of one node to the database cut or silent", faults.lines, cut=True, stores=_SERVERS),
     "cut": Row("connection cut before, during or after COMMIT", faults.cuts, cut=True, stores=_SERVERS),
     "database": Row("kill -9 or stop of the database, and start", faults.databases, restarts=True, stores=_SERVERS),
     "clock": Row(

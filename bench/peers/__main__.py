@@ -33,8 +33,6 @@ from .bullmq import BullMQ
 from .ours import TarryOnMariaDB, TarryOnMySQL, TarryOnSQLite
 from .peer import Peer
 from .pgqueuer import PgQueuer
-from .procrastinate import Procrastinate
-from .rq import RQ
 from .table import markdown
 from .works import WORKS, Sizes
 
@@ -44,8 +42,6 @@ PEERS: dict[str, Callable[[Path], Peer]] = {
     "tarry-mariadb": TarryOnMariaDB,
     "beanstalkd": Beanstalkd,
     "bullmq": BullMQ,
-    "rq": RQ,
-    "procrastinate": Procrastinate,
     "pgqueuer": PgQueuer,
 }
 

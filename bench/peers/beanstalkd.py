@@ -15,13 +15,13 @@ from ...service.demo.server_process import free_port
 from ..closed_loop import in_threads
 from ..report import Figures
 from .peer import CONSUMERS, QUEUE, Arrival, arrival, text
-from .processes import Program, found, lacking, program_version
+from .processes import Program, Served, found, lacking, program_version
 
 _WAIT = 10
 """Seconds of a `reserve`: long, because each is a command of an idle consumer."""
 
 
-class Beanstalkd:
+class Beanstalkd(Served):
     """See the module."""
 
     durability = "Binlog, a sync for each write (`-b -f 0`)"
@@ -104,12 +104,3 @@ class Beanstalkd:
     def asked(self) -> int | None:
         with self._client() as client:
             return sum(int(value) for name, value in client.stats().items() if name.startswith("cmd-"))
-
-    def pids(self) -> list[int]:
-        return [self._program.pid]
-
-    def kill(self) -> None:
-        self._program.kill()
-
-    def stop(self) -> None:
-        self._program.stop()

@@ -10,20 +10,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import redis
+
+from ...service.demo.server_process import free_port
 from ..report import Figures
 from .peer import CONSUMERS, FILLER, PAGE, QUEUE, Arrival
-from .private_redis import PrivateRedis
-from .processes import lacking
+from .processes import Program, Served, found, lacking
 
 _SECONDS = 600
 """That a call may take; each ends by itself before."""
 _SCRIPT = Path(__file__).with_name("bullmq.js")
 
 
-class BullMQ(PrivateRedis):
+class BullMQ(Served):
     """See the module."""
 
+    durability = "Append-only file, a sync for each round of writes (`appendfsync always`)"
+    in_memory = True
     lacks = "All in memory beside the file; the key against doubles is a job's id, forgotten with the job"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._program = Program(folder / "redis.log", self._answers)
 
     def missing(self) -> str:
         wanted = lacking([], ("redis-server", "redis-server"), ("node", "nodejs npm"))
@@ -33,7 +42,21 @@ class BullMQ(PrivateRedis):
         return wanted
 
     def version(self) -> str:
-        return f"Redis {self.client().info('server')['redis_version']}, BullMQ {self._ask('version')}"
+        return f"Redis {self._client().info('server')['redis_version']}, BullMQ {self._ask('version')}"
+
+    def start(self) -> None:
+        command = [found("redis-server") or "", "--port", str(self._port), "--bind", "127.0.0.1", "--save", ""]
+        self._program.start([*command, "--dir", str(self._folder), "--appendonly", "yes", "--appendfsync", "always"])
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._client().ping())
+        except redis.RedisError:  # not there yet, or still reading
+            return False
+
+    def _client(self) -> Any:
+        """A new client of redis-py, whose types leave much unknown."""
+        return redis.Redis(port=self._port)
 
     def publish(self, callers: int, seconds: float) -> Figures:
         figures: Figures = self._ask("publish", callers=callers, seconds=seconds)
@@ -43,14 +66,18 @@ class BullMQ(PrivateRedis):
         return float(self._ask("schedule", dues=list(dues), page=PAGE))
 
     def consume(self, total: int, patience: float) -> list[Arrival]:
-        found = self._ask("consume", total=total, patience=patience, consumers=CONSUMERS)
-        return [(number, due, at) for number, due, at in found]
+        arrivals = self._ask("consume", total=total, patience=patience, consumers=CONSUMERS)
+        return [(number, due, at) for number, due, at in arrivals]
 
     def pending(self) -> int:
         return int(self._ask("pending"))
 
+    def asked(self) -> int | None:
+        with self._client() as client:
+            return int(client.info("stats")["total_commands_processed"])
+
     def _ask(self, call: str, **arguments: object) -> Any:
-        wish = {"port": self.port, "queue": QUEUE, "filler": FILLER, **arguments}
+        wish = {"port": self._port, "queue": QUEUE, "filler": FILLER, **arguments}
         told = subprocess.run(
             ["node", _SCRIPT, call],
             input=json.dumps(wish),

@@ -79,6 +79,21 @@ class Program:
             self.kill()
 
 
+class Served:
+    """A peer whose server is one program."""
+
+    _program: Program
+
+    def pids(self) -> list[int]:
+        return [self._program.pid]
+
+    def kill(self) -> None:
+        self._program.kill()
+
+    def stop(self) -> None:
+        self._program.stop()
+
+
 def tree(pid: int) -> list[int]:
     """This process and all below it."""
     found = [pid]

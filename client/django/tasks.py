@@ -61,35 +61,22 @@ class TarryBackend(BaseTaskBackend):
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Enqueues a task in the open transaction; it is not run before that commits, and never if it rolls back."""
         self.validate_task(task)
-        now = timezone.now()
-        result = TaskResult(
-            task=task,
-            id=get_random_string(32),
-            status=TaskResultStatus.READY,
-            enqueued_at=now,
-            started_at=None,
-            last_attempted_at=None,
-            finished_at=None,
-            args=args,
-            kwargs=kwargs,
-            backend=self.alias,
-            errors=[],
-            worker_ids=[],
-        )
         of = self.configuration
         stored = StoredTask(
-            id=result.id,
+            id=get_random_string(32),
             path=task.module_path,
             backend=self.alias,
             queue_name=task.queue_name,
             priority=task.priority,
             run_after=task.run_after,
-            args=result.args,
-            kwargs=result.kwargs,
-            status=result.status,
-            enqueued_at=now,
+            args=args,
+            kwargs=kwargs,
+            status=TaskResultStatus.READY,
+            enqueued_at=timezone.now(),
             handed_over=of.outbox,
         )
+        result = _result(stored, task)
+        stored.args, stored.kwargs = result.args, result.kwargs  # as JSON can hold them
         with atomic(using=of.database):
             stored.save(using=of.database, force_insert=True)
             if of.outbox:
@@ -114,22 +101,7 @@ class TarryBackend(BaseTaskBackend):
         task = import_string(stored.path).using(
             priority=stored.priority, queue_name=stored.queue_name, run_after=stored.run_after, backend=stored.backend
         )
-        result = TaskResult(
-            task=task,
-            id=stored.id,
-            status=TaskResultStatus(stored.status),
-            enqueued_at=stored.enqueued_at,
-            started_at=stored.started_at,
-            last_attempted_at=stored.last_attempted_at,
-            finished_at=stored.finished_at,
-            args=stored.args,
-            kwargs=stored.kwargs,
-            backend=stored.backend,
-            errors=[TaskError(**error) for error in stored.errors],
-            worker_ids=list(stored.worker_ids),
-        )
-        object.__setattr__(result, "_return_value", stored.return_value)
-        return result
+        return _result(stored, task)
 
     def hand_over(self, stored: StoredTask) -> None:
         """Publishes the message of a row that is committed. Raises `TarryError`."""
@@ -152,6 +124,25 @@ class TarryBackend(BaseTaskBackend):
 
     def _body(self, stored: StoredTask) -> dict[str, Any]:
         return {"task": stored.id, "priority": stored.priority}
+
+
+def _result(stored: StoredTask, task: Any) -> Any:
+    result = TaskResult(
+        task=task,
+        id=stored.id,
+        status=TaskResultStatus(stored.status),
+        enqueued_at=stored.enqueued_at,
+        started_at=stored.started_at,
+        last_attempted_at=stored.last_attempted_at,
+        finished_at=stored.finished_at,
+        args=stored.args,
+        kwargs=stored.kwargs,
+        backend=stored.backend,
+        errors=[TaskError(**error) for error in stored.errors],
+        worker_ids=list(stored.worker_ids),
+    )
+    object.__setattr__(result, "_return_value", stored.return_value)
+    return result
 
 
 def _due(run_after: datetime | None) -> datetime | None:

@@ -4,22 +4,19 @@ What a call is about is the first line of its handler's docstring.
 """
 
 from functools import cached_property
+from re import findall
 
 from attrs import frozen
 
 from ...store.states import FINDABLE
 from . import (
-    activity,
     answers,
     claims,
     clients,
     dead,
     finding,
-    groups,
-    guards,
     health,
     messages,
-    nodes,
     positions,
     publishing,
     pushes,
@@ -27,6 +24,7 @@ from . import (
     requests,
     schedules,
     schemas,
+    servers,
     sessions,
     settling,
     timers,
@@ -49,6 +47,21 @@ from .access import (
     Of,
 )
 from .call import Handler
+
+_READS = ("stopping", "store-unavailable")
+_WRITES = ("busy", "overloaded", *_READS, "outcome-unknown")
+_UNKNOWN = {
+    "topic": "unknown-topic",
+    "group": "unknown-group",
+    "queue": "unknown-queue",
+    "name": "unknown-schedule",
+    "key": "unknown-timer",
+    "id": "unknown-message",
+    "claim": "unknown-claim",
+    "report": "unknown-report",
+    "kind": "not-found",
+}
+"""What there may be none of, by the part of the path that names it."""
 
 
 @frozen
@@ -80,7 +93,7 @@ class Operation:
     requests: tuple[type, ...] = ()
     """One of these structs is the body."""
     problems: tuple[str, ...] = ()
-    """Kinds of problems that it may answer, beside `internal`."""
+    """Kinds of problems that it may answer, beside those that its method, path and need tell of: see `kinds`."""
     query: tuple[Parameter, ...] = ()
     headers: tuple[Parameter, ...] = ()
     body_required: bool = True
@@ -88,6 +101,10 @@ class Operation:
     """Of its answers."""
     lines: tuple[type, tuple[type, ...]] | None = None
     """It takes lines of the one, too (application/x-ndjson), and answers each with one of the others."""
+    tells_outcome: bool = False
+    """Of what is no GET: as a whole it is never `busy`, and what it did is never unknown."""
+    is_checked: bool = True
+    """It says no to names and parameters that it does not know."""
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -112,11 +129,6 @@ class Operation:
         return self.answer if isinstance(self.answer, tuple) else (self.answer,)
 
     @cached_property
-    def is_checked(self) -> bool:
-        """It says no to names and parameters that it does not know."""
-        return "bad-request" in self.problems
-
-    @cached_property
     def may_answer_much(self) -> bool:
         """Its answer may be thousands of times as long as what asks for it."""
         return self.need.of is not Of.NOTHING and (self.method == "GET" or answers.ClaimAnswer in self.answers)
@@ -128,10 +140,25 @@ class Operation:
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        """All kinds of problems that it may answer."""
-        access = () if self.need.of is Of.NOTHING else ("unauthorized", "forbidden", *_READS)
-        much = ("overloaded",) if self.may_answer_much else ()
-        return tuple(dict.fromkeys((*self.problems, *access, *much)))
+        """All kinds of problems that it may answer, beside `internal`."""
+        kinds = ["bad-request"] if self.is_checked else []
+        if self.method != "GET":
+            kinds += ["cross-origin"] if self.tells_outcome else ["cross-origin", *_WRITES]
+        if self.requests:
+            kinds += ["unsupported-media-type", "too-large", "too-slow", "overloaded"]
+        elif self.method == "POST":  # it reads that there is no body
+            kinds += ["too-slow", "overloaded"]
+        parts = findall("{(.+?)}", self.path)
+        if self.method == "PUT" and self.path.endswith("}"):
+            parts.pop()  # which it makes
+        kinds += [_UNKNOWN[part] for part in parts if part in _UNKNOWN]
+        if _IF_MATCH in self.headers:
+            kinds.append("precondition-failed")
+        if self.need.of is not Of.NOTHING:
+            kinds += ["unauthorized", "forbidden", *_READS]
+        if self.may_answer_much:
+            kinds.append("overloaded")
+        return tuple(dict.fromkeys((*kinds, *self.problems)))
 
 
 _TOPIC = "/v1/topics/{topic}"
@@ -196,161 +223,94 @@ _PULL = (
     Parameter("wait", "a duration, up to 30 s; 0 unless said", form=schemas.DURATION),
 )
 
-_WRITES = ("busy", "overloaded", "stopping", "store-unavailable", "outcome-unknown")
-_READS = ("stopping", "store-unavailable")
-_INCOMING = ("too-large", "too-slow", "overloaded")
-_BODY = ("bad-request", "unsupported-media-type", "cross-origin", *_INCOMING)
-_NO_BODY = ("bad-request", "cross-origin")
-_REFUSED_BODY = (*_NO_BODY, "too-slow", "overloaded")
-"""Of a POST, which reads that it is none."""
-_NO_TOPIC = ("bad-request", "unknown-topic", *_READS)
-_NO_GROUP = ("bad-request", "unknown-topic", "unknown-group", *_READS)
-_CONDITION = ("precondition-failed",)
-_SETTLES = (*_BODY, "unknown-claim", "nothing-to-settle", "lease-lost", *_WRITES)
-_OPERATES = (*_BODY, "unknown-topic", "unknown-group", *_WRITES)
-_MOVES = (*_BODY, "unknown-topic", "unknown-group", "unknown-queue", "topic-conflict", *_WRITES)
-
-_NO_SCHEDULE = ("unknown-schedule",)
+_SETTLES = ("nothing-to-settle", "lease-lost")
+_MOVES = ("unknown-queue", "topic-conflict")
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        "POST",
-        f"{_TOPIC}/messages",
-        publishing.publish,
-        (answers.ReceiptAnswer, answers.BatchAnswer),
-        PUBLISH,
+        *("POST", f"{_TOPIC}/messages", publishing.publish, (answers.ReceiptAnswer, answers.BatchAnswer), PUBLISH),
         requests=(requests.Message, requests.Batch),
         headers=(_IDEMPOTENCY,),
-        problems=(*_BODY, "unknown-topic", "idempotency-conflict", "too-many", *_WRITES),
+        problems=("idempotency-conflict", "too-many"),
         statuses=(201,),
         lines=(requests.Message, (answers.ReceiptAnswer, answers.LineFault)),
     ),
     Operation(
-        "GET", "/v1/messages", finding.find_messages, answers.FoundPage, READ_QUERY, query=_FOUND, problems=_NO_TOPIC
+        *("GET", "/v1/messages", finding.find_messages, answers.FoundPage, READ_QUERY),
+        query=_FOUND,
+        problems=("unknown-topic",),
     ),
-    Operation(
-        "GET", f"{_TOPIC}/upcoming", finding.upcoming, answers.UpcomingAnswer, READ, query=_UPCOMING, problems=_NO_TOPIC
-    ),
-    Operation(
-        *("GET", "/v1/upcoming", finding.upcoming_of_all, answers.UpcomingAnswer, READ_ALL),
-        query=_UPCOMING,
-        problems=("bad-request", *_READS),
-    ),
-    Operation(
-        *("GET", _MESSAGE, messages.get_message, answers.FoundAnswer, READ_LATER),
-        problems=("bad-request", "unknown-message", *_READS),
-    ),
-    Operation(
-        *("DELETE", _MESSAGE, messages.cancel, answers.CancelAnswer, PUBLISH_LATER),
-        problems=(*_NO_BODY, "unknown-message", "too-late", *_WRITES),
-    ),
+    Operation("GET", f"{_TOPIC}/upcoming", finding.upcoming, answers.UpcomingAnswer, READ, query=_UPCOMING),
+    Operation("GET", "/v1/upcoming", finding.upcoming_of_all, answers.UpcomingAnswer, READ_ALL, query=_UPCOMING),
+    Operation("GET", _MESSAGE, messages.get_message, answers.FoundAnswer, READ_LATER),
+    Operation("DELETE", _MESSAGE, messages.cancel, answers.CancelAnswer, PUBLISH_LATER, problems=("too-late",)),
     Operation(
         *("PATCH", _MESSAGE, messages.reschedule, answers.RescheduleAnswer, PUBLISH_LATER, (requests.Reschedule,)),
-        problems=(*_BODY, "unknown-message", "too-late", "cancelled", *_WRITES),
+        problems=("too-late", "cancelled"),
     ),
     Operation(
         *("POST", f"{_MESSAGE}/erase", messages.erase, answers.ErasureAnswer, OPERATE_LATER),
-        problems=(*_REFUSED_BODY, "unknown-message", "still-waits", *_WRITES),
+        problems=("still-waits",),
         statuses=(200, 202),
     ),
     Operation(
         *("PUT", _TIMER, timers.put_timer, answers.TimerAnswer, PUBLISH, (requests.PutTimer,)),
         headers=(_IDEMPOTENCY, _IF_MATCH, _IF_NONE_MATCH),
-        problems=(
-            *(*_BODY, "unknown-topic", *_CONDITION, "too-late", "cancelled", "idempotency-conflict", "too-many"),
-            *_WRITES,
-        ),
+        problems=("too-late", "cancelled", "idempotency-conflict", "too-many"),
         statuses=(200, 201),
     ),
-    Operation(
-        *("GET", f"{_TOPIC}/timers", timers.list_timers, answers.TimerPage, READ), query=_PAGE, problems=_NO_TOPIC
-    ),
-    Operation(*("GET", _TIMER, timers.get_timer, answers.TimerAnswer, READ), problems=(*_NO_TOPIC, "unknown-timer")),
+    Operation("GET", f"{_TOPIC}/timers", timers.list_timers, answers.TimerPage, READ, query=_PAGE),
+    Operation("GET", _TIMER, timers.get_timer, answers.TimerAnswer, READ),
     Operation(
         *("DELETE", _TIMER, timers.cancel_timer, answers.CancelAnswer, PUBLISH),
         headers=(_IF_MATCH,),
-        problems=(*_NO_BODY, "unknown-topic", "unknown-timer", *_CONDITION, "too-late", *_WRITES),
+        problems=("too-late",),
     ),
     Operation(
         *("DELETE", f"{_TOPIC}/messages", messages.cancel_labelled, answers.LabelledAnswer, PUBLISH),
         query=(Parameter("key", "of these messages", required=True, form=_KEY),),
-        problems=(*_NO_BODY, "unknown-topic", *_WRITES),
     ),
     Operation(
         *("PUT", _SCHEDULE, schedules.put_schedule, answers.ScheduleAnswer, OPERATE_LATER, (requests.PutSchedule,)),
         query=(Parameter("dry_run", "true: tell what it would be; false unless said", words=("true", "false")),),
         headers=(_IF_MATCH, _IF_NONE_MATCH),
-        problems=(*_BODY, "unknown-topic", *_CONDITION, *_WRITES),
+        problems=("unknown-topic",),
         statuses=(200, 201),
     ),
-    Operation(
-        *("GET", "/v1/schedules", schedules.list_schedules, answers.ScheduleList, READ_ALL),
-        query=_PAGE,
-        problems=("bad-request", *_READS),
-    ),
-    Operation(
-        *("GET", _SCHEDULE, schedules.get_schedule, answers.ScheduleAnswer, READ_LATER),
-        problems=("bad-request", *_NO_SCHEDULE, *_READS),
-    ),
+    Operation("GET", "/v1/schedules", schedules.list_schedules, answers.ScheduleList, READ_ALL, query=_PAGE),
+    Operation("GET", _SCHEDULE, schedules.get_schedule, answers.ScheduleAnswer, READ_LATER),
     Operation(
         *("DELETE", _SCHEDULE, schedules.remove_schedule, answers.RemovedSchedule, OPERATE_LATER),
         headers=(_IF_MATCH,),
-        problems=(*_NO_BODY, *_NO_SCHEDULE, *_CONDITION, *_WRITES),
     ),
-    Operation(
-        *("POST", f"{_SCHEDULE}/pause", schedules.pause_schedule, answers.ScheduleAnswer, OPERATE_LATER),
-        problems=(*_REFUSED_BODY, *_NO_SCHEDULE, *_WRITES),
-    ),
+    Operation("POST", f"{_SCHEDULE}/pause", schedules.pause_schedule, answers.ScheduleAnswer, OPERATE_LATER),
     Operation(
         *("POST", f"{_SCHEDULE}/resume", schedules.resume_schedule, answers.ScheduleAnswer, OPERATE_LATER),
-        problems=(*_REFUSED_BODY, *_NO_SCHEDULE, *_WRITES),
     ),
-    Operation(
-        *("POST", f"{_SCHEDULE}/run", schedules.run_schedule, answers.RunAnswer, OPERATE_LATER),
-        problems=(*_REFUSED_BODY, *_NO_SCHEDULE, *_WRITES),
-        statuses=(201,),
-    ),
+    Operation("POST", f"{_SCHEDULE}/run", schedules.run_schedule, answers.RunAnswer, OPERATE_LATER, statuses=(201,)),
     Operation(
         *("POST", f"{_SCHEDULE}/backfill", schedules.backfill_schedule, answers.BackfillAnswer, OPERATE_LATER),
         requests=(requests.Backfill,),
-        problems=(*_BODY, *_NO_SCHEDULE, *_WRITES),
     ),
     Operation(
         *("GET", f"{_SCHEDULE}/next", schedules.next_of_schedule, answers.NextAnswer, READ_LATER),
         query=(Parameter("count", "how many, 1 to 100; 5 unless said", numbers=(1, 100)),),
-        problems=("bad-request", *_NO_SCHEDULE, *_READS),
     ),
-    Operation(
-        *("GET", f"{_SCHEDULE}/fires", schedules.fires_of_schedule, answers.FirePage, READ_LATER),
-        query=_PAGE,
-        problems=("bad-request", *_NO_SCHEDULE, *_READS),
-    ),
+    Operation("GET", f"{_SCHEDULE}/fires", schedules.fires_of_schedule, answers.FirePage, READ_LATER, query=_PAGE),
     Operation(
         *("POST", f"{_GROUP}/claim", claims.claim, answers.ClaimAnswer, CONSUME, (requests.Claim,)),
-        problems=(*_BODY, "not-built", "unknown-topic", "unknown-group", *_WRITES),
+        problems=("not-built",),
     ),
     Operation(
-        "POST",
-        f"{_CLAIM}/ack",
-        claims.ack,
-        answers.AckAnswer,
-        CONSUME_LATER,
-        (requests.Ack,),
-        _SETTLES,
+        *("POST", f"{_CLAIM}/ack", claims.ack, answers.AckAnswer, CONSUME_LATER, (requests.Ack,), _SETTLES),
         body_required=False,
     ),
     Operation(
         *("POST", "/v1/claims/settle", settling.settle, answers.SettleAnswer, CONSUME_LATER, (requests.Settle,)),
-        problems=(*_BODY, *_READS),
+        tells_outcome=True,
     ),
     Operation(
-        "POST",
-        f"{_CLAIM}/fail",
-        claims.fail,
-        answers.FailAnswer,
-        CONSUME_LATER,
-        (requests.Fail,),
-        _SETTLES,
+        *("POST", f"{_CLAIM}/fail", claims.fail, answers.FailAnswer, CONSUME_LATER, (requests.Fail,), _SETTLES),
         body_required=False,
     ),
     Operation(
@@ -358,138 +318,84 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         *("POST", "/v1/nudge", topics.nudge, answers.NudgeAnswer, PUBLISH_LATER, (requests.Nudge,)),
-        problems=(*_BODY, "unknown-topic", *_READS),
+        problems=("unknown-topic",),
+        tells_outcome=True,
         body_required=False,
         statuses=(202,),
     ),
+    Operation("GET", "/v1/clients", clients.list_clients, answers.ClientPage, READ_ALL, query=_PAGE),
     Operation(
-        "GET",
-        "/v1/clients",
-        clients.list_clients,
-        answers.ClientPage,
-        READ_ALL,
-        query=_PAGE,
-        problems=("bad-request", *_READS),
-    ),
-    Operation(
-        "POST",
-        f"{_CLIENT}/renew",
-        clients.renew,
-        answers.RenewAnswer,
-        CONSUME_LATER,
-        (requests.Renew,),
-        problems=(*_BODY, *_WRITES),
+        *("POST", f"{_CLIENT}/renew", clients.renew, answers.RenewAnswer, CONSUME_LATER, (requests.Renew,)),
         body_required=False,
     ),
-    Operation(
-        "DELETE", _CLIENT, clients.deregister, answers.DeregisterAnswer, CONSUME_LATER, problems=(*_NO_BODY, *_WRITES)
-    ),
-    Operation(
-        "GET",
-        "/v1/activity",
-        activity.tell_activity,
-        answers.ActivityAnswer,
-        READ_ALL,
-        problems=("bad-request", *_READS),
-    ),
-    Operation(
-        "GET", "/v1/wheel", activity.tell_wheel, answers.WheelAnswer, READ_ALL, problems=("bad-request", *_READS)
-    ),
+    Operation("DELETE", _CLIENT, clients.deregister, answers.DeregisterAnswer, CONSUME_LATER),
+    Operation("GET", "/v1/activity", servers.tell_activity, answers.ActivityAnswer, READ_ALL),
+    Operation("GET", "/v1/wheel", servers.tell_wheel, answers.WheelAnswer, READ_ALL),
     Operation(
         *("POST", "/v1/session", sessions.sign_in, answers.SessionAnswer, NOTHING, (requests.SignIn,)),
-        problems=(*_BODY, "unauthorized", *_READS),
+        problems=("unauthorized", *_READS),
+        tells_outcome=True,
         statuses=(201,),
     ),
     Operation(
-        *("GET", "/v1/session", sessions.who, answers.SessionAnswer, NOTHING),
-        problems=("bad-request", "unauthorized", *_READS),
+        *("GET", "/v1/session", sessions.who, answers.SessionAnswer, NOTHING), problems=("unauthorized", *_READS)
     ),
+    Operation("DELETE", "/v1/session", sessions.sign_out, answers.SignedOut, NOTHING, problems=_READS),
+    Operation("GET", "/v1/reports", reports.list_reports, answers.ReportList, READ_ALL),
+    Operation("GET", "/v1/reports/{report}", reports.get_report, "text/html", READ_ALL),
     Operation(
-        *("DELETE", "/v1/session", sessions.sign_out, answers.SignedOut, NOTHING), problems=(*_NO_BODY, *_WRITES)
+        *("GET", "/v1/reports/{report}/figures/{figure}", reports.get_figure, "application/octet-stream", READ_ALL)
     ),
+    Operation("GET", "/v1/guards", servers.list_guards, answers.GuardList, READ_ALL),
+    Operation("GET", "/v1/nodes", servers.list_nodes, answers.NodeList, READ_ALL),
+    Operation("GET", "/v1/topics", topics.list_topics, answers.TopicList, READ_ALL, query=(_SORT, *_PAGE)),
     Operation(
-        "GET", "/v1/reports", reports.list_reports, answers.ReportList, READ_ALL, problems=("bad-request", *_READS)
-    ),
-    Operation(
-        *("GET", "/v1/reports/{report}", reports.get_report, "text/html", READ_ALL),
-        problems=("bad-request", "unknown-report", *_READS),
-    ),
-    Operation(
-        *("GET", "/v1/reports/{report}/figures/{figure}", reports.get_figure, "application/octet-stream", READ_ALL),
-        problems=("bad-request", "unknown-report", *_READS),
-    ),
-    Operation("GET", "/v1/guards", guards.list_guards, answers.GuardList, READ_ALL, problems=("bad-request", *_READS)),
-    Operation("GET", "/v1/nodes", nodes.list_nodes, answers.NodeList, READ_ALL, problems=("bad-request", *_READS)),
-    Operation(
-        *("GET", "/v1/topics", topics.list_topics, answers.TopicList, READ_ALL),
-        query=(_SORT, *_PAGE),
-        problems=("bad-request", *_READS),
-    ),
-    Operation(
-        *("GET", "/v1/groups", groups.list_all_groups, answers.GroupPage, READ_ALL),
+        *("GET", "/v1/groups", topics.list_all_groups, answers.GroupPage, READ_ALL),
         query=(_SORT_GROUPS, Parameter("topic", "of this topic only", form=schemas.NAME), *_PAGE),
-        problems=_NO_TOPIC,
+        problems=("unknown-topic",),
     ),
-    Operation("GET", _TOPIC, topics.get_topic, answers.TopicDetail, KNOW, problems=_NO_TOPIC),
+    Operation("GET", _TOPIC, topics.get_topic, answers.TopicDetail, KNOW),
     Operation(
         *("PUT", _TOPIC, topics.put_topic, answers.TopicSettings, OPERATE, (requests.PutTopic,)),
-        problems=(*_BODY, "not-built", "topic-conflict", *_WRITES),
+        problems=("not-built", "topic-conflict"),
         body_required=False,
         statuses=(200, 201),
     ),
     Operation(
         *("DELETE", _TOPIC, topics.remove_topic, answers.RemovedTopic, OPERATE),
         query=(_FORCE,),
-        problems=(*_NO_BODY, "unknown-topic", "topic-conflict", *_WRITES),
+        problems=("topic-conflict",),
     ),
-    Operation("GET", f"{_TOPIC}/groups", topics.list_groups, answers.GroupList, READ, problems=_NO_TOPIC),
-    Operation("GET", _GROUP, topics.get_group, answers.GroupDetail, KNOW, problems=_NO_GROUP),
+    Operation("GET", f"{_TOPIC}/groups", topics.list_groups, answers.GroupList, READ),
+    Operation("GET", _GROUP, topics.get_group, answers.GroupDetail, KNOW),
     Operation(
         *("PUT", _GROUP, topics.put_group, answers.GroupSettings, OPERATE, (requests.PutGroup,)),
-        problems=(*_BODY, "not-built", "unknown-topic", "unknown-group", *_WRITES),
+        problems=("not-built", "unknown-group"),
         body_required=False,
         statuses=(200, 201),
     ),
-    Operation(
-        *("DELETE", _GROUP, topics.remove_group, answers.RemovedGroup, OPERATE),
-        problems=(*_NO_BODY, "unknown-topic", "unknown-group", *_WRITES),
-    ),
+    Operation("DELETE", _GROUP, topics.remove_group, answers.RemovedGroup, OPERATE),
     Operation(
         *("POST", f"{_GROUP}/pause", topics.pause, answers.GroupSummary, OPERATE),
-        problems=(*_REFUSED_BODY, "unknown-topic", "unknown-group", "topic-conflict", *_WRITES),
+        problems=("topic-conflict",),
     ),
     Operation(
-        *("POST", f"{_GROUP}/resume", topics.resume, answers.GroupSummary, OPERATE),
-        problems=(*_REFUSED_BODY, "unknown-topic", "unknown-group", "topic-conflict", *_WRITES),
+        *("POST", f"{_GROUP}/resume", topics.resume, answers.GroupSummary, OPERATE), problems=("topic-conflict",)
     ),
     Operation(
         *("PUT", f"{_GROUP}/push", pushes.put_push, answers.PushAnswer, OPERATE, (requests.PutPush,)),
-        problems=(*_BODY, "unknown-topic", "unknown-group", "topic-conflict", *_WRITES),
+        problems=("topic-conflict",),
         statuses=(200, 201),
     ),
+    Operation("GET", f"{_GROUP}/push", pushes.get_push, answers.PushAnswer, OPERATE, problems=("unknown-push",)),
+    Operation("DELETE", f"{_GROUP}/push", pushes.remove_push, answers.RemovedPush, OPERATE, problems=("unknown-push",)),
+    Operation("GET", f"{_GROUP}/dead", dead.list_dead, answers.DeadPage, READ, query=_DEAD),
     Operation(
-        *("GET", f"{_GROUP}/push", pushes.get_push, answers.PushAnswer, OPERATE),
-        problems=(*_NO_GROUP, "unknown-push"),
-    ),
-    Operation(
-        *("DELETE", f"{_GROUP}/push", pushes.remove_push, answers.RemovedPush, OPERATE),
-        problems=(*_NO_BODY, "unknown-topic", "unknown-group", "unknown-push", *_WRITES),
-    ),
-    Operation("GET", f"{_GROUP}/dead", dead.list_dead, answers.DeadPage, READ, query=_DEAD, problems=_NO_GROUP),
-    Operation(
-        *(
-            "POST",
-            f"{_GROUP}/dead/redrive",
-            dead.redrive,
-            answers.RedriveAnswer,
-            OPERATE,
-            (requests.Letters,),
-            _OPERATES,
-        ),
+        *("POST", f"{_GROUP}/dead/redrive", dead.redrive, answers.RedriveAnswer, OPERATE, (requests.Letters,)),
         body_required=False,
     ),
     Operation(
-        *("POST", f"{_GROUP}/dead/purge", dead.purge, answers.PurgeAnswer, OPERATE, (requests.Letters,), _OPERATES),
+        *("POST", f"{_GROUP}/dead/purge", dead.purge, answers.PurgeAnswer, OPERATE, (requests.Letters,)),
         body_required=False,
     ),
     Operation("POST", f"{_GROUP}/seek", positions.seek, answers.SeekAnswer, OPERATE, (requests.Seek,), _MOVES),
@@ -497,17 +403,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         *("GET", f"{_TOPIC}/queues/{{queue}}/messages", claims.pull, answers.PullAnswer, READ),
         query=_PULL,
-        problems=("bad-request", *_INCOMING, "unknown-topic", "unknown-queue", *_READS),
+        problems=("too-large", "too-slow"),
     ),
-    Operation("GET", "/livez", health.live, answers.Live, NOTHING, problems=("bad-request",)),
+    Operation("GET", "/livez", health.live, answers.Live, NOTHING),
     Operation(
         *("GET", "/readyz", health.ready, answers.Ready, NOTHING),
         query=(Parameter("verbose", "tell each check"),),
-        problems=("bad-request", "not-ready"),
+        problems=("not-ready",),
     ),
-    Operation("GET", "/metrics", health.metrics, "text/plain", READ_ALL),
-    Operation("GET", "/", health.welcome, answers.Welcome, NOTHING),
-    Operation(
-        "GET", "/problems/{kind}", health.kind_of_problem, answers.KindOfProblem, NOTHING, problems=("not-found",)
-    ),
+    Operation("GET", "/metrics", health.metrics, "text/plain", READ_ALL, is_checked=False),
+    Operation("GET", "/", health.welcome, answers.Welcome, NOTHING, is_checked=False),
+    Operation("GET", "/problems/{kind}", health.kind_of_problem, answers.KindOfProblem, NOTHING, is_checked=False),
 )

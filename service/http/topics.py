@@ -1,6 +1,7 @@
-"""/v1/topics, their groups and dead letters."""
+"""/v1/topics and their groups; /v1/groups, those of all topics."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from attrs import evolve
 from msgspec import UNSET, UnsetType
@@ -11,6 +12,7 @@ from ...store.looking import group_counts
 from ...store.records import Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
 from ..engine.topics.catalogue import ALL
+from ..engine.topics.group_ranking import GroupPageStart, GroupSort
 from ..engine.topics.ranking import Sort, TopicPageStart
 from ..errors import UnknownGroup, UnknownTopic
 from . import answers, rendering
@@ -24,6 +26,7 @@ from .requests import Nudge, PutGroup, PutTopic
 _NOT_NULL = ("kind", "queues", "ordered", "sequencer", "jitter")
 """Fields of a topic of which null says as much as nothing."""
 _SORTS: Mapping[str, Sort] = {"name": "name", "rate": "rate", "backlog": "backlog"}
+_GROUP_SORTS: Mapping[str, GroupSort] = {"name": "name", "backlog": "backlog", "dead_letters": "dead_letters"}
 
 
 async def put_topic(call: Call) -> Response:
@@ -92,19 +95,40 @@ async def list_topics(call: Call) -> Response:
     if sort is None:
         raise bad_parameter("sort", "there are name, rate and backlog")
     limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
-    place = _place(query.get("cursor"))
-    page = await call.node.ranking.page(sort, TopicPageStart() if place is None else place, limit)
+    page = await call.node.ranking.page(sort, TopicPageStart(*_last(query.get("cursor"), 1)), limit)
     cursor = None if page.after is None else f"{page.after.value}:{page.after.name}"
     return answer(answers.TopicList(topics=[rendering.topic_ranked(*one) for one in page.topics], cursor=cursor))
 
 
-def _place(text: str | None) -> TopicPageStart | None:
-    if text is None:
-        return None
-    value, colon, name = text.partition(":")
-    if not (colon and value.isdecimal() and value.isascii() and len(value) < 19) or wrong_name(name):
+async def list_all_groups(call: Call) -> Response:
+    """Groups of all topics with their counts, page by page."""
+    query = call.query
+    sort = _GROUP_SORTS.get(query.get("sort", "name"))
+    if sort is None:
+        raise bad_parameter("sort", "there are name, backlog and dead_letters")
+    limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
+    place = GroupPageStart(*_last(query.get("cursor"), 2))
+    topic = None
+    if (name := query.get("topic")) is not None:
+        if wrong := wrong_name(name):
+            raise bad_parameter("topic", wrong)
+        topic = await call.node.directory.topic(name, create=False)
+    page = await call.node.group_ranking.page(sort, place, limit, topic)
+    after = page.after
+    cursor = None if after is None else f"{after.value}:{after.topic}:{after.group}"
+    return answer(answers.GroupPage(groups=[rendering.group_counts(*one) for one in page.groups], cursor=cursor))
+
+
+def _last(cursor: str | None, many: int) -> tuple[Any, ...]:
+    """Of the last one on the page before: so many names, and what it was ranked by. Nothing for the first page."""
+    if cursor is None:
+        return ()
+    value, *names = cursor.split(":")
+    if not (value.isdecimal() and value.isascii() and len(value) < 19) or len(names) != many:
         raise bad_cursor()
-    return TopicPageStart(name, int(value))
+    if any(wrong_name(name) for name in names):
+        raise bad_cursor()
+    return *names, int(value)
 
 
 async def get_topic(call: Call) -> Response:

@@ -1,0 +1,95 @@
+"""/v1/nodes, and what this server alone tells: /v1/activity, /v1/wheel and /v1/guards."""
+
+from ...wheel.entries import SLOTS
+from ..activity import BAND, BOUNDS
+from ..durations import format_time
+from ..engine.cluster.nodes import NodeState
+from ..engine.dispatch.guards import GuardState
+from ..places import masked
+from . import answers
+from .asgi import Response
+from .call import Call, answer
+
+
+async def list_nodes(call: Call) -> Response:
+    """The servers that are at work on this database, by slot."""
+    states = await call.node.nodes.states()
+    living = [one.row.level for one in states if one.alive]
+    found = [_node(one) for one in states]
+    return answer(answers.NodeList(nodes=found, level=min(living, default=call.node.nodes.level)))
+
+
+def _node(one: NodeState) -> answers.NodeAnswer:
+    row, facts = one.row, one.facts
+    return answers.NodeAnswer(
+        node=row.name,
+        boot=row.boot,
+        slot=row.slot,
+        alive=one.alive,
+        duties=one.duties,
+        level=row.level,
+        version=str(facts.get("version", "")),
+        url=str(facts.get("url", "")),
+        started_at=format_time(row.started_at),
+        renewed_at=format_time(row.renewed_at),
+        hand_behind=int(facts.get("hand_behind", 0)),
+        timers=int(facts.get("timers", 0)),
+        shards=[int(shard) for shard in facts.get("shards", [])],
+        leaving=bool(facts.get("leaving")),
+        skew=int(facts.get("skew", 0)),
+        durability=[str(problem) for problem in facts.get("durability", [])],
+    )
+
+
+async def tell_activity(call: Call) -> Response:
+    """What this server did in each second of the last five minutes, and how late messages were."""
+    activity = call.activity
+    lateness = answers.LatenessAnswer(step=1000 * BAND, bounds=list(BOUNDS), counts=activity.lateness())
+    return answer(
+        answers.ActivityAnswer(
+            node=call.settings.node,
+            at=format_time(call.node.clock.now()),
+            step=1000,
+            **activity.rates(),
+            lateness=lateness,
+        )
+    )
+
+
+async def tell_wheel(call: Call) -> Response:
+    """What lies in the 3600 slots of this server's wheel."""
+    pending, now = call.node.pending, call.node.clock.now()
+    second = now // 1000
+    # From now on, an hour ahead; then turned so that the first is the hour's first second.
+    loads = [pending.wheel.load(second + ahead) or 0 for ahead in range(SLOTS)]
+    place = second % SLOTS
+    return answer(
+        answers.WheelAnswer(
+            node=call.settings.node,
+            at=format_time(now),
+            hand=place,
+            entries=len(pending),
+            behind=pending.behind,
+            slots=loads[SLOTS - place :] + loads[: SLOTS - place],
+        )
+    )
+
+
+async def list_guards(call: Call) -> Response:
+    """The guards that this server declares, and what waits for their answers here."""
+    return answer(answers.GuardList(guards=[_guard(one) for one in call.node.guards.states()]))
+
+
+def _guard(one: GuardState) -> answers.GuardAnswer:
+    guard = one.declared
+    return answers.GuardAnswer(
+        guard=one.name,
+        declared=guard is not None,
+        table=None if guard is None else guard.table,
+        key_column=None if guard is None else guard.key_column,
+        condition=None if guard is None else guard.condition,
+        dsn=None if guard is None else masked(guard.dsn),
+        timeout=None if guard is None else guard.timeout,
+        waiting=one.waiting,
+        holds=one.why,
+    )
