@@ -268,10 +268,19 @@ def server_command(kind: str, folder: Path, port: int) -> list[str]:
     if _start([*make, *own]).wait():
         raise SystemExit(f"{make[0]} failed")
     return [
-        *(program, "--no-defaults", *own, f"--port={port}", "--bind-address=127.0.0.1"),
-        *("--skip-name-resolve", f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
-        *("--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=1G"),
-        *(f"--max-connections={CONNECTIONS}", f"--init-file={folder / 'init.sql'}"),
+        program,
+        "--no-defaults",
+        *own,
+        f"--port={port}",
+        "--bind-address=127.0.0.1",
+        "--skip-name-resolve",
+        f"--socket={folder / 'socket'}",
+        f"--pid-file={folder / 'pid'}",
+        "--innodb-flush-log-at-trx-commit=1",
+        "--sync-binlog=1",
+        "--innodb-buffer-pool-size=1G",
+        f"--max-connections={CONNECTIONS}",
+        f"--init-file={folder / 'init.sql'}",
         *(
             ["--mysqlx=0", "--secure-file-priv=NULL", "--innodb-redo-log-capacity=1G"]
             if kind == "mysql"

@@ -27,9 +27,20 @@ _PIECE = 1000
 _PATIENCE = 300.0
 """Seconds for the forecast."""
 _PAGES = (
-    *("/ui", "/ui/pictures", "/ui/topics", "/ui/topics/orders", "/ui/topics/orders/pictures", "/ui/groups"),
-    *("/ui/groups/orders/billing", "/ui/messages", "/ui/messages?topic=orders&state=scheduled"),
-    *("/ui/messages?topic=orders&key=order-7", "/ui/schedules", "/ui/dead", "/ui/dead/orders/billing", "/ui/nodes"),
+    "/ui",
+    "/ui/pictures",
+    "/ui/topics",
+    "/ui/topics/orders",
+    "/ui/topics/orders/pictures",
+    "/ui/groups",
+    "/ui/groups/orders/billing",
+    "/ui/messages",
+    "/ui/messages?topic=orders&state=scheduled",
+    "/ui/messages?topic=orders&key=order-7",
+    "/ui/schedules",
+    "/ui/dead",
+    "/ui/dead/orders/billing",
+    "/ui/nodes",
     "/ui/reports",
 )
 

@@ -146,7 +146,11 @@ def _messages(numbers: DataFrame, shape: _Shape) -> DataFrame:
     rows = _placed(numbers, shape)
     nothing = F.lit(None)
     return rows.select(
-        *("topic", "topic_id", "queue_id", "queue", "offset"),
+        "topic",
+        "topic_id",
+        "queue_id",
+        "queue",
+        "offset",
         (F.col("due") * 2_097_152 + F.pmod("n", F.lit(1_000_000))).alias("id"),
         F.concat(F.lit("key-"), F.col("n").cast("string")).alias("key"),
         *(nothing.alias(name) for name in ("ordering_key", "tag", "headers", "content_type")),
@@ -209,7 +213,10 @@ def _dead(deliveries: DataFrame) -> DataFrame:
     entry = F.struct(F.lit(_START).alias("at"), F.col("client"), reason.alias("reason"))
     nothing = F.lit(None)
     return deliveries.where("outcome = 'dead'").select(
-        *("topic", "group", "group_id", "offset"),
+        "topic",
+        "group",
+        "group_id",
+        "offset",
         F.col("offset").alias("id"),
         F.col("settled_at").alias("dead_at"),
         F.to_json(F.array(entry)).alias("history"),

@@ -58,7 +58,8 @@ class Metrics:
         self._lateness = Histograms("tarry_delivery_lateness_seconds", about, ("topic",), _LATENESS)
         self.registry.register(self._lateness)
         self._promote_batch = Histogram(
-            *("tarry_promote_batch_duration_seconds", "One transaction of promotion."),
+            "tarry_promote_batch_duration_seconds",
+            "One transaction of promotion.",
             buckets=_DURATIONS,
             registry=self.registry,
         )
@@ -69,7 +70,7 @@ class Metrics:
         self._push_failed = self._counter("tarry_push_failed", "Posts that did not come to that.", "topic", "group")
         self._push_broken = self._gauge("tarry_push_broken", "1: the endpoint is away, and tried.", "topic", "group")
         self._push_duration = Histogram(
-            *("tarry_push_duration_seconds", "One post to an endpoint."), buckets=_POSTS, registry=self.registry
+            "tarry_push_duration_seconds", "One post to an endpoint.", buckets=_POSTS, registry=self.registry
         )
         self._cleaned = self._counter("tarry_cleaned_rows", "Removed because its time was over.", "what")
         self._http_requests = self._counter("tarry_http_requests", "Requests answered.", "route", "method", "status")

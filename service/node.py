@@ -164,7 +164,11 @@ class Node:
         self.sessions = Sessions(self.keyring, clock, store)
         self.client_owners = ClientOwners(store, clock, self.keyring, directory.look_up_group)
         context = PushContext(
-            *(store, self.groups, clock, metrics, self.alarm),
+            store,
+            self.groups,
+            clock,
+            metrics,
+            self.alarm,
             poster=cache(partial(_make_poster, settings)),
             lease=min(settings.client_timeout, settings.max_lease),
             leave=self.liveness.deregister,

@@ -78,8 +78,12 @@ def forgetting(node: Node) -> list[Callable[[], Awaitable[None]]]:
     """What is past its time and soon taken away. One behind the other: each at once would open a session of
     its own in the database, and close it."""
     steps: list[Callable[[], Awaitable[object]]] = [
-        *(node.members.forget, node.sweeps.idempotency_keys, node.timers.forget, node.forecast.forget),
-        *(node.schedules.forget, node.client_owners.forget_unused),
+        node.members.forget,
+        node.sweeps.idempotency_keys,
+        node.timers.forget,
+        node.forecast.forget,
+        node.schedules.forget,
+        node.client_owners.forget_unused,
     ]
     return [duty(node, step) for step in steps if node.store.backend.shared or step != node.members.forget]
 

@@ -155,9 +155,16 @@ async def _insert(tx: Transaction, draft: TopicDraft, now: int) -> bool:
         "topic.add",
         [
             (
-                *(draft.name.encode(), _KINDS.index(draft.kind), draft.ordered, draft.retention),
-                *(encode_ladder(draft.ladder), _SEQUENCERS.index(draft.sequencer), now),
-                *(draft.max_pending, draft.max_rate, draft.release_rate),
+                draft.name.encode(),
+                _KINDS.index(draft.kind),
+                draft.ordered,
+                draft.retention,
+                encode_ladder(draft.ladder),
+                _SEQUENCERS.index(draft.sequencer),
+                now,
+                draft.max_pending,
+                draft.max_rate,
+                draft.release_rate,
             )
         ],
     )
@@ -171,8 +178,13 @@ async def change_topic(tx: Transaction, topic: Topic, draft: TopicDraft, now: in
     """
     await tx.execute(
         "topic.change",
-        *(draft.retention, encode_ladder(draft.ladder), _SEQUENCERS.index(draft.sequencer)),
-        *(draft.max_pending, draft.max_rate, draft.release_rate, topic.id),
+        draft.retention,
+        encode_ladder(draft.ladder),
+        _SEQUENCERS.index(draft.sequencer),
+        draft.max_pending,
+        draft.max_rate,
+        draft.release_rate,
+        topic.id,
     )
     if draft.sequencer == "store" and topic.sequencer != "store":
         for queue in topic.queues:
@@ -247,7 +259,14 @@ def _whole_groups(
         rungs = own if own is not None else topic.ladder if topic.ladder is not None else default
         groups.append(
             Group(
-                *(row.id, topic, row.name, rungs, retry_queue_of, bool(row.on_exhausted), own, row.concurrency),
+                row.id,
+                topic,
+                row.name,
+                rungs,
+                retry_queue_of,
+                bool(row.on_exhausted),
+                own,
+                row.concurrency,
                 paused=bool(row.paused),
             )
         )

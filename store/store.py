@@ -174,7 +174,13 @@ class Store:
         async def work(tx: Transaction) -> Brought:
             guarding, firing = Guarding(now, self.tally_shard + 2), self._firing(now, spread, made)
             promoted, held, done = await timers.promote_pieces(
-                *(tx, entries, piece, self.backend.waited_for, now, self.tally_shard + 2, behind),
+                tx,
+                entries,
+                piece,
+                self.backend.waited_for,
+                now,
+                self.tally_shard + 2,
+                behind,
                 judge=firing,
                 guarding=guarding,
                 orders=self.orders,
@@ -297,7 +303,9 @@ class Store:
         async def attempt(spread: int) -> Turn:
             turn, expected, reach = await self.write(
                 turns.take,
-                *(group, settlements, requests),
+                group,
+                settlements,
+                requests,
                 now=now,
                 make_id=self._make_id(spread),
                 present=present,

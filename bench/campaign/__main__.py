@@ -35,8 +35,20 @@ from .stage import Order, Outcome
 _TOLD = 3
 """Violations of a kind that are printed whole; the history has all."""
 _HEAD = (
-    *("row", "store", "nodes", "faults", "messages", "deliveries", "lost", "early", "again, explained"),
-    *("unexplained", "violations", "latest", "back in", "seconds"),
+    "row",
+    "store",
+    "nodes",
+    "faults",
+    "messages",
+    "deliveries",
+    "lost",
+    "early",
+    "again, explained",
+    "unexplained",
+    "violations",
+    "latest",
+    "back in",
+    "seconds",
 )
 
 
@@ -123,10 +135,17 @@ def _cells(outcome: Outcome) -> list[str]:
     """Of `_HEAD`, from the faults on."""
     figures = outcome.report.figures
     return [
-        *(str(outcome.faults), f"{figures['messages']:,}", f"{figures['deliveries']:,}"),
-        *(str(figures["lost"]), str(figures["early"]), f"{sum(figures['explained'].values()):,}"),
-        *(str(figures["unexplained"]), str(figures["violations"]), f"{figures['latest_ms'] / 1000:.1f} s"),
-        *(f"{outcome.up_ms / 1000:.1f} s", f"{outcome.seconds:.0f}"),
+        str(outcome.faults),
+        f"{figures['messages']:,}",
+        f"{figures['deliveries']:,}",
+        str(figures["lost"]),
+        str(figures["early"]),
+        f"{sum(figures['explained'].values()):,}",
+        str(figures["unexplained"]),
+        str(figures["violations"]),
+        f"{figures['latest_ms'] / 1000:.1f} s",
+        f"{outcome.up_ms / 1000:.1f} s",
+        f"{outcome.seconds:.0f}",
     ]
 
 

@@ -14,10 +14,20 @@ from .operators import Operator
 from .stage import Stage
 
 POINTS = (
-    *("cursor.free:after", "claim.add:after", "claim.add:commit", "claim.add:committed"),
-    *("claim.change:after", "claim.change:committed", "claim.remove:after", "delivery.add:after"),
-    *("retry.add:after", "retry.add:commit", "retry.add:committed"),
-    *("dead.add:after", "dead.add:committed", "redelivery.add:after"),
+    "cursor.free:after",
+    "claim.add:after",
+    "claim.add:commit",
+    "claim.add:committed",
+    "claim.change:after",
+    "claim.change:committed",
+    "claim.remove:after",
+    "delivery.add:after",
+    "retry.add:after",
+    "retry.add:commit",
+    "retry.add:committed",
+    "dead.add:after",
+    "dead.add:committed",
+    "redelivery.add:after",
 )
 """Where it stops; see `killing`."""
 

@@ -27,7 +27,13 @@ def check(evidence: Evidence, scope: Scope) -> DataFrame:
             "topic_counters",
             f.format_string(
                 "accepted %d is not streamed %d + cancelled %d + replaced %d + suppressed %d + expired %d + pending %d",
-                *("accepted", "streamed", "cancelled", "replaced", "suppressed", "expired", "waiting"),
+                "accepted",
+                "streamed",
+                "cancelled",
+                "replaced",
+                "suppressed",
+                "expired",
+                "waiting",
             ),
         ),
         finding(
@@ -36,7 +42,15 @@ def check(evidence: Evidence, scope: Scope) -> DataFrame:
             f.format_string(
                 "moves %d are not acked %d + dead %d + retried %d + parked %d + claimed %d + expired %d + skipped %d"
                 " + sought %d",
-                *("moves", "acked", "dead", "retried", "parked", "claimed", "expired", "skipped", "sought"),
+                "moves",
+                "acked",
+                "dead",
+                "retried",
+                "parked",
+                "claimed",
+                "expired",
+                "skipped",
+                "sought",
             ),
         ),
         _rows(evidence),
@@ -59,7 +73,9 @@ def topics(evidence: Evidence) -> DataFrame:
     low = reduce(lambda left, name: left - grown[name], _LEFT, pending)
     high = pending + grown["accepted"]
     return rows.select(
-        *("topic", "topic_id", *_TOPIC),
+        "topic",
+        "topic_id",
+        *_TOPIC,
         f.lit(0).cast("long").alias("expired"),
         pending.alias("pending"),
         "waiting",
@@ -89,7 +105,8 @@ def _topic_counters(tallies: DataFrame, queues: DataFrame, outbox: DataFrame) ->
     rows = streams.join(tally, "topic_id", "left").join(outside, "topic_id", "left")
     rows = rows.na.fill(0, ["timers", "more", *(f"{part}_{name}" for part in ("counted", "more") for name in ends)])
     return rows.select(
-        *("topic", "topic_id"),
+        "topic",
+        "topic_id",
         (f.col("timers") + f.col("straight") + f.col("more")).alias("accepted"),
         f.col("in_stream").alias("streamed"),
         *((f.col(f"counted_{name}") + f.col(f"more_{name}")).alias(name) for name in ends),
@@ -116,9 +133,16 @@ def groups(evidence: Evidence) -> DataFrame:
     # A seek between the two readings moves both: the next audit tells.
     still = f.col("sought") == f.col("sought_after")
     return rows.select(
-        *("topic", "group", "group_id", "queue_id", "queue", "retry"),
+        "topic",
+        "group",
+        "group_id",
+        "queue_id",
+        "queue",
+        "retry",
         moves.alias("moves"),
-        *(*_SETTLED, "sought", "claimed"),
+        *_SETTLED,
+        "sought",
+        "claimed",
         (~still | f.col("claimed").between(low, high)).alias("holds"),
         (~still | (low != high)).alias("busy"),
     ).orderBy("topic", "group", "retry", "queue")
@@ -216,7 +240,9 @@ def _letters(evidence: Evidence) -> DataFrame:
 def _deaths(evidence: Evidence, scope: Scope) -> DataFrame:
     """Deaths in the log without a letter: no more than were redriven, purged, replaced or cleaned."""
     deaths = evidence.handed.where("outcome IN ('dead', 'lost_dead') AND message_offset IS NOT NULL").select(
-        *("topic", "group", "group_id"),
+        "topic",
+        "group",
+        "group_id",
         f.col("message_queue_id").alias("queue_id"),
         f.col("message_offset").alias("offset"),
         f.col("settled_at").alias("dead_at"),

@@ -42,7 +42,11 @@ def _sums(messages: DataFrame) -> DataFrame:
     """The place of each message, and what its bytes add up to; the bytes themselves stay where they are."""
     assert set(_CONTENT) < set(schemas.MESSAGES.names)  # noqa: S101
     return messages.select(
-        *("topic", "queue_id", "offset", "id", "streamed_at"),
+        "topic",
+        "queue_id",
+        "offset",
+        "id",
+        "streamed_at",
         f.substring(f.sha2(f.col("body"), 256), 1, 16).alias("body_sum"),
         f.xxhash64(*(f.coalesce(f.col(name).cast("string"), f.lit("\0")) for name in _CONTENT)).alias("content_sum"),
     )

@@ -50,7 +50,10 @@ def _rungs(evidence: Evidence) -> DataFrame:
     early = _before(f.col("back_at"))
     early = f.when(early > 0, early).otherwise(_before(f.col("claimed_at")))
     offences = claimed.where((f.col("back_at") < f.col("due")) | (early >= CLOCKS)).select(
-        *("topic", "group", early.alias("early"), "attempt"),
+        "topic",
+        "group",
+        early.alias("early"),
+        "attempt",
         *(f.col(f"message_{name}").alias(name) for name in ("queue_id", "offset")),
     )
     messages = evidence.messages.select("queue_id", "offset", "id", "streamed_at")
@@ -63,7 +66,11 @@ def _expired(evidence: Evidence) -> DataFrame:
     """What was handed out from its `expires_at` on: by the clock that the claim carries, so to the millisecond."""
     ending = evidence.messages.where("expires_at IS NOT NULL").drop("topic")
     handed = evidence.handed.where("message_offset IS NOT NULL").select(
-        *("topic", "group", "outcome", "claimed_at", "settled_at"),
+        "topic",
+        "group",
+        "outcome",
+        "claimed_at",
+        "settled_at",
         f.col("message_queue_id").alias("queue_id"),
         f.col("message_offset").alias("offset"),
     )

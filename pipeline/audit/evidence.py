@@ -18,8 +18,20 @@ from ..schemas import Tables
 from .adjustments import OUTBOX, SEEKS, Adjustments, counted
 
 _HANDED = (
-    *("topic", "group", "group_id", "queue_id", "number", "claim", "offset", "message_queue_id", "message_offset"),
-    *("attempt", "outcome", "claimed_at", "settled_at", "ended_at"),
+    "topic",
+    "group",
+    "group_id",
+    "queue_id",
+    "number",
+    "claim",
+    "offset",
+    "message_queue_id",
+    "message_offset",
+    "attempt",
+    "outcome",
+    "claimed_at",
+    "settled_at",
+    "ended_at",
 )
 _PLACE = ("message_queue_id", "message_offset", "attempt")
 

@@ -89,7 +89,16 @@ def lives(evidence: Evidence, scope: Scope) -> DataFrame:
     below = (f.col("offset") >= f.col("origin")) & (f.col("offset") < f.col("position"))
     rows = rows.withColumn("below", below).where(below | f.col("own").isNotNull())
     rows = rows.select(
-        *("topic", "group", *_MESSAGE, "id", "streamed_at", "due", "claimed_at", "below", "last", "last_at"),
+        "topic",
+        "group",
+        *_MESSAGE,
+        "id",
+        "streamed_at",
+        "due",
+        "claimed_at",
+        "below",
+        "last",
+        "last_at",
         *(f.coalesce(name, f.lit(0)).alias(name) for name in (*_COUNTS, "fresh")),
         f.coalesce(f.col("streamed_at") < f.col("horizon"), f.lit(False)).alias("before_log"),
     )
@@ -158,7 +167,10 @@ def _flowed(rows: DataFrame) -> DataFrame:
         "group_id",
         f.col("message_queue_id").alias("queue_id"),
         f.col("message_offset").alias("offset"),
-        *(*_COUNTS, "fresh", "end", "claimed_at"),
+        *_COUNTS,
+        "fresh",
+        "end",
+        "claimed_at",
     )
 
 
@@ -168,7 +180,10 @@ def _handed(evidence: Evidence) -> DataFrame:
     away = outcome.isin(*_AWAY) & (f.col("attempt") == 1) & ~(mine & (outcome == "released"))
     ends = outcome.isin(*_ENDS) | (mine & (outcome == "released"))
     return evidence.handed.where("message_offset IS NOT NULL").select(
-        *("group_id", "message_queue_id", "message_offset", "claimed_at"),
+        "group_id",
+        "message_queue_id",
+        "message_offset",
+        "claimed_at",
         _one(mine).alias("own"),
         _one(ends).alias("ends"),
         _one(outcome == "open").alias("waiting"),
@@ -188,7 +203,9 @@ def _returned(evidence: Evidence) -> DataFrame:
     returns = evidence.returns.join(claimed, ["group_id", "queue_id", "offset"], "left_anti")
     passed = f.col("offset") < f.col("position")  # and without a claim: skipped or expired
     return returns.join(f.broadcast(cursors), ["group_id", "queue_id"]).select(
-        *("group_id", "message_queue_id", "message_offset"),
+        "group_id",
+        "message_queue_id",
+        "message_offset",
         _one(passed).alias("ends"),
         _one(~passed).alias("waiting"),
         _one(f.col("attempt") == 1).alias("fresh"),
@@ -199,7 +216,9 @@ def _returned(evidence: Evidence) -> DataFrame:
 def _resting(evidence: Evidence) -> DataFrame:
     """What is on the ladder, or parked."""
     return evidence.retries.select(
-        *("group_id", "message_queue_id", "message_offset"),
+        "group_id",
+        "message_queue_id",
+        "message_offset",
         f.lit(1).alias("waiting"),
         _one(f.col("parked")).alias("parked"),
         _one(f.col("attempt") == 1).alias("fresh"),

@@ -25,7 +25,9 @@ def check(evidence: Evidence, scope: Scope) -> DataFrame:
     there = evidence.messages.select("queue_id", "offset", "id", "streamed_at")
     bounds = small(bounds_of(evidence, scope).join(own.select("queue_id", "holes"), "queue_id"))
     spans = bounds.withColumn("stretch", f.explode(_stretches(f.col("low"), f.col("high")))).select(
-        *("topic", "queue_id", "holes"),
+        "topic",
+        "queue_id",
+        "holes",
         f.greatest("low", f.col("stretch") * _STRETCH).alias("begin"),
         f.least("high", (f.col("stretch") + 1) * _STRETCH).alias("end"),
         "stretch",
@@ -45,7 +47,7 @@ def check(evidence: Evidence, scope: Scope) -> DataFrame:
         f.broadcast(thin.select("queue_id", "stretch")), ["queue_id", "stretch"], "left_semi"
     )
     wanted = thin.select(
-        *("topic", "queue_id", "holes", "stretch"), f.explode(f.expr("sequence(begin, end - 1)")).alias("offset")
+        "topic", "queue_id", "holes", "stretch", f.explode(f.expr("sequence(begin, end - 1)")).alias("offset")
     )
     absent = wanted.join(near.select("queue_id", "offset"), ["queue_id", "offset"], "left_anti")
     tombs = there.where("id < 0").groupBy("queue_id").agg(f.count("*").alias("tombs"))
@@ -86,7 +88,8 @@ def bounds_of(evidence: Evidence, scope: Scope) -> DataFrame:
     spans = own.join(f.broadcast(first), "queue_id", "left").join(f.broadcast(ends), "queue_id", "left")
     nothing_gone = f.when(f.col("floor") == 0, f.lit(0)) if scope.since is None else f.lit(None)
     return spans.select(
-        *("topic", "queue_id"),
+        "topic",
+        "queue_id",
         f.coalesce(nothing_gone, "free", "next_offset").cast("long").alias("low"),
         f.least("next_offset", "later").cast("long").alias("high"),
     ).where("low < high")

@@ -18,7 +18,17 @@ Axes = Any
 """matplotlib's; its types are half unknown, so that a strict checker learns nothing from them."""
 
 _NAMES = (
-    *("ink", "soft", "rule", "card", "blue", "pale", "green", "amber", "violet", "red", "grey"),
+    "ink",
+    "soft",
+    "rule",
+    "card",
+    "blue",
+    "pale",
+    "green",
+    "amber",
+    "violet",
+    "red",
+    "grey",
     *(f"heat{n}" for n in range(8)),
 )
 _STAND_INS = {name: f"#0a0b{number:02x}" for number, name in enumerate(_NAMES, 16)}

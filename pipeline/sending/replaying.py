@@ -87,7 +87,11 @@ def history(tables: Tables) -> DataFrame:
         fn.col("message_queue_id").alias("_queue_id"),
         fn.col("message_offset").alias("_offset"),
         fn.col("group_id").alias("_group_id"),
-        *("group", "outcome", "attempt", "client", "settled_at"),
+        "group",
+        "outcome",
+        "attempt",
+        "client",
+        "settled_at",
         last.alias("_before"),
     )
     joined = (
@@ -185,7 +189,12 @@ def to_topic(
     tasks = spark.sparkContext.defaultParallelism
     drafts = chosen.select(
         fn.concat(fn.lit(f"replay:{name}:"), fn.col("id").cast("string")).alias("mark"),
-        *(*LABELS, "content_type", "body", "queue_id", "offset", "topic"),
+        *LABELS,
+        "content_type",
+        "body",
+        "queue_id",
+        "offset",
+        "topic",
         _with_origin().alias("headers"),
         fn.lit(None).cast("long").alias("delay"),
         fn.lit(None).cast("long").alias("deliver_at"),

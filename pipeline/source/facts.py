@@ -27,8 +27,19 @@ class Queue:
 
 
 COUNTERS = (
-    *("origin", "position", "next_claim", "next_delivery"),
-    *("acked", "dead", "retried", "expired", "skipped", "parked", "sought", "redriven", "cleared"),
+    "origin",
+    "position",
+    "next_claim",
+    "next_delivery",
+    "acked",
+    "dead",
+    "retried",
+    "expired",
+    "skipped",
+    "parked",
+    "sought",
+    "redriven",
+    "cleared",
 )
 
 

@@ -132,9 +132,18 @@ def nodes(*, server: Server = HERE) -> int:
         found = tarry.nodes()
     rows = [
         (
-            *(one["slot"], one["node"], "*" if one["duties"] else "", _ALIVE[one["alive"]], one["version"]),
-            *(one["level"], one["started_at"], one["renewed_at"], one["timers"], _shards(one["shards"])),
-            *(one["hand_behind"], one["url"]),
+            one["slot"],
+            one["node"],
+            "*" if one["duties"] else "",
+            _ALIVE[one["alive"]],
+            one["version"],
+            one["level"],
+            one["started_at"],
+            one["renewed_at"],
+            one["timers"],
+            _shards(one["shards"]),
+            one["hand_behind"],
+            one["url"],
         )
         for one in found
     ]

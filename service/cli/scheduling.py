@@ -23,8 +23,23 @@ schedule = App(name="schedule", help="Messages that come again and again.")
 Name = Annotated[str, Parameter(help="The schedule.")]
 
 _FIELDS = (
-    *("topic", "body", "cron", "timezone", "every", "starts_at", "ends_at", "jitter", "misfire", "overlap", "group"),
-    *("key", "headers", "tag", "ordering_key", "content_type", "paused"),
+    "topic",
+    "body",
+    "cron",
+    "timezone",
+    "every",
+    "starts_at",
+    "ends_at",
+    "jitter",
+    "misfire",
+    "overlap",
+    "group",
+    "key",
+    "headers",
+    "tag",
+    "ordering_key",
+    "content_type",
+    "paused",
 )
 
 

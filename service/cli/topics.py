@@ -16,8 +16,15 @@ from .server import HERE, Server
 topics = App(name="topics", help="List topics; show, make, change or remove one.")
 
 _COUNTS = (
-    *("accepted", "streamed", "cancelled", "replaced", "suppressed", "pending"),  # the first is the sum of the others
-    *("backlog", "published_rate", "delivered_rate"),
+    "accepted",
+    "streamed",
+    "cancelled",
+    "replaced",
+    "suppressed",
+    "pending",  # the first is the sum of the others
+    "backlog",
+    "published_rate",
+    "delivered_rate",
 )
 
 

@@ -61,7 +61,8 @@ class Call:
         """Names in the path are such as may be; the query has these parameters alone, each at most once."""
         named = (
             *((what, wrong_name) for what in ("topic", "group", "name", "report", "figure")),
-            *(("client", wrong_client), ("key", self._wrong_key)),
+            ("client", wrong_client),
+            ("key", self._wrong_key),
         )
         for what, wrong_one in named:
             name = self.request.parts.get(what)

@@ -87,7 +87,10 @@ async def _read_on(
     """Messages of a broadcast topic, from the client's own offset on."""
     topic = group.topic
     wish = ReadRequest(
-        *(group, request.client, size, _after(topic, request.after)),
+        group,
+        request.client,
+        size,
+        _after(topic, request.after),
         moves=request.after is None,
         latest=request.from_ != "earliest",
         tags=tags,

@@ -43,7 +43,7 @@ async def put_timer(call: Call) -> Response:
     await call.node.guards.admit(guards_of([checked]))
     topic = await call.node.directory.topic(name)
     draft = checked.placed(call.node.intake, topic)
-    wish = Wish(*(topic, key, draft, request.mode or "replace", longest, revision, absent, named), mark)
+    wish = Wish(topic, key, draft, request.mode or "replace", longest, revision, absent, named, mark)
     done = await call.node.timers.do(wish)
     if done.result not in ("made", "replaced", "kept"):
         raise _no(call, done)

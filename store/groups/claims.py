@@ -313,6 +313,15 @@ def _claim_row(claim: Claim, parked: Iterable[int], *, tells: bool) -> Sequence[
             settled_at[8 * place : 8 * place + 8] = UNBEGUN
     key = claim.key
     return (
-        *(key.group_id, key.queue_id, key.number, key.token, encode(claim.client), key.first, claim.size),
-        *(claim.claimed_at, claim.lease_until, bytes(outcome), bytes(settled_at)),
+        key.group_id,
+        key.queue_id,
+        key.number,
+        key.token,
+        encode(claim.client),
+        key.first,
+        claim.size,
+        claim.claimed_at,
+        claim.lease_until,
+        bytes(outcome),
+        bytes(settled_at),
     )

@@ -96,9 +96,17 @@ class Failing:
         retry_queue = self.group.retry_queue_of[source.message_queue_id]
         self._retries.append(
             (
-                *(shard_of(id_), id_, self.group.id, retry_queue.id),
-                *(source.message_queue_id, source.message_offset, source.message_id),
-                *(source.attempt + wish.count, history, at, source.losses + 1 if lost else 0),
+                shard_of(id_),
+                id_,
+                self.group.id,
+                retry_queue.id,
+                source.message_queue_id,
+                source.message_offset,
+                source.message_id,
+                source.attempt + wish.count,
+                history,
+                at,
+                source.losses + 1 if lost else 0,
             )
         )
         failure.answer.timers.append((due_of(id_), ~id_))

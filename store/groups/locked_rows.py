@@ -140,9 +140,18 @@ class ClaimRow:
     def log_row(self, group_id: int, number: int, now: int) -> Sequence[Value]:
         """Its row of `delivery`, now that it has ended."""
         return (
-            *(group_id, self.queue_id, number, self.number, self.token, encode(self.client)),
-            *(self.first, self.size, self.claimed_at, now),
-            *(bytes(self.outcome), bytes(self.settled_at)),
+            group_id,
+            self.queue_id,
+            number,
+            self.number,
+            self.token,
+            encode(self.client),
+            self.first,
+            self.size,
+            self.claimed_at,
+            now,
+            bytes(self.outcome),
+            bytes(self.settled_at),
         )
 
 
@@ -251,8 +260,17 @@ class LockedRows:
             if cursor.changed:
                 await tx.later(
                     "cursor.move",
-                    *(cursor.position, cursor.next_claim, cursor.next_delivery, cursor.acked, cursor.dead),
-                    *(cursor.retried, cursor.expired, cursor.skipped, cursor.parked, self.group.id, queue_id),
+                    cursor.position,
+                    cursor.next_claim,
+                    cursor.next_delivery,
+                    cursor.acked,
+                    cursor.dead,
+                    cursor.retried,
+                    cursor.expired,
+                    cursor.skipped,
+                    cursor.parked,
+                    self.group.id,
+                    queue_id,
                 )
 
 

@@ -246,7 +246,7 @@ class Firing:
             if schedule.next_at is not None and (course := self.course(schedule)) is not None:
                 in_order = schedule.topic_id in ordered
                 next_id = self.wait(
-                    *(schedule, course, schedule.next_at, rows, labels), ordered=in_order, special=OF_SCHEDULE
+                    schedule, course, schedule.next_at, rows, labels, ordered=in_order, special=OF_SCHEDULE
                 )
             next_at = None if next_id is None else schedule.next_at
             armed.append(schedule._replace(next_at=next_at, next_id=next_id))

@@ -25,7 +25,7 @@ async def rehearse(tx: Transaction, id_: int, now: int, filling: bytes) -> None:
     await tx.execute("delay.remove_locked", shard, id_)
     await tx.execute("moved.remove", shard, now, id_)
     await tx.execute("retry.remove", [id_])
-    await tx.execute("tally.count", *(0, 0, 0, 0), _NOWHERE, _NOWHERE)
+    await tx.execute("tally.count", 0, 0, 0, 0, _NOWHERE, _NOWHERE)
     await tx.execute("queue.advance", 0, _NOWHERE)
     await tx.execute_many("message.add_bare", [(_NOWHERE, id_, id_, nonce, filling, now, now, now)])
     await tx.execute("message.remove", _NOWHERE, id_, id_ + 1)

@@ -101,7 +101,7 @@ async def promote(
     known: Mapping[int, Found] = {}
     if orders is not None and (ordered := await orders.in_order(tx, due)):
         due, back, known = await _put_in_order(
-            *(tx, orders, ordered, theirs, due, back, now, held_back), wait=behind is None
+            tx, orders, ordered, theirs, due, back, now, held_back, wait=behind is None
         )
     if behind is not None:
         topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, tally_shard)

@@ -117,8 +117,12 @@ def group_form(told: Mapping[str, Any]) -> Form:
     ordered = "queues" not in told or any("owner" in one for one in told["queues"])
     concurrency = "" if told["concurrency"] is None else str(told["concurrency"])
     ends = Field(
-        *("on_exhausted", "At the ladder's end", told["on_exhausted"], plain),
-        *("dead: a dead letter; block: its key waits", ("dead", "block")),
+        "on_exhausted",
+        "At the ladder's end",
+        told["on_exhausted"],
+        plain,
+        "dead: a dead letter; block: its key waits",
+        ("dead", "block"),
     )
     fields = (
         *_ladder_fields(own, f"the {defaults['ladder_of']}'s, {ladder_text(defaults['ladder'])}"),
@@ -146,7 +150,11 @@ def new_topic_form() -> Form:
         Field("name", "Name", hint="letters, digits, dots, underscores and hyphens"),
         Field("queues", "Queues", "1", whole),
         Field(
-            *("kind", "Kind", "cluster", plain, "ordered: messages of one ordering key one after the other"),
+            "kind",
+            "Kind",
+            "cluster",
+            plain,
+            "ordered: messages of one ordering key one after the other",
             ("cluster", "ordered", "broadcast"),
         ),
     )

@@ -86,7 +86,10 @@ class FrontDoor:
                 return
             plain = sealed is stream
             connection = Connection(
-                *(self._common, sealed, descriptor if plain else None, "http" if plain else "https"),
+                self._common,
+                sealed,
+                descriptor if plain else None,
+                "http" if plain else "https",
                 client=client,
                 server=server,
             )
