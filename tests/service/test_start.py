@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import trio
 
-from support.effort import full, tries
 from tarry.service import rounds
 from tarry.service.engine.dispatch import loader as loader_module
 from tarry.service.lifecycle import Lifecycle
@@ -115,11 +114,10 @@ async def _is_at_work(server: Lifecycle) -> bool:
     return state.queues[0].end == 2 and sum(state.retries) == 1 and node.liveness.names() == {"bob"}
 
 
-@full
 async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path, faults: Faults) -> None:
     met: set[str] = set()
     await _a_store_with_a_claim(tmp_path / "as-it-was.db")
-    for number in range(1, LAST, tries(5, 1)):
+    for number in range(1, LAST):
         path = tmp_path / f"{number}.db"
         shutil.copy(tmp_path / "as-it-was.db", path)
         faults.asked, faults.met, faults.at = 0, [], {number, number + 1}

@@ -174,6 +174,7 @@ async def spied(
             nursery.start_soon(server.lifecycle.run)
             if ready:
                 await server.lifecycle.ready.wait()
+                await server.node.loader.recovered.wait()
             yield server
             nursery.cancel_scope.cancel()
     finally:
