@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from copy import copy
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple, cast
 
 import trio
@@ -163,11 +164,29 @@ class Spied:
         return await self._server.lifecycle.readiness()
 
 
+_migrated: list[bytes] = []
+"""An embedded store with its schema and no rows, once one was made."""
+
+
+async def _copy_migrated(path: Path) -> None:
+    """To make the schema takes longer than anything else of a server's start."""
+    if not _migrated:
+        with TemporaryDirectory() as folder:
+            made = Path(folder, "tarry.db")
+            backend = SQLiteBackend(made)
+            await backend.migrate()
+            await backend.aclose()
+            _migrated.append(made.read_bytes())
+    path.write_bytes(_migrated[0])
+
+
 @asynccontextmanager
 async def spied(
     path: Path, settings: Settings | None = None, metrics: Metrics | None = None, *, ready: bool = True
 ) -> AsyncGenerator[SpiedServer, None]:
     """A spied server that is at work; or, when it need not be `ready`, that begins to be."""
+    if not path.exists():
+        await _copy_migrated(path)
     server = SpiedServer(path, settings, metrics)
     try:
         async with trio.open_nursery() as nursery:
