@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from copy import copy
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple, cast
 
 import trio
@@ -164,20 +163,19 @@ class Spied:
         return await self._server.lifecycle.readiness()
 
 
-_migrated: list[bytes] = []
-"""An embedded store with its schema and no rows, once one was made."""
+_schema: list[bytes] = []
+"""An embedded store with its schema and no rows, once one was made: it takes longer than the rest of a start."""
 
 
-async def _copy_migrated(path: Path) -> None:
-    """To make the schema takes longer than anything else of a server's start."""
-    if not _migrated:
-        with TemporaryDirectory() as folder:
-            made = Path(folder, "tarry.db")
-            backend = SQLiteBackend(made)
-            await backend.migrate()
-            await backend.aclose()
-            _migrated.append(made.read_bytes())
-    path.write_bytes(_migrated[0])
+def _is_there(path: Path) -> bool:
+    """Whether there is a store, if need be a copied one."""
+    if _schema and not path.exists():
+        path.write_bytes(_schema[0])
+    return path.exists()
+
+
+def _keep(path: Path) -> None:
+    _schema.append(path.read_bytes())
 
 
 @asynccontextmanager
@@ -185,8 +183,11 @@ async def spied(
     path: Path, settings: Settings | None = None, metrics: Metrics | None = None, *, ready: bool = True
 ) -> AsyncGenerator[SpiedServer, None]:
     """A spied server that is at work; or, when it need not be `ready`, that begins to be."""
-    if not path.exists():
-        await _copy_migrated(path)
+    if not _is_there(path):
+        backend = SQLiteBackend(path)
+        await backend.migrate()
+        await backend.aclose()
+        _keep(path)
     server = SpiedServer(path, settings, metrics)
     try:
         async with trio.open_nursery() as nursery:

@@ -12,6 +12,7 @@ import pytest
 import structlog
 import trio
 
+from support.in_one import in_one
 from support.nodes import name_of
 from support.spied import SpiedServer
 from tarry.service.access.tokens import digest, make_token
@@ -365,7 +366,7 @@ async def test_the_names_of_a_servers_own_clients_belong_to_nobody(
     assert not (await server.settle(claim, "ack")).lost, "it goes on, and nothing of it has ended"
 
 
-@pytest.mark.parametrize("name", ["push-worker-1", "push-HOST-0123ABCD-0", "push-host-0123abcd", "xpush-h-0123abcd-0"])
+@in_one("name", ["push-worker-1", "push-HOST-0123ABCD-0", "push-host-0123abcd", "xpush-h-0123abcd-0"])
 async def test_others_are_free(client: httpx.AsyncClient, name: str) -> None:
     assert (await client.post(f"/v1/clients/{name}/renew")).status_code == 200
 
