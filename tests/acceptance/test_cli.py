@@ -133,6 +133,7 @@ def test_what_cannot_be_of_a_topic_changes_nothing(run: Run, tarry: Tarry) -> No
     for told, code, *flags in (
         ("--queues: topic 'firm' has 2 queues, and queues are never taken away", 1, "firm", "--queues", "1"),
         ("--ordered: topic 'firm' is not ordered, and stays so", 1, "firm", "--ordered"),
+        ("--ordered: topic 'strict' is ordered, and stays so", 1, "strict", "--no-ordered"),
         ("--queues: topic 'strict' is ordered and has 1 queue for good", 1, "strict", "--queues", "2"),
         ("--max-rate: it must be a whole number from 1", 2, "firm", "--max-rate", "-1"),
         ("--ladder, rung 2: it lies between", 2, "firm", "--max-rate", "7", "--ladder", "1s,4000d"),

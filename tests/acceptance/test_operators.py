@@ -262,23 +262,6 @@ def test_a_replay_that_was_killed_goes_on(tmp_path: Path) -> None:
         assert tarry.group("big", "g")["redriven"] == 20_000
 
 
-def test_finding(tarry: Tarry) -> None:
-    receipts = [tarry.publish("found", n, key=f"k{n % 2}", delay=f"{n + 1}h") for n in range(4)]
-    tarry.publish("found", 9)
-    tarry.cancel(receipts[0].id)
-
-    def bodies(**search: Any) -> list[Any]:
-        return sorted(message["body"] for message in tarry.find("found", **search) if "body" in message)
-
-    assert bodies(state="scheduled") == [1, 2, 3]
-    assert bodies(state="published") == [9]
-    assert bodies(key="k1") == [1, 3]
-    assert bodies(key="k1", end=datetime.now(UTC) + timedelta(hours=3)) == [1]
-    assert [message["id"] for message in tarry.find("found", state="cancelled")] == [receipts[0].id]
-    buckets = [bucket["messages"] for bucket in tarry.upcoming("found", buckets=5)["buckets"]]
-    assert buckets in ([0, 0, 1, 1, 1], [0, 1, 1, 1, 0]), "they begin with the minute, which may be another by now"
-
-
 def test_finding_by_where_messages_stand(tarry: Tarry) -> None:
     tarry.put_topic("stands", ladder=["1h"], retention=0)
     tarry.put_group("stands", "hasty", ladder=[])
