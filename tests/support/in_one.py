@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
+from functools import wraps
 from typing import Any
 
 from support.spied import SpiedServer
@@ -19,6 +20,7 @@ def in_one(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Test
     assert cases
 
     def decorate(test: Test) -> Test:
+        @wraps(test)
         async def run(**given: Any) -> None:
             server = given.get("server")
             failures: list[Exception] = []
@@ -37,8 +39,6 @@ def in_one(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Test
         signature = inspect.signature(test)
         shared = [one for name, one in signature.parameters.items() if name not in listed]
         run.__signature__ = signature.replace(parameters=shared)  # type: ignore[attr-defined]
-        run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
-        run.__module__ = test.__module__
         return run
 
     return decorate
