@@ -5,7 +5,6 @@ import inspect
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import attrs
 import msgspec
 import pytest
 
@@ -62,10 +61,6 @@ def test_who_spells_them_has_them_all(of: Any, without: tuple[str, ...]) -> None
 def test_an_outbox_has_them_all() -> None:
     assert {*ATTRIBUTES} == {*ATTRIBUTES} & {*Fields.__optional_keys__}
     assert TimerFields.__optional_keys__ == Fields.__optional_keys__ - {"key"}
-
-
-def test_the_columns_of_an_import_are_options() -> None:
-    assert {*ATTRIBUTES} <= {field.name for field in attrs.fields(ColumnMapping)}
 
 
 def body(said: dict[str, Any]) -> Any:

@@ -334,38 +334,6 @@ def test_redrive_and_purge_by_what_they_are(house: House, operator: Window) -> N
     assert [letter.message.key for letter in tarry.dead_letters("invoices", "print")] == ["invoice-0"]
 
 
-def test_the_messages_of_a_topic(house: House, operator: Window) -> None:
-    """Without a key or a state: what waits, the next due first, and what is in the stream, the newest first."""
-    tarry = house.tarry
-    waits = [tarry.publish("listed", n, delay=f"{9 - n}h").id for n in range(3)]
-    streamed = [tarry.publish("listed", n).id for n in range(60)]
-    page = operator.go("/ui/messages")
-    page.get_by_label("Topic").fill("listed")
-    page.get_by_role("button", name="Find").click()
-    page.wait_for_url(re.compile(r"/ui/messages\?topic=listed$"))
-    ids = page.locator("td.id a")
-    expect(ids).to_have_count(50)
-    assert ids.all_inner_texts() == [*reversed(waits), *reversed(streamed[13:])]
-    page.get_by_role("link", name="Next page").click()
-    expect(ids).to_have_count(13)
-    assert ids.all_inner_texts() == list(reversed(streamed[:13]))
-    assert page.get_by_role("link", name="Next page").count() == 0
-
-
-def test_the_timers_of_a_topic(house: House, operator: Window) -> None:
-    for number in range(60):
-        house.tarry.set_timer("carts", f"cart-{number:02}", number, delay="2h")
-    page = operator.go("/ui/topics/carts")
-    page.get_by_role("link", name="Timers", exact=True).click()
-    page.wait_for_url(re.compile("/ui/topics/carts/timers$"))
-    expect(page.locator("tbody tr")).to_have_count(50)
-    expect(page.locator("tbody tr").first).to_contain_text("scheduled")
-    page.get_by_role("link", name="Next page").click()
-    expect(page.locator("tbody tr")).to_have_count(10)
-    page.get_by_role("link", name="cart-55").click()
-    expect(page.locator("dl.facts")).to_contain_text(house.tarry.timer("carts", "cart-55").id)
-
-
 TIMES = "[...document.querySelectorAll('time')].map(one => [one.textContent, one.title, one.dateTime])"
 
 

@@ -22,13 +22,13 @@ from tarry.service.demo.server_process import ServerProcess
 SECRET = "whsec_" + b64encode(b"only the server and I know it").decode()
 
 
-@pytest.fixture(params=["sqlite", "mariadb", "mysql"])
+@pytest.fixture
 def server(
     request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]
 ) -> Iterator[ServerProcess]:
-    dsn = None
-    if request.param != "sqlite":
-        dsn = fresh_database(request.getfixturevalue(f"{request.param}_server"))
+    kind, dsn = getattr(request, "param", "sqlite"), None
+    if kind != "sqlite":
+        dsn = fresh_database(request.getfixturevalue(f"{kind}_server"))
     with start_server(tmp_path, dsn, {"TARRY_PUSH_ALLOW": "127.0.0.1/32"}) as server:
         yield server
 
@@ -58,6 +58,7 @@ def given(tarry: Tarry, topic: str, group: str = "shop") -> list[Any]:
     return found
 
 
+@pytest.mark.parametrize("server", ["sqlite", "mariadb", "mysql"], indirect=True)
 def test_until_its_time_and_not_from_then_on(server: ServerProcess, tarry: Tarry) -> None:
     end = soon(1.5)
     first = tarry.publish("codes", "first", expires_at=end)

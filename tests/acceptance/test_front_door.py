@@ -158,21 +158,6 @@ async def answer_on(stream: trio.SocketStream) -> bytes:
         return b"".join([piece async for piece in stream])
 
 
-async def test_who_asks_for_another_protocol_gets_a_plain_answer(server: ServerProcess) -> None:
-    h2c = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
-    websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    websocket += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-    for headers in (h2c, websocket):
-        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
-            await stream.send_all(f"GET /livez HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
-            await stream.send_all(get("/livez"))
-            await stream.send_eof()
-            assert (await answer_on(stream)).count(b"HTTP/1.1 200") == 2
-    async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
-        await stream.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
-        assert (await answer_on(stream)).startswith(b"HTTP/1.1 505")
-
-
 def status_of(answer: bytes) -> int:
     return int(answer[9:12])
 

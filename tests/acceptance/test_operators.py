@@ -12,22 +12,11 @@ from typing import Any
 
 import pytest
 
+from support.commands import command
 from support.server import client_of, start_server
 from support.waiting import wait_until
 from tarry.client import LeaseLost, Tarry
 from tarry.service.demo.server_process import ServerProcess, python_path
-
-
-def command(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tarry.service.cli.app", *arguments],
-        env=os.environ | python_path() | {"TARRY_URL": server.url},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
@@ -50,23 +39,23 @@ def test_a_group_is_paused(tarry: Tarry, server: ServerProcess) -> None:
     tarry.publish("pause", "now")
     assert tarry.claim("pause", "g", max=1, lease="1h") is not None
     tarry.publish("pause", "later")
-    (paused,) = lines(command(server, "groups", "pause", "--pause", "g", "--json"))
+    (paused,) = lines(command(server.url, "groups", "pause", "--pause", "g", "--json"))
     assert (paused["group"], paused["paused"]) == ("g", True)
     assert tarry.claim("pause", "g") is None
     server.kill()
     server.start()
     assert tarry.claim("pause", "g") is None
-    told = command(server, "groups", "pause")
+    told = command(server.url, "groups", "pause")
     assert "yes" in told.stdout
-    (state,) = lines(command(server, "groups", "pause", "--json"))
+    (state,) = lines(command(server.url, "groups", "pause", "--json"))
     assert (state["paused"], state["backlog"], state["claimed"]) == (True, 1, 1)
-    (resumed,) = lines(command(server, "groups", "pause", "--resume", "g", "--json"))
+    (resumed,) = lines(command(server.url, "groups", "pause", "--resume", "g", "--json"))
     assert resumed["paused"] is False
     claim = tarry.claim("pause", "g", wait="1s")
     assert claim is not None
     assert [message.body for message in claim.messages] == ["later"]
-    assert command(server, "groups", "pause", "--pause", "g", "--resume", "g").returncode == 2
-    assert command(server, "groups", "pause", "--pause", "nobody").returncode == 3
+    assert command(server.url, "groups", "pause", "--pause", "g", "--resume", "g").returncode == 2
+    assert command(server.url, "groups", "pause", "--pause", "nobody").returncode == 3
 
 
 def make_letters(tarry: Tarry, topic: str, group: str, count: int, reason: str = "no ink") -> None:
@@ -94,12 +83,12 @@ def test_seek(tarry: Tarry, server: ServerProcess) -> None:
     with pytest.raises(LeaseLost):
         tarry.ack(claim)
     assert take(tarry, "seek", "g", 5) == list(range(5, 10))
-    assert command(server, "seek", "seek", "--group", "g", "--to", "8").returncode == 2  # who could say yes?
-    moved = lines(command(server, "seek", "seek", "--group", "g", "--to", "8", "--yes", "--json"))
+    assert command(server.url, "seek", "seek", "--group", "g", "--to", "8").returncode == 2  # who could say yes?
+    moved = lines(command(server.url, "seek", "seek", "--group", "g", "--to", "8", "--yes", "--json"))
     assert moved == [{"queue": 0, "offset": 8, "before": 10, "dry_run": False}]
     assert take(tarry, "seek", "g", 2) == [8, 9]
     assert tarry.group("seek", "other")["backlog"] == 0
-    (one,) = [line for line in lines(command(server, "groups", "seek", "--json")) if line["group"] == "g"]
+    (one,) = [line for line in lines(command(server.url, "groups", "seek", "--json")) if line["group"] == "g"]
     assert (one["backlog"], one["acked"]) == (0, 17)
 
 
@@ -125,10 +114,10 @@ def test_redrive_and_purge(tarry: Tarry, server: ServerProcess) -> None:
     assert tarry.purge("poison", "g", [first.message.id]) == 1
     assert tarry.redrive("poison", "g", [second.message.id]) == 1
     assert take(tarry, "poison", "g", 1) == [second.message.body]
-    assert lines(command(server, "redrive", "poison", "--group", "g", "--dry-run", "--json")) == [
+    assert lines(command(server.url, "redrive", "poison", "--group", "g", "--dry-run", "--json")) == [
         {"redriven": 448, "dry_run": True}
     ]
-    assert lines(command(server, "redrive", "poison", "--group", "g", "--json")) == [
+    assert lines(command(server.url, "redrive", "poison", "--group", "g", "--json")) == [
         {"redriven": 448, "dry_run": False}
     ]
     assert len(take(tarry, "poison", "g", 448)) == 448
@@ -148,19 +137,19 @@ def test_a_message_says_how_late_it_is_and_why(tarry: Tarry, server: ServerProce
     assert held is not None
     assert [message.id for message in held.messages] == [first.id]
     took = take_and_fail(tarry, "late", "quick", receipt.id, reason="printer on fire")
-    wait_until(lambda: "so far" in command(server, "show", receipt.id).stdout, seconds=20)
-    shown = dict(line.split("\t", 1) for line in command(server, "show", receipt.id).stdout.splitlines())
+    wait_until(lambda: "so far" in command(server.url, "show", receipt.id).stdout, seconds=20)
+    shown = dict(line.split("\t", 1) for line in command(server.url, "show", receipt.id).stdout.splitlines())
     assert re.fullmatch(
         r"\d+ ms: (\d+ ms until it was in its queue, )?\d+ ms until it was claimed", shown["late for quick"]
     )
     assert shown["late for paused"].endswith("the group is paused")
     assert shown["late for idle"].endswith("no client consumes for the group")
     assert shown["late for behind"].endswith("it is the next of its queue")
-    life = lines(command(server, "show", receipt.id, "--json"))[0]["life"]
+    life = lines(command(server.url, "show", receipt.id, "--json"))[0]["life"]
     assert [("late" in one, one["what"]) for one in life if "late" in one] == [(True, "promoted"), (True, "claimed")]
     assert tarry.redrive("late", "quick", reason="printer*") == took
     for _ in range(2):  # on the ladder, and back
-        reasons = [one.get("reason") for one in lines(command(server, "show", receipt.id, "--json"))[0]["life"]]
+        reasons = [one.get("reason") for one in lines(command(server.url, "show", receipt.id, "--json"))[0]["life"]]
         assert "printer on fire" in reasons
         tarry.claim("late", "quick", wait="5s")
 
@@ -180,10 +169,10 @@ def test_all_of_a_key_is_erased_by_one_command(tarry: Tarry, server: ServerProce
     """What is in the stream and among the dead letters; what waits is named."""
     make_letters(tarry, "forget", "g", 4)
     waits = tarry.publish("forget", "not yet", key="k1", delay="1h")
-    refused = command(server, "erase", "--topic", "forget", "--key", "k1")
+    refused = command(server.url, "erase", "--topic", "forget", "--key", "k1")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "--yes to erase 3 messages of key k1" in refused.stderr
-    done = command(server, "erase", "--topic", "forget", "--key", "k1", "--yes", "--json")
+    done = command(server.url, "erase", "--topic", "forget", "--key", "k1", "--yes", "--json")
     assert done.returncode == 4
     assert f"message {waits.id}: " in done.stderr
     assert "2 of 3 messages were erased" in done.stderr
@@ -192,7 +181,7 @@ def test_all_of_a_key_is_erased_by_one_command(tarry: Tarry, server: ServerProce
     assert letters["k1"].erased
     assert letters["k1"].body is None
     assert not letters["k0"].erased
-    assert command(server, "erase", "--topic", "forget", "--key", "nobody", "--yes").returncode == 3
+    assert command(server.url, "erase", "--topic", "forget", "--key", "nobody", "--yes").returncode == 3
 
 
 def test_letters_are_sent_again_by_what_they_say(tarry: Tarry, server: ServerProcess) -> None:
@@ -208,15 +197,15 @@ def test_letters_are_sent_again_by_what_they_say(tarry: Tarry, server: ServerPro
         (["--tag", "t"], 0),
         (["--reason", "no route to*", "--to", "2020-01-01T00:00:00Z"], 0),
     ):
-        assert lines(command(server, *redrive, *what, "--dry-run")) == [{"redriven": many, "dry_run": True}]
-    none = command(server, *redrive, "--reason", "nobody's")
+        assert lines(command(server.url, *redrive, *what, "--dry-run")) == [{"redriven": many, "dry_run": True}]
+    none = command(server.url, *redrive, "--reason", "nobody's")
     assert lines(none) == [{"redriven": 0, "dry_run": False}]
     assert "no dead letter fits" in none.stderr
     some = list(tarry.dead_letters("why", "g", reason="no route"))[:7]
     of_key = sum(letter.message.key == "k1" for letter in some)
     ids = [letter.message.id for letter in some]
     assert tarry.redrive("why", "g", ids, reason="no route*", key="k1", dry_run=True) == of_key
-    assert lines(command(server, *redrive, "--reason", "no route to*")) == [{"redriven": 100, "dry_run": False}]
+    assert lines(command(server.url, *redrive, "--reason", "no route to*")) == [{"redriven": 100, "dry_run": False}]
     assert len(take(tarry, "why", "g", 100)) == 100
     assert tarry.purge("why", "g", key="k0") == 600
     assert tarry.group("why", "g")["dead_letters"] == 600
@@ -233,7 +222,7 @@ def test_a_long_redrive_is_stopped(tarry: Tarry, server: ServerProcess) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     left = tarry.group("slow", "g")["dead_letters"]
-    (told,) = lines(command(server, "dead", "purge", "slow", "--group", "g", "--yes", "--json"))
+    (told,) = lines(command(server.url, "dead", "purge", "slow", "--group", "g", "--yes", "--json"))
     purged = told["purged"]  # the call that was under way may have redriven some more
     assert 50 < purged <= left <= 95
     assert len(take(tarry, "slow", "g", 100 - purged)) == 100 - purged
@@ -260,23 +249,6 @@ def test_a_replay_that_was_killed_goes_on(tmp_path: Path) -> None:
         assert before < 20_000, "killed too late to show anything"
         assert tarry.replay("big", "g", "earliest") == 20_000 - before
         assert tarry.group("big", "g")["redriven"] == 20_000
-
-
-def test_finding(tarry: Tarry) -> None:
-    receipts = [tarry.publish("found", n, key=f"k{n % 2}", delay=f"{n + 1}h") for n in range(4)]
-    tarry.publish("found", 9)
-    tarry.cancel(receipts[0].id)
-
-    def bodies(**search: Any) -> list[Any]:
-        return sorted(message["body"] for message in tarry.find("found", **search) if "body" in message)
-
-    assert bodies(state="scheduled") == [1, 2, 3]
-    assert bodies(state="published") == [9]
-    assert bodies(key="k1") == [1, 3]
-    assert bodies(key="k1", end=datetime.now(UTC) + timedelta(hours=3)) == [1]
-    assert [message["id"] for message in tarry.find("found", state="cancelled")] == [receipts[0].id]
-    buckets = [bucket["messages"] for bucket in tarry.upcoming("found", buckets=5)["buckets"]]
-    assert buckets in ([0, 0, 1, 1, 1], [0, 1, 1, 1, 0]), "they begin with the minute, which may be another by now"
 
 
 def test_finding_by_where_messages_stand(tarry: Tarry) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from support.server import client_of
-from tarry.client import BadRequest, Conflict, Delivery, LeaseLost, Tarry
+from tarry.client import Delivery, LeaseLost, Tarry
 from tarry.service.demo.server_process import ServerProcess
 
 KEYS = [f"account-{number}" for number in range(8)]
@@ -65,45 +65,6 @@ def test_two_consumers_share_the_keys_and_each_is_in_order(tarry: Tarry, server:
     state = tarry.group("bank", "ledger")
     assert (state["claims"], state["parked"], state["dead"], sum(state["retries"])) == (0, 0, 0, 0)
     assert {queue["owner"] for queue in state["queues"]} <= {"ann", "bob"}
-
-
-def test_what_cannot_be_changed(tarry: Tarry) -> None:
-    tarry.put_topic("fixed", ordered=True, queues=2)
-    assert tarry.put_topic("fixed", ladder=["1s"])["queues"] == 2
-    for queues in (1, 3):
-        with pytest.raises(Conflict):
-            tarry.put_topic("fixed", queues=queues)
-    with pytest.raises(Conflict):
-        tarry.put_topic("fixed", ordered=False)
-    tarry.publish("loose", 1)
-    with pytest.raises(Conflict):
-        tarry.put_topic("loose", ordered=True)
-    with pytest.raises(BadRequest):
-        tarry.put_group("loose", "g", on_exhausted="block")
-
-
-def test_queues_named_by_key_and_in_turn(tarry: Tarry) -> None:
-    tarry.put_topic("spread", ordered=True, queues=3)
-    assert {tarry.publish("spread", 1, ordering_key="a").queue for _ in range(5)} == {
-        tarry.publish("spread", 1, ordering_key="a").queue
-    }
-    assert tarry.publish("spread", 1, queue=2).queue == 2
-    assert {tarry.publish("spread", 1).queue for _ in range(3)} == {0, 1, 2}
-
-
-def test_one_queue_without_keys_is_one_order(tarry: Tarry) -> None:
-    tarry.put_topic("log", ordered=True)
-    for number in range(20):
-        tarry.publish("log", number)
-    got: list[int] = []
-    failed = False
-    for message in tarry.consume("log", "g", limit=21, max=6):
-        with message:
-            if message.body == 7 and not failed:
-                failed = True
-                raise ValueError("once")
-            got.append(message.body)
-    assert got == list(range(20))
 
 
 def test_a_client_that_goes_leaves_its_messages_to_others(tarry: Tarry) -> None:

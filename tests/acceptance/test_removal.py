@@ -14,13 +14,14 @@ from typing import Any
 import httpx
 import pytest
 
+from support import commands
 from support.server import client_of, start_server
 from support.servers import free_port
 from support.stores import open_tables
 from support.waiting import wait_until
 from tarry.client import Tarry
 from tarry.client.errors import Conflict, NotFound
-from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
 SETTLED, WAITING = 2500, 1500
@@ -106,15 +107,7 @@ def fill(tarry: Tarry) -> None:
 
 
 def command(server: ServerProcess, *arguments: str) -> tuple[int, Any, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tarry.service.cli.app", *arguments],
-        env=os.environ | python_path() | {"TARRY_URL": server.url},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = commands.command(server.url, *arguments)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr
 
 

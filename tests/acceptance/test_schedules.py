@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.in_turn import in_turn
+from support.in_turn import KINDS, in_turn
 from support.server import client_of, start_server
 from support.servers import free_port
 from support.waiting import wait_until
@@ -153,7 +154,12 @@ def settle(tarry: Tarry, settled: dict[str, int], hold: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", [*(pytest.param(one, marks=pytest.mark.long) for one in KEPT[1:-1]), KEPT[0], KEPT[-1], "none"]
+    ("dsn", "point"),
+    [
+        *in_turn((KEPT[0],), (KEPT[-1],), ("none",)),
+        *(pytest.param(kind, one, marks=pytest.mark.long) for kind, one in product(KINDS, KEPT[1:-1])),
+    ],
+    indirect=["dsn"],
 )
 def test_one_is_kept_back_until_the_one_before_is_settled(dsn: str, point: str, tmp_path: Path) -> None:
     """Whenever the server dies: what is kept back goes, once, those that come meanwhile are left out, and none else."""

@@ -10,7 +10,6 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-import httpx
 import pytest
 
 from support.scripted_server import Answer, Request, scripted_server
@@ -70,15 +69,6 @@ def test_a_broadcast_poll_is_woken_by_publish_and_by_promotion(tarry: Tarry) -> 
 
         together(poll, partial(tarry.publish, "news", delay, delay=timedelta(milliseconds=delay)))
         assert [message.body for message in got] == [delay]
-
-
-def test_there_is_nothing_to_ack_on_a_broadcast_topic(server: ServerProcess, tarry: Tarry) -> None:
-    tarry.put_topic("news", kind="broadcast")
-    for verb in ("ack", "fail"):
-        refused = httpx.post(f"{server.url}/v1/claims/null/{verb}", json={})
-        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/nothing-to-settle")
-        assert "after: next" in refused.json()["detail"]
-    assert httpx.put(f"{server.url}/v1/topics/news", json={"kind": "cluster"}).status_code == 409
 
 
 def test_tags_choose(tarry: Tarry) -> None:

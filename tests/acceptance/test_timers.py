@@ -1,8 +1,6 @@
 """Timers by key through real servers: one waits, whoever sets it where, and each verdict is true."""
 
-import random
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,7 +12,7 @@ import pytest
 from support.drivers import DRIVERS, close
 from support.server import client_of, start_server
 from support.waiting import wait_until
-from tarry.client import Changed, NotFound, Tarry, TooLate, Unavailable, outbox
+from tarry.client import Tarry, TooLate, Unavailable, outbox
 from tarry.service.demo.server_process import ServerProcess
 
 
@@ -104,60 +102,3 @@ def test_a_server_that_is_killed_loses_and_doubles_none(mysql_dsn: str, tmp_path
         assert sorted(delivered(tarry, len(keys) + 1)) == sorted([key, len(sets[key])] for key in keys)
         topic = tarry.topic("orders")
         assert topic["accepted"] == topic["streamed"] + topic["replaced"]
-
-
-def test_set_cancel_and_fire_race(servers: tuple[ServerProcess, ServerProcess]) -> None:
-    """What was answered is what came."""
-    dice = random.Random(7)
-    results: Counter[str] = Counter()
-    armed: dict[str, set[str]] = {"set": set(), "replaced": set(), "cancelled": set()}
-    lock = threading.Lock()
-
-    def one(tarry: Tarry) -> None:
-        for _ in range(60):
-            with lock:
-                cancels, delay = dice.random() < 0.3, dice.choice(["0s", "5ms", "50ms"])
-            if cancels:
-                try:
-                    held = tarry.timer("orders", "order-7")
-                    tarry.cancel_timer("orders", "order-7", match=held.revision)
-                except TooLate:
-                    results["too_late"] += 1
-                except NotFound:
-                    results["not_found"] += 1
-                except Changed:  # somebody has set it in between
-                    results["changed"] += 1
-                else:
-                    with lock:
-                        armed["cancelled"].add(held.id)
-                continue
-            timer = tarry.set_timer("orders", "order-7", None, delay=delay)
-            with lock:
-                armed["set"].add(timer.id)
-                if timer.replaced is not None:
-                    armed["replaced"].add(timer.replaced)
-
-    with client_of(servers[0]) as here, client_of(servers[1]) as there:
-        here.put_topic("orders")
-        with ThreadPoolExecutor(6) as pool:
-            for task in [pool.submit(one, tarry) for tarry in (here, there) * 3]:
-                task.result()
-        fired = armed["set"] - armed["replaced"] - armed["cancelled"]
-        came = [message.id for message in _claimed(here, len(fired))]
-        assert sorted(came) == sorted(fired), results
-        assert not armed["replaced"] & armed["cancelled"]
-        topic = here.topic("orders")
-        assert (topic["accepted"], topic["replaced"], topic["cancelled"], topic["streamed"]) == (
-            len(armed["set"]),
-            len(armed["replaced"]),
-            len(armed["cancelled"]),
-            len(fired),
-        )
-
-
-def _claimed(tarry: Tarry, want: int) -> Iterator[Any]:
-    for got, message in enumerate(tarry.consume("orders", group="all", idle_timeout=3.0, start="earliest")):
-        with message:
-            yield message
-        if got >= want:
-            break

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from support import nodes
+from support.embedded import embedded
 from support.stores import SQLiteTables
 from tarry.service.clock import Clock
 from tarry.service.making import begin
@@ -19,7 +20,6 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.ports import Bound, Transaction, Value
 from tarry.store.records import Claim, Draft, Group, Outcome, Publication
 from tarry.store.rows import R
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.stream import outbox
 from tarry.store.stream.outbox import Entry
 from tarry.store.stream.positions import Position
@@ -54,7 +54,7 @@ class Shop:
     def __init__(self, path: Path) -> None:
         self.ms = 1_795_000_000_000
         self.metrics = Metrics()
-        self.backend = SQLiteBackend(path)
+        self.backend = embedded(path)
         clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.server = begin(self.backend, Settings(), self.metrics, clock=clock)
         self.tables = SQLiteTables(path)

@@ -3,13 +3,15 @@ and of others. On every store; the server is real, and its clock is moved by han
 """
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import count
 
 import attrs
 import pytest
 import trio
 from structlog.testing import capture_logs
 
+from support.in_one import in_one
 from support.nodes import name_of
 from support.store_homes import KINDS, dsn, homes, migrated_file, stage
 from support.stores import Kind, Stage
@@ -51,6 +53,8 @@ class World:
     stage: Stage
     lifecycle: Lifecycle = attrs.field(init=False)
     ms: int = NOW
+    numbers: Iterator[int] = attrs.field(factory=count)
+    """Of topics, where several cases are tried in one world."""
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
@@ -163,14 +167,15 @@ GOES = {
 
 async def spoilt_in_the_middle(world: World, statement: str) -> tuple[Topic, Topic, list[int]]:
     """Three messages of a topic and one of another fall due together; the second of the three is spoilt."""
-    orders, others = await world.topic(), await world.topic("others")
+    number = next(world.numbers)
+    orders, others = await world.topic(f"orders-{number}"), await world.topic(f"others-{number}")
     ids = await world.publish(orders, b"1", b"2", b"3", key="k", headers=b'{"a":"b"}', tag="t")
     await world.publish(others, b"4")
     world.sql(statement.format(id=ids[1]))
     return orders, others, ids
 
 
-@pytest.mark.parametrize("name", STAYS)
+@in_one("name", STAYS)
 async def test_a_row_that_cannot_be_promoted_is_set_aside_and_its_neighbours_go(world: World, name: str) -> None:
     statement, why = STAYS[name]
     orders, others, ids = await spoilt_in_the_middle(world, statement)
@@ -246,7 +251,7 @@ async def test_what_the_database_refuses_of_one_is_that_one_s(world: World) -> N
         world.sql("DROP TRIGGER no")
 
 
-@pytest.mark.parametrize("name", GOES)
+@in_one("name", GOES)
 async def test_a_row_that_can_be_promoted_goes_with_its_neighbours(world: World, name: str) -> None:
     orders, others, _ = await spoilt_in_the_middle(world, GOES[name])
     with capture_logs() as lines:

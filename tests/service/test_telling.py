@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from support import nodes
+from support.embedded import embedded
 from tarry.service.engine.state import directory
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
@@ -16,7 +17,6 @@ from tarry.service.notices import Heard, Notices, Subject
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Group, Publication, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.stream.positions import Position
 
 
@@ -45,7 +45,7 @@ def told() -> Told:
 
 @pytest.fixture
 async def node(told: Told, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
+    backend = embedded(tmp_path / "tarry.db")
     server = begin(backend, Settings(), Metrics(), told)
     nursery.start_soon(server.run)
     await server.ready.wait()

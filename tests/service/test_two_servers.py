@@ -15,6 +15,7 @@ import attrs
 import pytest
 import trio
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.consume.liveness import Liveness
 from tarry.store.errors import StoreError, Unavailable
@@ -152,8 +153,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[World]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     world = World(backend)
     for number in range(2):
         world.servers.append(Server(world, number, nursery))

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import trio
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.state.directory import Directory
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 
 @asynccontextmanager
 async def open_directory(folder: Path) -> AsyncGenerator[tuple[Store, Directory, Clock], None]:
     """In this folder, with the clock's time taken."""
-    backend = SQLiteBackend(folder / "tarry.db")
-    await backend.migrate()
+    backend = embedded(folder / "tarry.db")
     clock = Clock(backend.now)
     await clock.take()
     store = Store(backend)

@@ -9,6 +9,7 @@ from typing import Any
 
 import trio
 
+from support.embedded import embedded
 from support.receiver import Received, Receiver
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
@@ -18,7 +19,6 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.groups.push import PushRow
 from tarry.store.records import Draft, Group, GroupState, Publication, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.wheel.ladder import Ladder
 
 SECRET = "whsec_" + b64encode(bytes(32)).decode()
@@ -34,7 +34,7 @@ class Office:
         settings = Settings(push_allow=("127.0.0.1/32",), client_timeout=2000, shutdown_grace=5000, **more)
         self.there = there
         self.metrics = metrics
-        self.server = begin(SQLiteBackend(path), settings, metrics)
+        self.server = begin(embedded(path), settings, metrics)
 
     @property
     def node(self) -> Node:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import trio
 
+from support.embedded import embedded
 from support.nodes import name_of
 from tarry.service.clock import Clock
 from tarry.service.http.app import App
@@ -19,7 +20,6 @@ from tarry.service.node import Node
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Receipt, Settled, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 NOW = 1_795_255_200_000
@@ -86,7 +86,7 @@ class SpiedServer:
         """By verb; `*` is each."""
         self.settings = Settings() if settings is None else settings
         self.metrics = Metrics() if metrics is None else metrics
-        self.backend = SQLiteBackend(path)
+        self.backend = embedded(path)
         clock = Clock(self._sample, monotonic=lambda: self.ms * 1_000_000)
         self.lifecycle = begin(self.backend, self.settings, self.metrics, clock=clock)
 

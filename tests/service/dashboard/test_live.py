@@ -9,6 +9,7 @@ import httpx
 import pytest
 import trio
 
+from support.in_one import in_one
 from support.spied import NOW, SpiedServer
 from tarry.service.access.tokens import digest, make_token
 from tarry.service.dashboard import live
@@ -173,7 +174,7 @@ async def test_without_a_session_there_is_none(dashboard: Dashboard, server: Spi
         assert listener.status == 401
 
 
-@pytest.mark.parametrize("page", ["/v1/topics", "/ui/live?page=/ui", "/ui/sign-in", "", "/ui/groups/a/b/pause", "x"])
+@in_one("page", ["/v1/topics", "/ui/live?page=/ui", "/ui/sign-in", "", "/ui/groups/a/b/pause", "x"])
 async def test_of_what_is_no_page_there_is_none(dashboard: Dashboard, page: str) -> None:
     async with listening(dashboard, page) as listener:
         with trio.fail_after(2):

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.spied import SpiedServer
 from tarry.store.errors import Unavailable
 
@@ -115,7 +116,7 @@ async def test_a_sign_of_life_counts_though_the_store_cannot_note_more(
     assert server.all("liveness.renew") == [("ann",)]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("begun", "pointer"),
     [
         ([{"claim": "c", "ids": ["x"]}], "/begun/0/ids/0"),

@@ -7,6 +7,7 @@ import httpx
 import pytest
 import trio
 
+from support.in_one import in_one
 from support.nodes import name_of
 from support.spied import NOW, SpiedServer
 from tarry.service.http.server.ports import ARRIVED, Receive, Scope, Send
@@ -112,7 +113,7 @@ async def test_where_a_new_group_begins(
     assert [message["body"] for message in answer["messages"]] == ([] if latest else [1])
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("wrong", "pointer"),
     [
         ({"client": None}, "/client"),
@@ -215,7 +216,7 @@ async def test_a_long_reason_is_cut_and_the_fail_goes_through(client: httpx.Asyn
     assert len(reason.encode()) <= 1024
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("call", "request_", "pointer"),
     [
         ("ack", {"ids": ["x"]}, "/ids/0"),
@@ -255,7 +256,7 @@ async def test_a_queue_is_pulled_by_offset(client: httpx.AsyncClient, server: Sp
     assert response.json() == {"messages": [], "next_offset": 4}
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("path", "status"),
     [
         ("orders/queues/2/messages", 404),
@@ -337,7 +338,7 @@ async def test_the_wishes_of_a_broadcast_client(
     assert (request.after, request.moves, request.latest) == (place, moves, latest)
 
 
-@pytest.mark.parametrize("after", ["x", "2-0", "0", "-1", "0--1", "0-1-2", "0-9999999999999999999"])
+@in_one("after", ["x", "2-0", "0", "-1", "0--1", "0-1-2", "0-9999999999999999999"])
 async def test_a_next_that_is_none(client: httpx.AsyncClient, server: SpiedServer, after: str) -> None:
     await broadcast(server)
     response = await client.post(CLAIM, json={"client": "c1", "after": after})

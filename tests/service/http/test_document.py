@@ -4,8 +4,8 @@ import re
 from itertools import product
 
 import httpx
-import pytest
 
+from support.in_one import in_one
 from support.json_schema import fits
 from support.spied import SpiedServer
 from tarry.service.http.routes import OPERATIONS, Operation, Parameter
@@ -14,13 +14,13 @@ PARTS = {"topic": "orders", "group": "billing", "id": "7", "queue": "0", "client
 NEEDED = {"topic": "orders", "key": "k"}
 SCHEDULE = {"topic": "orders", "every": "1m", "body": 1}
 BOUNDED = [
-    pytest.param(operation, parameter, id=f"{operation.method} {operation.path} {parameter.name}")
+    (operation, parameter)
     for operation, parameter in ((o, p) for o in OPERATIONS for p in o.query)
     if parameter.numbers is not None or parameter.words
 ]
 
 
-@pytest.mark.parametrize(("operation", "parameter"), BOUNDED)
+@in_one(("operation", "parameter"), BOUNDED)
 async def test_a_parameter_takes_what_the_document_says(
     client: httpx.AsyncClient, server: SpiedServer, operation: Operation, parameter: Parameter
 ) -> None:
@@ -40,13 +40,13 @@ async def test_a_parameter_takes_what_the_document_says(
 
 TEXTS = ["2026-12-01T00:00:00Z", "2026-13-01T00:00:00Z", "now", "", "1s", "PT1S", "P", "orders", "..", "k" * 256]
 OF_A_FORM = [
-    pytest.param(operation, parameter, id=f"{operation.method} {operation.path} {parameter.name}")
+    (operation, parameter)
     for operation, parameter in ((o, p) for o in OPERATIONS for p in o.query)
     if parameter.form is not None
 ]
 
 
-@pytest.mark.parametrize(("operation", "parameter"), OF_A_FORM)
+@in_one(("operation", "parameter"), OF_A_FORM)
 async def test_a_parameter_has_the_form_that_the_document_says(
     client: httpx.AsyncClient, server: SpiedServer, operation: Operation, parameter: Parameter
 ) -> None:

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 from attrs import field, frozen
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from support.documented import documented
@@ -28,7 +28,8 @@ WITH_BODY = [operation for operation in OPERATIONS if operation.requests and not
 """Which stretches a schedule can make up for hangs on its calendar and on the clock: test_schedules.py has some."""
 USED_UP = ("/{topic}", "/messages", "/{id}", "/claim", "/ack", "/fail")
 """Paths of what is as it was only until somebody was told yes."""
-_LOOK = settings(max_examples=5000, database=None)
+_LOOK = settings(max_examples=5000, database=None, phases=[Phase.generate])
+"""That there is one: which one is the simplest is not asked."""
 
 
 def schema_of(operation: Operation) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.spied import SpiedServer
 from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.http.server.ports import Message
@@ -18,7 +19,7 @@ def settings() -> Settings:
     return Settings(listen="127.0.0.1:8277", hosts=("tarry.internal", "Broker"))
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("host", "status"),
     [
         *((host, 201) for host in ("localhost", "LocalHost:1", "localhost.", "127.0.0.1", "127.0.0.1:8277")),
@@ -53,7 +54,7 @@ async def test_probes_may_use_any_name(client: httpx.AsyncClient, path: str) -> 
     assert (await client.get(path, headers={"Host": "pod-7.anything"})).status_code == 200
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("version", "hosts", "status"),
     [
         ("1.0", [], 200),

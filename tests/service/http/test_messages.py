@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.spied import NOW, SpiedServer
 from tarry.service.engine.batching import patience
 from tarry.store.looking import upcoming
@@ -103,7 +104,7 @@ async def test_a_cancelled_message_has_no_body(client: httpx.AsyncClient, server
     assert not {"body", "body_base64", "content_type"} & message.keys()
 
 
-@pytest.mark.parametrize("id_", ["8", "x", "-1", "07", "9223372036854775808", "1" * 5000, "1.0", "%D9%A1"])
+@in_one("id_", ["8", "x", "-1", "07", "9223372036854775808", "1" * 5000, "1.0", "%D9%A1"])
 async def test_what_is_no_message_is_404(client: httpx.AsyncClient, server: SpiedServer, id_: str) -> None:
     await server.publish(await server.topic(), b"null")
     for response in (
@@ -201,7 +202,7 @@ async def test_messages_are_found_by_key_page_by_page(client: httpx.AsyncClient,
     assert ([message["id"] for message in second["messages"]], second["cursor"]) == (ids[2:], None)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("query", "kind"),
     [
         ("", "bad-request"),

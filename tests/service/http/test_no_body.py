@@ -1,10 +1,12 @@
 """Calls that take no body refuse one: what it says would go unheard."""
 
+import itertools
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.spied import SpiedServer
 from tarry.service.http.asgi import Request
 from tarry.service.http.problems import Problem
@@ -29,8 +31,7 @@ def test_there_are_such_calls() -> None:
     }
 
 
-@pytest.mark.parametrize("operation", BARE, ids=lambda one: one.name)
-@pytest.mark.parametrize("body", [b'{"until": "tomorrow"}', b"[]", b"null"])
+@in_one(("operation", "body"), itertools.product(BARE, [b'{"until": "tomorrow"}', b"[]", b"null"]))
 async def test_a_body_is_refused(
     client: httpx.AsyncClient, server: SpiedServer, operation: Operation, body: bytes
 ) -> None:

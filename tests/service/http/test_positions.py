@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.nodes import name_of
 from support.spied import NOW, Asked, SpiedServer
 from tarry.service.engine.consume import operations
@@ -56,7 +57,7 @@ async def test_seek(
     assert operated(server) == [("operations.seek", (group, queues, position), {"dry_run": True})]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("call", "wrong", "pointer"),
     [
         ("seek", {}, "/to"),

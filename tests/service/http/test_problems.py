@@ -6,6 +6,7 @@ import httpx
 import pytest
 import structlog
 
+from support.in_one import in_one
 from support.spied import SpiedServer
 from tarry.service import errors
 from tarry.service.http.problems import KINDS, problem_of
@@ -25,7 +26,7 @@ def problem(response: httpx.Response) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("error", "kind", "retry", "executed"),
     [
         (errors.Busy("held"), "busy", True, False),
@@ -64,7 +65,7 @@ async def test_what_the_node_raises(
         assert (entry["request_id"], entry["exc_info"]) == (body["request_id"], error)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("error", "kind"),
     [
         (errors.UnknownTopic("no topic 'orders'"), "unknown-topic"),
@@ -93,7 +94,7 @@ async def test_an_unknown_claim(client: httpx.AsyncClient, server: SpiedServer) 
     assert problem(await client.post("/v1/claims/x/ack"))["type"] == "/problems/unknown-claim"
 
 
-@pytest.mark.parametrize(
+@in_one(
     "path",
     ["/v1", "/v1/messages/", "/v1/topics/a/b", "/v2/topics", "/v1/topics/orders/", "/v1/timers", "/%00"],
 )
@@ -101,7 +102,7 @@ async def test_an_unknown_path(client: httpx.AsyncClient, path: str) -> None:
     assert problem(await client.get(path))["type"] == "/problems/not-found"
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("method", "path", "allowed"),
     [
         ("POST", "/v1/topics/orders", {"GET", "HEAD", "PUT", "DELETE"}),
@@ -117,7 +118,7 @@ async def test_an_unknown_method(client: httpx.AsyncClient, method: str, path: s
     assert set(response.headers["allow"].split(", ")) == allowed
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("method", "path"),
     [
         ("PUT", "/v1/topics/orders/timers/caf%e9"),
@@ -145,7 +146,7 @@ async def test_head_is_a_get_without_a_body(client: httpx.AsyncClient) -> None:
     assert (await client.head(MESSAGE)).status_code == 404
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("headers", "status"),
     [
         ({}, 201),

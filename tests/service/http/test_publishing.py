@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.spied import NOW, SpiedServer
 from tarry.store.records import Publication
 from tarry.store.stream.placing import queue_of_key
@@ -72,7 +73,7 @@ async def test_bytes_come_in_base64(client: httpx.AsyncClient, server: SpiedServ
     ]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("when", "deliver_at"),
     [
         ({}, None),
@@ -98,7 +99,7 @@ async def test_when(
     assert ("offset" in response.json()) is not later
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("wrong", "pointer", "words"),
     [
         ({"delay": "1h", "deliver_at": "2026-11-22T10:00:00Z"}, "/delay", "leave one of them out"),
@@ -142,7 +143,7 @@ async def test_what_is_wrong_is_pointed_at(
     assert publications(server) == []
 
 
-@pytest.mark.parametrize(
+@in_one(
     "wrong",
     [{"body_base64": "A"}, {"body_base64": "A*=="}, {"body_base64": 5}],
 )
@@ -151,13 +152,13 @@ async def test_what_is_no_base64_is_pointed_at(client: httpx.AsyncClient, wrong:
     assert (response.status_code, pointers(response)) == (400, ["/body_base64"])
 
 
-@pytest.mark.parametrize("content_type", ["", "é", "a\nb", "x" * 256])
+@in_one("content_type", ["", "é", "a\nb", "x" * 256])
 async def test_a_content_type_is_printable(client: httpx.AsyncClient, content_type: str) -> None:
     response = await client.post(ORDERS, json={"body_base64": "AA==", "content_type": content_type})
     assert (response.status_code, pointers(response)) == (400, ["/content_type"])
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("sent", "words"),
     [
         (b"{", "the JSON is truncated"),
@@ -178,7 +179,7 @@ async def test_malformed_json_is_refused_with_its_place(client: httpx.AsyncClien
     assert words in response.json()["detail"]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("sent", "pointer"),
     [
         (rb'{"body": "\ud800"}', "/body"),
@@ -200,7 +201,7 @@ async def test_a_pair_is_a_character(client: httpx.AsyncClient) -> None:
     assert (await client.post(ORDERS, content=rb'{"body": "\ud83d\ude00"}')).status_code == 201
 
 
-@pytest.mark.parametrize("body", [b'"\xff"', b'"\\ud800"', b"1e999", b"[" * 990 + b"]" * 990])
+@in_one("body", [b'"\xff"', b'"\\ud800"', b"1e999", b"[" * 990 + b"]" * 990])
 async def test_a_body_that_others_could_not_read_is_refused(client: httpx.AsyncClient, body: bytes) -> None:
     # Its bytes would be passed on as they are, and make the whole answer to a claim unreadable.
     response = await client.post(ORDERS, content=b'{"messages": [{"body": 1}, {"body": ' + body + b"}]}")
@@ -222,7 +223,7 @@ async def test_a_batch_tells_all_that_is_wrong(client: httpx.AsyncClient) -> Non
     assert pointers(response) == ["/messages/0/key", "/messages/2/body", "/messages/3/tag", "/messages/3/delay"]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("batch", "status", "pointer"),
     [
         ({"messages": []}, 400, "/messages"),
@@ -302,7 +303,7 @@ async def test_nothing_comes_into_being_by_a_bad_request(client: httpx.AsyncClie
     assert (await client.get("/v1/topics")).json()["topics"] == []
 
 
-@pytest.mark.parametrize("name", ["a b", "é", "x" * 250, "a%00"])
+@in_one("name", ["a b", "é", "x" * 250, "a%00"])
 async def test_a_bad_topic_name_is_refused(client: httpx.AsyncClient, name: str) -> None:
     response = await client.post(f"/v1/topics/{name}/messages", json={"body": 1})
     assert response.status_code == 400
@@ -433,7 +434,7 @@ async def test_a_time_before_1970_is_told_as_it_was_given(
     assert {one["deliver_at"] for one in found} == {at}
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("more", "pointer", "text"),
     [
         ({"deliver_between": NIGHT[::-1]}, "/deliver_between", "does not end after it begins"),

@@ -7,6 +7,7 @@ import httpx
 import pytest
 import structlog
 
+from support.in_one import in_one
 from support.spied import SpiedServer
 from tarry.service.settings import Settings
 
@@ -81,7 +82,7 @@ async def push_find(tx: Any, group_id: int) -> Any:
     return await push.find(tx, group_id)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("given", "pointer"),
     [
         ({"url": "https://127.0.0.1/"}, "/url"),

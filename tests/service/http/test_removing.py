@@ -3,6 +3,7 @@
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.spied import NOW, SpiedServer
 from tarry.store.errors import GroupGone, TopicGone
 
@@ -35,7 +36,7 @@ async def test_what_is_not_there(client: httpx.AsyncClient, server: SpiedServer)
     assert (response.status_code, response.json()["type"]) == (404, "/problems/unknown-group")
 
 
-@pytest.mark.parametrize("query", ["?force=yes", "?force=", "?forced=true", "?force=true&force=true"])
+@in_one("query", ["?force=yes", "?force=", "?forced=true", "?force=true&force=true"])
 async def test_bad_input(client: httpx.AsyncClient, server: SpiedServer, query: str) -> None:
     await server.topic()
     response = await client.delete(f"/v1/topics/orders{query}")

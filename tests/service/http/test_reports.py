@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from support.in_one import in_one
 from tarry.service.settings import Settings
 
 
@@ -56,7 +57,7 @@ async def test_what_is_none(client: httpx.AsyncClient, name: str) -> None:
     assert (response.status_code, response.json()["type"]) == (404, "/problems/unknown-report")
 
 
-@pytest.mark.parametrize("name", ["..", "%2e%2e", "..%2fsecret", "b%20ad", "monday%2findex.html"])
+@in_one("name", ["..", "%2e%2e", "..%2fsecret", "b%20ad", "monday%2findex.html"])
 async def test_a_name_leads_nowhere_else(client: httpx.AsyncClient, name: str) -> None:
     response = await client.get(f"/v1/reports/{name}")
     assert response.status_code in (400, 404)
@@ -80,12 +81,12 @@ async def test_a_page_leads_to_its_figures(client: httpx.AsyncClient, folder: Pa
     assert 'href="#rate"' in page.text
 
 
-@pytest.mark.parametrize(
+@in_one(
     "path",
     ["monday/figures/rate.json", "nobody/figures/rate.json", "monday/figures/index.html", "way-out/figures/x.json"],
 )
 async def test_no_such_figure(client: httpx.AsyncClient, folder: Path, path: str) -> None:
-    (folder / "monday" / "figures").mkdir()
+    (folder / "monday" / "figures").mkdir(exist_ok=True)
     (folder / "monday" / "figures" / "index.html").write_text("not for you")
     response = await client.get(f"/v1/reports/{path}")
     assert (response.status_code, response.json()["type"]) == (404, "/problems/unknown-report")

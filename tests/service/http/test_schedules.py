@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.json_schema import fits
 from support.spied import NOW, SpiedServer
 from tarry.service.durations import format_time
@@ -52,7 +53,7 @@ async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
     assert (await client.get("/v1/topics/orders")).json()["pending"] == 0
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("fields", "pointer", "said"),
     [
         ({"every": None, "cron": "0 25 * * *"}, "/cron", "the hour field '25' is not in order: write 0 to 23"),
@@ -109,7 +110,7 @@ async def test_what_has_ended_is_declared_again_and_no_end_is_put_into_the_past(
     assert (await put(client, ends_at=format_time(server.ms + 1))).json()["next"] == []
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("fields", "allowed"),
     [
         ({}, True),
@@ -135,6 +136,7 @@ async def test_what_the_document_says_of_a_body(
     body = {k: v for k, v in ({"every": "1m", "topic": "orders", "body": 1} | fields).items() if v is not None}
     assert fits(body, described["application/json"]["schema"]) == allowed
     assert (await client.put(DAILY, json=body)).status_code == (201 if allowed else 400)
+    assert (await client.delete(DAILY)).status_code == (200 if allowed else 404)
 
 
 async def test_dry_run_changes_nothing(client: httpx.AsyncClient) -> None:

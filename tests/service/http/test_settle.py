@@ -3,8 +3,8 @@
 from typing import Any
 
 import httpx
-import pytest
 
+from support.in_one import in_one
 from support.nodes import name_of
 from support.spied import SpiedServer
 from tarry.store.errors import Unavailable
@@ -108,7 +108,7 @@ async def test_the_store_is_away_for_each(client: httpx.AsyncClient, server: Spi
     assert answer["error"]["status"] == 500
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("settlements", "pointer", "said"),
     [
         ([{"claim": "c"}], "/settle/0", "say what is done"),

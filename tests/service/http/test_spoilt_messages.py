@@ -1,6 +1,7 @@
 """Rows of messages that somebody has spoilt by SQL: the answers they are a part of can be read, and hold the others."""
 
 import base64
+import itertools
 import json
 import sqlite3
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import httpx
 import msgspec
 import pytest
 
+from support.in_one import in_one
 from support.nodes import name_of
 from support.spied import SpiedServer
 from tarry.client.records import Message
@@ -78,17 +80,19 @@ async def answers(client: httpx.AsyncClient, server: SpiedServer, ids: list[str]
     return found
 
 
-async def three(server: SpiedServer) -> list[str]:
+async def three(client: httpx.AsyncClient, server: SpiedServer) -> list[str]:
+    """All that there is of the topic."""
+    await client.delete("/v1/topics/orders", params={"force": "true"})
     topic = await server.topic(ladder=Ladder(()))
     headers = {"headers": b'{"a":"b"}', "key": "k", "ordering_key": "o", "tag": "t"}
     return [str(receipt.id) for receipt in await server.publish(topic, b"1", b"2", b"3", **headers)]
 
 
-@pytest.mark.parametrize("name", NO_JSON)
+@in_one("name", NO_JSON)
 async def test_a_body_that_is_no_json_goes_as_bytes(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], name: str
 ) -> None:
-    ids = await three(server)
+    ids = await three(client, server)
     spoil("UPDATE message SET body = ? WHERE id = ?", NO_JSON[name], int(ids[1]))
     for told in await answers(client, server, ids):
         assert "body" not in told
@@ -96,44 +100,41 @@ async def test_a_body_that_is_no_json_goes_as_bytes(
         assert told["content_type"] == "application/octet-stream"
 
 
-@pytest.mark.parametrize("headers", [b"", b"x", b'{"a":1}', b'["a"]', b'{"a":"\xff"}', b'{"a":"b"},"key":"c"', b"null"])
+@in_one("headers", [b"", b"x", b'{"a":1}', b'["a"]', b'{"a":"\xff"}', b'{"a":"b"},"key":"c"', b"null"])
 async def test_headers_that_are_none_are_null(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], headers: bytes
 ) -> None:
-    ids = await three(server)
+    ids = await three(client, server)
     spoil("UPDATE message SET headers = ? WHERE id = ?", headers, int(ids[1]))
     for told in await answers(client, server, ids):
         assert (told["headers"], told["body"]) == (None, 2)
 
 
-@pytest.mark.parametrize("label", LABELS)
+@in_one("label", LABELS)
 async def test_a_label_that_is_no_text_is_told_as_far_as_it_can_be_read(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], label: str
 ) -> None:
-    ids = await three(server)
+    ids = await three(client, server)
     spoil(f"UPDATE message SET {label} = ? WHERE id = ?", b"order-\xff7", int(ids[1]))  # of three
     for told in await answers(client, server, ids):
         assert (told[label], told["body"]) == ("order-\ufffd7", 2)
 
 
-@pytest.mark.parametrize(
-    "content_type", [b"", b"\xff", b" erased ", b" erased x", b" erased -1", b" erased " + b"9" * 99]
-)
+@in_one("content_type", [b"", b"\xff", b" erased ", b" erased x", b" erased -1", b" erased " + b"9" * 99])
 async def test_a_content_type_that_is_none_keeps_its_bytes(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], content_type: bytes
 ) -> None:
-    ids = await three(server)
+    ids = await three(client, server)
     spoil("UPDATE message SET content_type = ? WHERE id = ?", content_type, int(ids[1]))
     for told in await answers(client, server, ids):
         assert base64.b64decode(told["body_base64"]) == b"2"
 
 
-@pytest.mark.parametrize("at", FAR)
-@pytest.mark.parametrize("column", ["accepted_at", "deliver_at", "streamed_at"])
+@in_one(("column", "at"), itertools.product(["accepted_at", "deliver_at", "streamed_at"], FAR))
 async def test_a_time_that_is_none_stops_nobody(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], column: str, at: int
 ) -> None:
-    ids = await three(server)
+    ids = await three(client, server)
     spoil(f"UPDATE message SET {column} = ? WHERE id = ?", at, int(ids[1]))  # of three
     for told in await answers(client, server, ids):
         assert told["body"] == 2
@@ -143,7 +144,7 @@ async def test_a_time_that_is_none_stops_nobody(
 async def test_what_is_written_as_text_is_what_its_bytes_are(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None]
 ) -> None:
-    ids = await three(server)
+    ids = await three(client, server)
     spoil("UPDATE message SET body = '{\"ü\":2}', headers = '{\"c\":\"d\"}', `key` = 'ü' WHERE id = ?", int(ids[1]))
     for told in await answers(client, server, ids):
         assert (told["body"], told["headers"], told["key"]) == ({"ü": 2}, {"c": "d"}, "ü")

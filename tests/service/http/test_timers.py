@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.spied import NOW, SpiedServer
 
 TIMER = "/v1/topics/orders/timers/order-7"
@@ -126,7 +127,7 @@ async def test_the_same_request_again(client: httpx.AsyncClient, server: SpiedSe
     assert (await put(client, TIMER + "1", headers=named)).status_code == 422, "of another key"
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("fields", "pointer"),
     [
         ({"delay": None}, "/delay"),

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.in_one import in_one
 from support.spied import NOW, SpiedServer
 from tarry.service.engine.topics.group_ranking import GroupPageStart
 from tarry.service.engine.topics.ranking import TopicPageStart
@@ -128,7 +129,7 @@ async def test_what_the_contract_names_is_passed_on(client: httpx.AsyncClient, s
     assert drafts(server) == [TopicDraft("orders", "broadcast", 1, True, 0, Ladder(()))]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("wrong", "pointer"),
     [
         ({"queues": 0}, "/queues"),
@@ -354,7 +355,7 @@ async def test_what_cannot_be_paused(client: httpx.AsyncClient, server: SpiedSer
     assert (await client.post(f"/v1/topics/news/groups/hall/{verb}?now=1")).status_code == 400
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("path", "wrong", "rule"),
     [
         (ORDERS, {"kind": "queue"}, "'queue' is not one of broadcast, cluster"),
@@ -369,7 +370,7 @@ async def test_the_whole_rule_is_told(client: httpx.AsyncClient, path: str, wron
     assert [error["detail"] for error in response.json()["errors"]] == [rule]
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, "5", True, 1_000_001])
+@in_one("wrong", [0, -1, 1.5, "5", True, 1_000_001])
 async def test_a_concurrency_that_is_none(client: httpx.AsyncClient, server: SpiedServer, wrong: Any) -> None:
     response = await client.put(BILLING, json={"concurrency": wrong})
     assert response.status_code == 400, response.text

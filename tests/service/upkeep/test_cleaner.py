@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.state.cleaning_notes import CleaningNotes
 from tarry.service.engine.state.directory import Directory
@@ -19,7 +20,6 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import StoreError, Unavailable
 from tarry.store.records import ClaimRequest, Conflict, Draft, Publication, Settlement
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.stream import stretches
 
@@ -87,8 +87,7 @@ class Node:
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
     monkeypatch.setattr(module, "BATCH", 10)
     monkeypatch.setattr(module, "REST", 0)
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     node = Node(Watched(backend))
     await node.clock.take()
     yield node

@@ -1,5 +1,6 @@
 """Dead letters: every exhausted message once, whole, with its history (I7)."""
 
+import itertools
 import json
 import random
 
@@ -243,11 +244,7 @@ SOUGHT = [
 ]
 
 
-@pytest.mark.parametrize(("letters", "fitting"), SOUGHT)
-@pytest.mark.parametrize("size", [1, 3, 100])
-async def test_letters_are_sought_by_what_they_say(
-    stage: Stage, letters: Letters, fitting: list[int], size: int
-) -> None:
+async def test_letters_are_sought_by_what_they_say(stage: Stage) -> None:
     """Page by page, several of one millisecond among them; and among those that are named."""
     topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder(()))
@@ -259,15 +256,16 @@ async def test_letters_are_sought_by_what_they_say(
     ids += ids_of(await stage.publish(stage.draft(topic, key="a")))
     stage.now = START + 3
     await stage.fail(group, await stage.claim(group), reason=None)
-    named = attrs.evolve(letters, ids=(*ids[1:], 7))
-    for sought, expected in ((letters, fitting), (named, [number for number in fitting if number])):
-        found: list[int] = []
-        ahead: Letters | None = sought
-        while ahead is not None:
-            looked = await stage.store.read(redriving.fitting, group, ahead, size)
-            found += [id_ for _, id_ in looked.places]
-            ahead = looked.ahead
-        assert sorted(ids.index(id_) for id_ in found) == expected
+    for (letters, fitting), size in itertools.product(SOUGHT, (1, 3, 100)):
+        named = attrs.evolve(letters, ids=(*ids[1:], 7))
+        for sought, expected in ((letters, fitting), (named, [number for number in fitting if number])):
+            found: list[int] = []
+            ahead: Letters | None = sought
+            while ahead is not None:
+                looked = await stage.store.read(redriving.fitting, group, ahead, size)
+                found += [id_ for _, id_ in looked.places]
+                ahead = looked.ahead
+            assert sorted(ids.index(id_) for id_ in found) == expected, (sought, size)
 
 
 async def test_one_redriven_may_die_again(stage: Stage) -> None:

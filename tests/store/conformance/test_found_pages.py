@@ -53,7 +53,7 @@ async def all_pages(stage: Stage, topic: Topic, state: Findable, limit: int) -> 
 
 
 @pytest.mark.parametrize("state", FINDABLE)
-async def test_statements_of_a_page(stage: Stage, state: Findable) -> None:
+async def test_statements_and_bytes_of_a_page(stage: Stage, state: Findable, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = await in_state(stage, state)
     async with counted(stage.store) as count:
         page = await stage.store.read(found_pages.find, topic, Wanted(state), PageStart(), 1000)
@@ -62,6 +62,17 @@ async def test_statements_of_a_page(stage: Stage, state: Findable) -> None:
     assert len(count.statements) <= MOST, count.statements
     # Found one by one, they are the same.
     assert [one for one in page.messages if one != await stage.store.read(tracing.find_message, one.id)] == []
+    monkeypatch.setattr(found_pages, "BYTES", 100)
+    monkeypatch.setattr(found_pages, "_WEIGHED", (7, 30, 1000))
+    pages = await all_pages(stage, topic, state, 1000)
+    got = [one.id for page in pages for one in page.messages]
+    assert len(set(got)) == MANY
+    bodies = [sum(len(one.body or b"") for one in page.messages) for page in pages]
+    assert max(bodies) <= 100
+    if state == "dead":  # why attempts failed counts, too
+        assert len(pages) > 60
+    elif state not in ("cancelled", "suppressed"):  # of which no body is left
+        assert len(pages) > 5
 
 
 async def test_statements_of_a_key(stage: Stage) -> None:
@@ -80,22 +91,6 @@ async def test_letters_that_outlive_their_messages(stage: Stage) -> None:
     assert len(page.messages) == MANY
     assert [event.group for event in page.messages[0].life] == [None, "audit", "billing"]
     assert len(count.statements) <= MOST, count.statements
-
-
-@pytest.mark.parametrize("state", FINDABLE)
-async def test_a_page_ends_at_its_bytes(stage: Stage, state: Findable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_pages, "BYTES", 100)
-    monkeypatch.setattr(found_pages, "_WEIGHED", (7, 30, 1000))
-    topic = await in_state(stage, state)
-    pages = await all_pages(stage, topic, state, 1000)
-    got = [one.id for page in pages for one in page.messages]
-    assert len(set(got)) == MANY
-    bodies = [sum(len(one.body or b"") for one in page.messages) for page in pages]
-    assert max(bodies) <= 100
-    if state == "dead":  # why attempts failed counts, too
-        assert len(pages) > 60
-    elif state not in ("cancelled", "suppressed"):  # of which no body is left
-        assert len(pages) > 5
 
 
 async def test_eight_mebibytes(stage: Stage) -> None:

@@ -1,5 +1,6 @@
 """Whether a transaction landed is told by its witness, and not before its session can commit it no more."""
 
+import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -7,6 +8,7 @@ import trio
 import trio.testing
 
 from support import servers
+from support.in_one import in_one
 from tarry.bench.proxy import Moment, Proxy
 from tarry.store.errors import OutcomeUnknown, Refused
 from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
@@ -40,8 +42,7 @@ async def _landed(connection: Connection, witness: Witness) -> bool:
     return landed
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback", "close", "kill"])
-@pytest.mark.parametrize("first", [True, False], ids=["its first", "a later one"])
+@in_one(("end", "first"), itertools.product(["commit", "rollback", "close", "kill"], [True, False]))
 async def test_it_waits_for_the_end_of_the_session(
     backend: MySQLBackend, open_connection: Open, mysql_dsn: str, end: str, first: bool
 ) -> None:

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from support.embedded import embedded
 from support.engine import Told
 from tarry.service.clock import AGREEING, JUMP, Clock
 from tarry.service.engine.cluster.nodes import HELD, LEASE, Nodes
@@ -412,8 +413,7 @@ async def test_two_of_one_name_both_work_and_it_is_told(world: World, capsys: py
 
 
 async def test_the_server_of_an_embedded_store_is_alone(tmp_path: Path) -> None:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
 
     async def sample() -> int:
         return 5

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from attrs import evolve
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.consume import coordinator
 from tarry.service.engine.consume.coordinator import Coordinator
@@ -32,7 +33,6 @@ from tarry.store.records import (
     Topic,
     Turn,
 )
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 LEASE = 60_000
@@ -113,8 +113,7 @@ class Counter:
 
 @pytest.fixture
 async def counter(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Counter]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     store = Store(backend)
     topic = await store.write(catalogue.add_topic, TopicDraft("orders"), 1)
     group = await store.add_group(topic, "billing", 1)

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from support import nodes
+from support.embedded import embedded
 from tarry.service import tasks
 from tarry.service.clock import Clock
 from tarry.service.engine.consume.coordinator import Coordinator
@@ -80,9 +81,7 @@ def build(town: Town, path: Path, client_timeout: int = 15_000) -> Lifecycle:
         return town.ms
 
     clock = Clock(sample, monotonic=lambda: town.ms * 1_000_000)
-    return begin(
-        SQLiteBackend(path), Settings(client_timeout=client_timeout, ladder=(1000,) * 50), Metrics(), clock=clock
-    )
+    return begin(embedded(path), Settings(client_timeout=client_timeout, ladder=(1000,) * 50), Metrics(), clock=clock)
 
 
 @pytest.fixture

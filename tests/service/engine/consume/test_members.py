@@ -9,9 +9,9 @@ import attrs
 import pytest
 import trio
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.consume.members import Members
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 PRESENT_FOR = 15_000
@@ -52,8 +52,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     world: World
 
     async def sample() -> int:

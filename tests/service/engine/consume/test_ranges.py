@@ -8,6 +8,7 @@ import trio
 from attrs import evolve
 
 from support import nodes
+from support.embedded import embedded
 from tarry.service.engine.consume.turns import Turns
 from tarry.service.errors import UnknownClaim
 from tarry.service.making import begin
@@ -19,7 +20,6 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
 from tarry.store.groups.claim_ids import format_claim
 from tarry.store.records import Claim, Draft, Gather, Group, Publication, Settled, Turn
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 HOUR = 3_600_000
@@ -32,7 +32,7 @@ class Town:
     group: Group
 
     def __init__(self, path: Path) -> None:
-        self.server = begin(SQLiteBackend(path), Settings(), Metrics())
+        self.server = begin(embedded(path), Settings(), Metrics())
 
     @property
     def node(self) -> Node:

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.cluster.ownership import Ownership
 from tarry.service.engine.dispatch.backlogs import Backlogs
@@ -16,7 +17,6 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS, shard_of
 from tarry.store.records import Draft, Publication, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.timers import timers
 from tarry.store.timers.order import Orders
@@ -60,8 +60,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     store = Store(backend)
     drafts = {"log": TopicDraft("log", queues=1, ordered=True), "orders": TopicDraft("orders")}
     topics = {name: await store.write(catalogue.add_topic, draft, NOW) for name, draft in drafts.items()}

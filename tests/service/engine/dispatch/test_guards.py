@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import trio
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.dispatch.guards import Guards
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
 from tarry.store.records import Found
-from tarry.store.sqlite.backend import SQLiteBackend
 
 NOW = 1_700_000_000_000
 UNDECLARED = "it is not declared in this server's settings"
@@ -23,7 +23,7 @@ async def guards(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Guards]
     async def sample() -> int:
         return NOW
 
-    backend = SQLiteBackend(tmp_path / "tarry.db")
+    backend = embedded(tmp_path / "tarry.db")
     clock = Clock(sample, monotonic=lambda: 0)
     await clock.take()
     server = begin(backend, Settings(), Metrics(), clock=clock)

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from support.embedded import embedded
 from support.engine import Cluster, dispatcher_over, pending_from, promotion_over
 from tarry.service.clock import Clock
 from tarry.service.engine.cluster.ownership import Peer, whole
@@ -21,7 +22,6 @@ from tarry.store.errors import Refused, Unavailable
 from tarry.store.ids import shard_of
 from tarry.store.records import ClaimRequest, Draft, Publication, Settlement, Topic
 from tarry.store.schedules.course import Fired
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.timers import timers
 from tarry.store.timers.timers import Brought
@@ -99,8 +99,7 @@ class Node:
 
 @pytest.fixture
 async def node(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     store = Watched(backend)
     node = Node(store, await store.write(catalogue.add_topic, TopicDraft("orders"), 1))
     await node.clock.take()

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from support.embedded import embedded
 from tarry.service.engine.dispatch.pages import Pages
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS, shard_of
 from tarry.store.records import ClaimRequest, Draft, Publication, Settlement, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.timers import timers
 
@@ -20,8 +20,7 @@ NOW = 1_795_000_000_000
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     yield Store(backend)
     await backend.aclose()
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import trio
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.publish.forecast import Forecast
 from tarry.service.metrics import Metrics
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.timers import forecast
 
@@ -47,8 +47,7 @@ class Town:
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     town = Town(Store(backend))
     await town.clock.take()
     yield town

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from support.embedded import embedded
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
@@ -14,13 +15,12 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Unavailable
 from tarry.store.records import Draft, Publication
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
+    backend = embedded(tmp_path / "tarry.db")
     server = begin(backend, Settings(), Metrics())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run)
@@ -55,8 +55,7 @@ async def test_what_waited_while_another_server_took_the_database_is_not_written
     one that is there as it was is written to."""
     kept, _ = await node.catalogue.put_topic(TopicDraft("kept"))
     lost, _ = await node.catalogue.put_topic(TopicDraft("lost"))
-    first, second = node.store.backend, SQLiteBackend(tmp_path / "second.db")
-    await second.migrate()
+    first, second = node.store.backend, embedded(tmp_path / "second.db")
     there = Store(second)
     for name in ("kept", "other"):
         made = await there.write(catalogue.add_topic, TopicDraft(name), 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from support.embedded import embedded
 from support.engine import Cluster
 from tarry.service.clock import Clock
 from tarry.service.engine.publish import limits
@@ -15,7 +16,6 @@ from tarry.service.errors import TooMany
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 
@@ -43,8 +43,7 @@ class Town:
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     town = Town(Store(backend))
     await town.clock.take()
     yield town

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import trio
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.publish.shaping import Shaping
 from tarry.service.engine.state.pace import Pace
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.wheel.spread import Spread
 from tarry.wheel.timing_wheel import TimingWheel
@@ -38,8 +38,7 @@ class Town:
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
-    await backend.migrate()
+    backend = embedded(tmp_path / "tarry.db")
     town = Town(Store(backend))
     await town.clock.take()
     yield town

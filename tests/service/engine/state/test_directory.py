@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.state.directory import Directory
 from tarry.service.engine.state.forgetting import Forgetting
@@ -12,7 +13,6 @@ from tarry.service.errors import UnknownGroup, UnknownTopic
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Group, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 
@@ -31,9 +31,8 @@ class Gone:
 
 @pytest.mark.parametrize("auto_create", [True, False])
 async def test_first_use_and_by_name(tmp_path: Path, auto_create: bool) -> None:
-    backend = SQLiteBackend(tmp_path / "tarry.db")
+    backend = embedded(tmp_path / "tarry.db")
     try:
-        await backend.migrate()
         clock = Clock(backend.now)
         await clock.take()
         directory = Directory(Store(backend), clock, auto_create=auto_create)
@@ -54,9 +53,8 @@ async def test_first_use_and_by_name(tmp_path: Path, auto_create: bool) -> None:
 
 async def test_who_asks_for_a_group_has_no_other_read(tmp_path: Path) -> None:
     """A topic may have thousands, and anybody may ask for names that are none."""
-    backend = SQLiteBackend(tmp_path / "tarry.db")
+    backend = embedded(tmp_path / "tarry.db")
     try:
-        await backend.migrate()
         clock = Clock(backend.now)
         await clock.take()
         store = Store(backend)
@@ -77,9 +75,8 @@ async def test_who_asks_for_a_group_has_no_other_read(tmp_path: Path) -> None:
 
 async def test_a_topic_that_was_removed_and_made_again_elsewhere(tmp_path: Path) -> None:
     """The new one has the old one's name, and is not forgotten with it."""
-    backend = SQLiteBackend(tmp_path / "tarry.db")
+    backend = embedded(tmp_path / "tarry.db")
     try:
-        await backend.migrate()
         clock = Clock(backend.now)
         await clock.take()
         store = Store(backend)
@@ -97,10 +94,9 @@ async def test_a_topic_that_was_removed_and_made_again_elsewhere(tmp_path: Path)
 
 
 async def test_what_was_lost_with_a_server_is_forgotten_and_its_numbers_are_taken_anew(tmp_path: Path) -> None:
-    first, second = SQLiteBackend(tmp_path / "first.db"), SQLiteBackend(tmp_path / "second.db")
+    first, second = embedded(tmp_path / "first.db"), embedded(tmp_path / "second.db")
     try:
         for backend in (first, second):
-            await backend.migrate()
             await Store(backend).write(catalogue.add_topic, TopicDraft("kept"), 1)
         clock = Clock(first.now)
         await clock.take()
@@ -128,11 +124,10 @@ async def test_what_was_lost_with_a_server_is_forgotten_and_its_numbers_are_take
 
 async def test_the_number_of_a_group_that_was_lost_with_a_server_is_taken_anew(tmp_path: Path) -> None:
     """By another group of the topic, and by one of another topic: neither has the other's messages."""
-    first, second = SQLiteBackend(tmp_path / "first.db"), SQLiteBackend(tmp_path / "second.db")
+    first, second = embedded(tmp_path / "first.db"), embedded(tmp_path / "second.db")
     gone = list[str]()
     try:
         for backend in (first, second):
-            await backend.migrate()
             await Store(backend).write(catalogue.add_topic, TopicDraft("kept"), 1)
         clock = Clock(first.now)
         await clock.take()

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from support import nodes
+from support.embedded import embedded
 from support.stores import SQLiteTables
 from tarry.service.engine.state import directory as directory_module
 from tarry.service.engine.topics.ranking import TopicPageStart
@@ -18,7 +19,6 @@ from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import TopicGone
 from tarry.store.records import Draft, Group, Publication, ReadRequest, Topic
-from tarry.store.sqlite.backend import SQLiteBackend
 
 HOUR = 3_600_000
 
@@ -28,7 +28,7 @@ class Town:
 
     def __init__(self, path: Path) -> None:
         self.metrics = Metrics()
-        self.server = begin(SQLiteBackend(path), Settings(), self.metrics)
+        self.server = begin(embedded(path), Settings(), self.metrics)
         self.tables = SQLiteTables(path)
 
     @property
