@@ -168,21 +168,25 @@ DEAR: dict[str, tuple[str, str, Callable[[], bytes], str | None]] = {
     "a fault beside deep names, without a key": ("POST", "/v1/session", deep, None),
     "and with one": ("PUT", "/v1/topics/orders", lambda: deep().replace(b'"key"', b'"kind"'), "ops"),
     "a fault behind numbers": (
-        *("POST", MESSAGES, lambda: b'{"body":[' + b"0," * (4 * MIB - 50) + b'0],"key":"\\ud800"}', "pub"),
+        "POST",
+        MESSAGES,
+        lambda: b'{"body":[' + b"0," * (4 * MIB - 50) + b'0],"key":"\\ud800"}',
+        "pub",
     ),
     "empty messages": ("POST", MESSAGES, lambda: messages(b"{}"), "pub"),
     "headers without end": ("POST", MESSAGES, lambda: messages(b'{"body":1,"headers":{%b}}' % HEADERS), "pub"),
     "a name of 8 MiB": ("POST", MESSAGES, lambda: b'{"' + b"a" * (8 * MIB - 50) + b'":1}', "pub"),
     "a duration of 8 MiB": (
-        *("POST", MESSAGES, lambda: b'{"body":1,"delay":"' + b"1" * (8 * MIB - 100) + b'"}', "pub"),
+        "POST",
+        MESSAGES,
+        lambda: b'{"body":1,"delay":"' + b"1" * (8 * MIB - 100) + b'"}',
+        "pub",
     ),
     "a word of 4 MiB": (
-        *(
-            "POST",
-            "/v1/claims/settle",
-            lambda: b'{"settle":[{"claim":"","ack":"%b"}]}' % (b"a" * (4 * MIB - 50)),
-            "con",
-        ),
+        "POST",
+        "/v1/claims/settle",
+        lambda: b'{"settle":[{"claim":"","ack":"%b"}]}' % (b"a" * (4 * MIB - 50)),
+        "con",
     ),
 }
 

@@ -45,8 +45,17 @@ def test_kill_in_the_middle_of_cleaning(dsn: str, point: str, tmp_path: Path) ->
     port = free_port()
     dying = subprocess.run(
         [
-            *(sys.executable, "-P", "-m", "tarry.bench.killing", point, "2"),
-            *("serve", "--dsn", dsn, "--listen", f"127.0.0.1:{port}"),
+            sys.executable,
+            "-P",
+            "-m",
+            "tarry.bench.killing",
+            point,
+            "2",
+            "serve",
+            "--dsn",
+            dsn,
+            "--listen",
+            f"127.0.0.1:{port}",
         ],
         env={**os.environ, "PYTHONPATH": str(ROOT / ".tree")},
         capture_output=True,

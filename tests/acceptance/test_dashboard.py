@@ -553,11 +553,24 @@ def test_the_theme_is_kept(operator: Window) -> None:
 def addresses(house: House) -> list[str]:
     ids = house.ids
     return [
-        *("/ui", "/ui/topics", "/ui/topics/orders", "/ui/groups", "/ui/groups/orders/billing", "/ui/messages"),
+        "/ui",
+        "/ui/topics",
+        "/ui/topics/orders",
+        "/ui/groups",
+        "/ui/groups/orders/billing",
+        "/ui/messages",
         *(f"/ui/messages/{ids[name]}" for name in ("hostile", "failed")),
-        *("/ui/messages?topic=orders&state=scheduled", "/ui/messages?topic=orders", "/ui/topics/orders/timers"),
-        *("/ui/schedules", "/ui/schedules/hourly", "/ui/dead", "/ui/dead/parcels/labels", "/ui/nodes", "/ui/reports"),
-        *("/ui/sign-in", "/ui/topics/nowhere"),
+        "/ui/messages?topic=orders&state=scheduled",
+        "/ui/messages?topic=orders",
+        "/ui/topics/orders/timers",
+        "/ui/schedules",
+        "/ui/schedules/hourly",
+        "/ui/dead",
+        "/ui/dead/parcels/labels",
+        "/ui/nodes",
+        "/ui/reports",
+        "/ui/sign-in",
+        "/ui/topics/nowhere",
     ]
 
 

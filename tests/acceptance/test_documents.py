@@ -143,8 +143,13 @@ def test_the_tutorial(reader: Reader) -> None:
     assert acked == {"acked": 1}
     told = [(event["what"], event.get("reason")) for event in life["life"]]
     assert told == [
-        *(("scheduled", None), ("promoted", None), ("claimed", None), ("failed", "printer on fire")),
-        *(("returned", None), ("claimed", None), ("acked", None)),
+        ("scheduled", None),
+        ("promoted", None),
+        ("claimed", None),
+        ("failed", "printer on fire"),
+        ("returned", None),
+        ("claimed", None),
+        ("acked", None),
     ]
     assert (late["status"], late["result"]) == (409, "too_late")
     assert other["state"] == "scheduled"

@@ -22,10 +22,16 @@ from tarry.client import Tarry
 
 ROOT = Path(__file__).parents[2]
 POINTS = [
-    *("delay.lock_due:after", "delay.guards:after", "cancelled.add_suppressed:after"),
-    *("cancelled.add_suppressed:commit", "cancelled.add_suppressed:committed"),
-    *("message.promote:after", "message.promote:commit", "message.promote:committed"),
-    *("delay.remove:after", "delay.remove:committed"),
+    "delay.lock_due:after",
+    "delay.guards:after",
+    "cancelled.add_suppressed:after",
+    "cancelled.add_suppressed:commit",
+    "cancelled.add_suppressed:committed",
+    "message.promote:after",
+    "message.promote:commit",
+    "message.promote:committed",
+    "delay.remove:after",
+    "delay.remove:committed",
 ]
 MANY = 6
 

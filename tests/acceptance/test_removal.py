@@ -41,8 +41,17 @@ def dying_server(dsn: str, point: str, times: int) -> Iterator[str]:
     listen = f"127.0.0.1:{free_port()}"
     process = subprocess.Popen(
         [
-            *(sys.executable, "-P", "-m", "tarry.bench.killing", point, str(times)),
-            *("serve", "--dsn", dsn, "--listen", listen),
+            sys.executable,
+            "-P",
+            "-m",
+            "tarry.bench.killing",
+            point,
+            str(times),
+            "serve",
+            "--dsn",
+            dsn,
+            "--listen",
+            listen,
         ],
         env={**os.environ, "PYTHONPATH": str(ROOT / ".tree")},
     )

@@ -22,9 +22,16 @@ from tarry.client import LeaseLost, NotFound, Tarry, TarryError
 
 ROOT = Path(__file__).parents[2]
 POINTS = [
-    *("delay.lock_due:after", "schedule.lock_next:after", "fire.add:after", "schedule.advance:after"),
-    *("delay.add_special:after", "delay.add_special:commit", "delay.add_special:committed"),
-    *("message.promote:after", "delay.remove:commit", "delay.remove:committed"),
+    "delay.lock_due:after",
+    "schedule.lock_next:after",
+    "fire.add:after",
+    "schedule.advance:after",
+    "delay.add_special:after",
+    "delay.add_special:commit",
+    "delay.add_special:committed",
+    "message.promote:after",
+    "delay.remove:commit",
+    "delay.remove:committed",
 ]
 KEPT = ["moved.add:after", "delay.move:commit", "delay.move:committed", "fire.end:after", "fire.end:committed"]
 """Points of a message that is kept back, and of one that goes at last."""

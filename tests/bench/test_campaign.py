@@ -84,7 +84,7 @@ def has(kind: str) -> None:
 
 def test_kills_of_a_node_on_a_file(tmp_path: Path) -> None:
     """The shortest form: two kills, nothing lost, nothing early, every duplicate explained."""
-    code, figures, said = campaign(tmp_path, *("--rows", "kill", "--dsn", "sqlite", "--nodes", "1"), "--count", "2")
+    code, figures, said = campaign(tmp_path, "--rows", "kill", "--dsn", "sqlite", "--nodes", "1", "--count", "2")
     assert code == 0, said
     assert figures["faults_done"] == 2
     assert figures["messages"] > 10
@@ -94,7 +94,7 @@ def test_kills_of_a_node_on_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("row", "fault"), [("clock", "clock of a node"), ("disk", "disk full")])
 def test_a_machine_that_is_wrong_under_a_file(row: str, fault: str, tmp_path: Path) -> None:
-    code, figures, said = campaign(tmp_path, *("--rows", row, "--dsn", "sqlite", "--nodes", "1"), "--count", "2")
+    code, figures, said = campaign(tmp_path, "--rows", row, "--dsn", "sqlite", "--nodes", "1", "--count", "2")
     assert code == 0, said
     assert figures["faults"] == {fault: 2}
     assert figures["violations"] == 0

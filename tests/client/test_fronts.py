@@ -28,7 +28,15 @@ def test_both_have_the_same_methods_with_the_same_arguments() -> None:
 def test_everything_but_the_loops_is_awaited() -> None:
     awaited = {name for name in public(AsyncTarry) if inspect.iscoroutinefunction(getattr(AsyncTarry, name))}
     assert set(public(AsyncTarry)) - awaited == {
-        *("__init__", "clients", "consume", "dead", "dead_letters", "find", "fires", "schedules", "timers")
+        "__init__",
+        "clients",
+        "consume",
+        "dead",
+        "dead_letters",
+        "find",
+        "fires",
+        "schedules",
+        "timers",
     }
 
 

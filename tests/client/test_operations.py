@@ -116,7 +116,10 @@ def test_push(script: ScriptedServer, tarry: Tarry) -> None:
     script.say(Answer(201, told), Answer(200, told), Answer(200, told), Answer(200, {}), problem(404))
     assert tarry.put_push("orders", "billing", "https://a.example/", "whsec_a") == told
     tarry.put_push(
-        *("orders", "billing", "https://a.example/", ("whsec_a", "whsec_b")),
+        "orders",
+        "billing",
+        "https://a.example/",
+        ("whsec_a", "whsec_b"),
         timeout=timedelta(seconds=2),
         max_in_flight=3,
     )

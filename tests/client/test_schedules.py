@@ -86,13 +86,15 @@ def test_looks_and_switches(script: ScriptedServer, tarry: Tarry) -> None:
         "cursor": None,
     }
     script.say(
-        *(Answer(200, TOLD), Answer(200, {"schedules": [TOLD], "cursor": None}), Answer(200, TOLD), Answer(200, TOLD)),
-        *(
-            Answer(201, {"id": "7", "fire_at": TOLD["next"][0]}),
-            Answer(200, {"times": TOLD["next"]}),
-            Answer(200, page),
-        ),
-        *(Answer(200, {"times": 2, "sent": 1}), Answer(200, {"name": "daily", "result": "removed"})),
+        Answer(200, TOLD),
+        Answer(200, {"schedules": [TOLD], "cursor": None}),
+        Answer(200, TOLD),
+        Answer(200, TOLD),
+        Answer(201, {"id": "7", "fire_at": TOLD["next"][0]}),
+        Answer(200, {"times": TOLD["next"]}),
+        Answer(200, page),
+        Answer(200, {"times": 2, "sent": 1}),
+        Answer(200, {"name": "daily", "result": "removed"}),
         Answer(200, {"name": "daily", "result": "removed", "unsent": [page["fires"][0] | {"what": "cancelled"}]}),
     )
     assert tarry.schedule("daily") == DAILY
@@ -106,8 +108,15 @@ def test_looks_and_switches(script: ScriptedServer, tarry: Tarry) -> None:
     assert tarry.delete_schedule("daily", match=9) == (Fire(AT, "cancelled", AT, "7"),)
     asked = [f"{one.method} {one.path.removeprefix('/v1/schedules')}" for one in script.requests]
     assert asked == [
-        *("GET /daily", "GET ", "POST /daily/pause", "POST /daily/resume", "POST /daily/run"),
-        *("GET /daily/next?count=1", "GET /daily/fires", "POST /daily/backfill"),
-        *("DELETE /daily", "DELETE /daily"),
+        "GET /daily",
+        "GET ",
+        "POST /daily/pause",
+        "POST /daily/resume",
+        "POST /daily/run",
+        "GET /daily/next?count=1",
+        "GET /daily/fires",
+        "POST /daily/backfill",
+        "DELETE /daily",
+        "DELETE /daily",
     ]
     assert script.requests[-1].headers["If-Match"] == '"9"'

@@ -65,8 +65,19 @@ def command(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_report(history: _History, command: Run, tmp_path: Path) -> None:
     place = str(tmp_path / "made")
     code, out, _ = command(
-        *("report", "--lake", "lake", "--output", place, "--topic", "t", "--title", "Orders"),
-        *("--from", "2026-01-31T12:00:00Z", "--to", "2026-01-31T13:00:00Z"),
+        "report",
+        "--lake",
+        "lake",
+        "--output",
+        place,
+        "--topic",
+        "t",
+        "--title",
+        "Orders",
+        "--from",
+        "2026-01-31T12:00:00Z",
+        "--to",
+        "2026-01-31T13:00:00Z",
     )
     assert (code, out) == (0, f"{place}/index.html\n")
     assert "Orders" in Path(place, "index.html").read_text("utf-8")

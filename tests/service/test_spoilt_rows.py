@@ -534,10 +534,24 @@ async def test_what_is_spoilt_elsewhere_stands_in_no_other_topics_way(world: Wor
     world.sql(OTHERS[name].format(topic=spilt.id, group=group.id))
     node = world.node
     for step in (
-        *(node.directory.read_anew, node.keyring.refresh, node.liveness.look, node.forecast.add_up),
-        *(node.forecast.look, node.forecast.forget, node.pushers.look, node.schedules.mend, node.schedules.forget),
-        *(node.timers.forget, node.sweeps.idempotency_keys, node.cleaner.clean, node.measures.take, node.sweeps.look),
-        *(node.guards.look_for_undeclared, node.pauses.look, node.remover.clear, node.client_owners.forget_unused),
+        node.directory.read_anew,
+        node.keyring.refresh,
+        node.liveness.look,
+        node.forecast.add_up,
+        node.forecast.look,
+        node.forecast.forget,
+        node.pushers.look,
+        node.schedules.mend,
+        node.schedules.forget,
+        node.timers.forget,
+        node.sweeps.idempotency_keys,
+        node.cleaner.clean,
+        node.measures.take,
+        node.sweeps.look,
+        node.guards.look_for_undeclared,
+        node.pauses.look,
+        node.remover.clear,
+        node.client_owners.forget_unused,
     ):
         try:
             await step()

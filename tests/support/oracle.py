@@ -403,7 +403,10 @@ class Oracle:
         for message in self.messages.values():
             count[message.state] += 1
         assert (state.accepted, state.streamed, state.cancelled, state.pending) == (
-            *(len(self.messages), count["streamed"], count["cancelled"], count["waiting"]),
+            len(self.messages),
+            count["streamed"],
+            count["cancelled"],
+            count["waiting"],
         )
         (rows,) = await self.store.backend.read(lambda tx: tx.fetch("delay.count", int))
         assert rows == count["waiting"]
@@ -612,6 +615,10 @@ def choose(items: Sequence[Any], number: int) -> Any:
 def whole(message: Draft | Delivered) -> tuple[object, ...]:
     """All that a publisher has said of a message, but for the time."""
     return (
-        *(message.body, message.headers, message.content_type),
-        *(message.key, message.ordering_key, message.tag),
+        message.body,
+        message.headers,
+        message.content_type,
+        message.key,
+        message.ordering_key,
+        message.tag,
     )

@@ -110,8 +110,14 @@ class Watch:
         retry_after = how.get("retry_after")
         at_once = verb == "end" and bool(how.get("at_once"))
         settlement = Settlement(
-            *(held.claim.key, verb, None if verb == "end" else places, "no", retry_after),
-            *(bool(how.get("count", 1)), 0, at_once),
+            held.claim.key,
+            verb,
+            None if verb == "end" else places,
+            "no",
+            retry_after,
+            bool(how.get("count", 1)),
+            0,
+            at_once,
         )
         (answer,) = (await self.store.turn(self.group, [settlement], [], self.now)).settled
         assert answer is not None

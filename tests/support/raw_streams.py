@@ -70,7 +70,10 @@ def _upgrade(dice: Dice) -> bytes:
     """To HTTP/2 in the clear."""
     settings = dice.choice((b"AAMAAABkAAQAoAAAAAIAAAAA", b"", b"!", b"AAAA", b"A", b"\xe4", b"AAAAAAAA" * 99))
     head = _head(
-        *(dice.choice(METHODS), dice.choice(PATHS), b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c"),
+        dice.choice(METHODS),
+        dice.choice(PATHS),
+        b"Connection: Upgrade, HTTP2-Settings",
+        b"Upgrade: h2c",
         b"HTTP2-Settings: " + settings,
     )
     return head + dice.choice((b"", _preface(dice), _noise(dice)))
@@ -151,8 +154,22 @@ def _cut(dice: Dice) -> bytes:
 
 
 SHAPES: tuple[Callable[[Dice], bytes], ...] = (
-    *(_old_and_more, _old_and_more, _last_and_more, _upgrade, _upgrade, _preface, _preface, _websocket, _websocket),
-    *(_pipeline, _chunks, _lengths, _headers, _damaged, _other, _cut),
+    _old_and_more,
+    _old_and_more,
+    _last_and_more,
+    _upgrade,
+    _upgrade,
+    _preface,
+    _preface,
+    _websocket,
+    _websocket,
+    _pipeline,
+    _chunks,
+    _lengths,
+    _headers,
+    _damaged,
+    _other,
+    _cut,
 )
 
 

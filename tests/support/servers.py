@@ -291,14 +291,20 @@ def _private(kind: str, program: str, make: Sequence[str], *options: str) -> Ite
         port = free_port()
         process = subprocess.Popen(
             [
-                *(program, "--no-defaults", *own, *_DURABLE, *options),
-                *(f"--socket={directory / 'socket'}", f"--pid-file={ready}"),
-                *(f"--port={port}", "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=300"),
-                *(
-                    f"--ssl-ca={ca}",
-                    f"--ssl-cert={directory / 'server.pem'}",
-                    f"--ssl-key={directory / 'server-key.pem'}",
-                ),
+                program,
+                "--no-defaults",
+                *own,
+                *_DURABLE,
+                *options,
+                f"--socket={directory / 'socket'}",
+                f"--pid-file={ready}",
+                f"--port={port}",
+                "--bind-address=127.0.0.1",
+                "--skip-name-resolve",
+                "--max-connections=300",
+                f"--ssl-ca={ca}",
+                f"--ssl-cert={directory / 'server.pem'}",
+                f"--ssl-key={directory / 'server-key.pem'}",
                 f"--init-file={directory / 'init.sql'}",
             ],
             stdin=subprocess.DEVNULL,

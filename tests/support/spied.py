@@ -26,20 +26,20 @@ NOW = 1_795_255_200_000
 """2026-11-21T10:00:00.000Z, at which a spied node's clock stands."""
 
 _ASKED = (
-    *(
-        "catalogue",
-        "directory",
-        "forecast",
-        "groups",
-        "intake",
-        "liveness",
-        "operations",
-        "ranking",
-        "group_ranking",
-        "readers",
-        "remover",
-    ),
-    *("clients", "store", "sweeps"),
+    "catalogue",
+    "directory",
+    "forecast",
+    "groups",
+    "intake",
+    "liveness",
+    "operations",
+    "ranking",
+    "group_ranking",
+    "readers",
+    "remover",
+    "clients",
+    "store",
+    "sweeps",
 )
 """Parts that HTTP's handlers ask."""
 

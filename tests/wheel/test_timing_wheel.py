@@ -439,7 +439,16 @@ def test_shards_are_forgotten_in_pieces_while_the_hand_goes_on(near: int) -> Non
 
 def test_a_shard_is_the_low_bits_of_an_entry_or_of_its_complement() -> None:
     assert [shard_of(entry) for entry in (0, 15, 16, 35, ~0, ~15, ~16, ~35, LOWEST, HIGHEST)] == [
-        *(0, 15, 0, 3, 0, 15, 0, 3, 15, 15),
+        0,
+        15,
+        0,
+        3,
+        0,
+        15,
+        0,
+        3,
+        15,
+        15,
     ]
     dice = Random(1)
     for entries in (

@@ -53,7 +53,16 @@ async def test_every_table_has_its_schema_and_the_rows_of_the_store(spark: Spark
     listed = ", ".join(f"m.`{name}`" for name in content)
     assert told(
         read(spark, stage.dsn, "messages"),
-        *("topic", *content, "queue_id", "queue", "offset", "id", "body", "accepted_at", "deliver_at", "streamed_at"),
+        "topic",
+        *content,
+        "queue_id",
+        "queue",
+        "offset",
+        "id",
+        "body",
+        "accepted_at",
+        "deliver_at",
+        "streamed_at",
     ) == kept(
         stage,
         f"SELECT t.name, {listed}, q.id, q.number, m.`offset`, m.id, m.body, m.accepted_at, m.deliver_at,"
@@ -138,8 +147,18 @@ async def test_a_claim_is_a_row_per_message(spark: SparkSession, stage: Stage, t
     assert expected
     got = told(
         read(spark, stage.dsn, table),
-        *("group_id", "queue_id", "number", "client", "offset", "message_queue_id", "message_offset", "attempt"),
-        *("history", "outcome", "claimed_at", "settled_at"),
+        "group_id",
+        "queue_id",
+        "number",
+        "client",
+        "offset",
+        "message_queue_id",
+        "message_offset",
+        "attempt",
+        "history",
+        "outcome",
+        "claimed_at",
+        "settled_at",
     )
     assert got == sorted(expected, key=repr)
 

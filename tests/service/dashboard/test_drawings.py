@@ -83,8 +83,10 @@ def test_bars_of_times_say_when_they_begin() -> None:
     drawn = sound(bars([1, 2], ["10:00", "11:00"], "Due", times=[3_600_000, 7_200_000]))
     marked = [one for one in drawn.iter() if one.get("data-at")]
     assert {(one.tag, one.get("data-at"), one.text) for one in marked} == {
-        *(("title", "3600000", "10:00: 1 message"), ("title", "7200000", "11:00: 2 messages")),
-        *(("text", "3600000", "10:00"), ("text", "7200000", "11:00")),
+        ("title", "3600000", "10:00: 1 message"),
+        ("title", "7200000", "11:00: 2 messages"),
+        ("text", "3600000", "10:00"),
+        ("text", "7200000", "11:00"),
     }
     assert {one.get("data-rest") for one in marked} == {None, ": 1 message", ": 2 messages"}
 
@@ -122,8 +124,13 @@ def test_a_life_to_the_millisecond() -> None:
 @pytest.mark.parametrize(
     ("ms", "said"),
     [
-        *((0, "0 ms"), (999, "999 ms"), (1000, "1 s"), (1500, "1.500 s")),
-        *((90_000, "1 min 30 s"), (90_061_000, "1 d 1 h"), (None, "")),
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1000, "1 s"),
+        (1500, "1.500 s"),
+        (90_000, "1 min 30 s"),
+        (90_061_000, "1 d 1 h"),
+        (None, ""),
     ],
 )
 def test_durations(ms: int | None, said: str) -> None:
@@ -133,8 +140,14 @@ def test_durations(ms: int | None, said: str) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        *((0, "0"), (9999, "9,999"), (10_000, "10.0 k"), (123_456, "123 k")),
-        *((1_234_567, "1.2 M"), (2e9, "2.0 G"), (0.5, "0.5"), (2.0, "2")),
+        (0, "0"),
+        (9999, "9,999"),
+        (10_000, "10.0 k"),
+        (123_456, "123 k"),
+        (1_234_567, "1.2 M"),
+        (2e9, "2.0 G"),
+        (0.5, "0.5"),
+        (2.0, "2"),
     ],
 )
 def test_short_numbers(value: float, said: str) -> None:
@@ -150,8 +163,28 @@ def test_ranges(numbers: list[int], said: str) -> None:
 
 
 UNSEEN = (
-    *("", " ", "\t", "\n", "\r\n", "\v\f", "\0", "\x1b", "\u00a0", "\u2003", "\u3000", "\ufeff", "\u200b", "\u202e"),
-    *("\u2028", "\u00ad", "\u180e", "\ufe0f", "\u3164", "\u0300", " \t\n ", "\ufeff \n"),
+    "",
+    " ",
+    "\t",
+    "\n",
+    "\r\n",
+    "\v\f",
+    "\0",
+    "\x1b",
+    "\u00a0",
+    "\u2003",
+    "\u3000",
+    "\ufeff",
+    "\u200b",
+    "\u202e",
+    "\u2028",
+    "\u00ad",
+    "\u180e",
+    "\ufe0f",
+    "\u3164",
+    "\u0300",
+    " \t\n ",
+    "\ufeff \n",
 )
 
 

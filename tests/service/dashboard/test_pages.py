@@ -160,7 +160,11 @@ async def test_what_a_table_says_can_be_typed(browser: httpx.AsyncClient, server
     await dead_letters(server, "no ink")
     told: set[str] = set()
     for address in (
-        *("/ui/topics?sort=rate", "/ui/topics/orders", "/ui/groups/orders/billing", "/ui/nodes", "/ui/schedules"),
+        "/ui/topics?sort=rate",
+        "/ui/topics/orders",
+        "/ui/groups/orders/billing",
+        "/ui/nodes",
+        "/ui/schedules",
         f"/ui/messages?topic=orders&state=scheduled&key={quote(HOSTILE)}&from=2026-11-21T10:00:00Z",
         f"/ui/messages/{ids['waits']}",
         f"/ui/dead/parcels/labels?reason={quote('a b')}&to=2026-11-22T10:00:00Z",

@@ -162,12 +162,16 @@ LAST_RUNG: dict[str, Any] = {"ladder": Ladder(())}
         ({}, "ack", {"ids": []}, {"ids": ()}, {"acked": 0}),
         ({}, "ack", {"ids": [0, 1, 0]}, {"ids": (0, 1)}, {"acked": 2}),
         (
-            *({}, "fail", {"ids": [0], "reason": "no ink", "retry_after": "1h", "count": False}),
+            {},
+            "fail",
+            {"ids": [0], "reason": "no ink", "retry_after": "1h", "count": False},
             {"ids": (0,), "reason": "no ink", "retry_after": HOUR, "count": False},
             {"retried": 1, "dead": 0},
         ),
         (
-            *(LAST_RUNG, "fail", {"retry_after": 0}),
+            LAST_RUNG,
+            "fail",
+            {"retry_after": 0},
             {"ids": None, "reason": None, "retry_after": 0, "count": True},
             {"retried": 0, "dead": 3},
         ),

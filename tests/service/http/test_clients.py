@@ -18,7 +18,8 @@ from tarry.store.store import Store
 async def test_a_client_renews(client: httpx.AsyncClient, server: SpiedServer) -> None:
     response = await client.post("/v1/clients/10.0.0.1-42/renew")
     assert (response.status_code, response.json()) == (
-        *(200, {"client": "10.0.0.1-42", "alive_until": "2026-11-21T10:00:15.000Z", "alive_for": 15_000}),
+        200,
+        {"client": "10.0.0.1-42", "alive_until": "2026-11-21T10:00:15.000Z", "alive_for": 15_000},
     )
     assert server.all("liveness.renew") == [("10.0.0.1-42",)]
 

@@ -84,8 +84,15 @@ async def test_a_bad_line_stops_nothing(client: httpx.AsyncClient, server: Spied
     answers = await publish(client, content)
     assert verdicts(answers) == [
         "published",
-        *(("bad-request", 3), ("bad-request", 4), ("bad-request", 5), ("too-large", 6)),
-        *(("too-large", 7), ("too-large", 8), ("bad-request", 9), ("bad-request", 10), ("bad-request", 11)),
+        ("bad-request", 3),
+        ("bad-request", 4),
+        ("bad-request", 5),
+        ("too-large", 6),
+        ("too-large", 7),
+        ("too-large", 8),
+        ("bad-request", 9),
+        ("bad-request", 10),
+        ("bad-request", 11),
         ("bad-request", 12),
         "published",
     ]

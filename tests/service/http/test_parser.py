@@ -315,8 +315,11 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 LET_PASS = (
-    *(b"\r" + GET, b"\n" + GET, b"\r\n\r\n" + GET),
-    *(GET.replace(b"GET ", b"GET  "), GET.replace(b"HTTP/", b"RTSP/")),
+    b"\r" + GET,
+    b"\n" + GET,
+    b"\r\n\r\n" + GET,
+    GET.replace(b"GET ", b"GET  "),
+    GET.replace(b"HTTP/", b"RTSP/"),
 )
 
 

@@ -22,7 +22,8 @@ async def test_a_group_goes(client: httpx.AsyncClient, server: SpiedServer) -> N
     await server.group(await server.topic(), "a-b")
     response = await client.delete("/v1/topics/orders/groups/a-b")
     assert (response.status_code, response.json()) == (
-        *(200, {"topic": "orders", "group": "a-b", "result": "removed"}),
+        200,
+        {"topic": "orders", "group": "a-b", "result": "removed"},
     )
     assert (await client.get("/v1/topics/orders/groups/a-b")).status_code == 404
 

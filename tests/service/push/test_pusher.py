@@ -35,7 +35,10 @@ async def test_sent_and_acked(office: Office) -> None:
     headers = came.headers
     assert (came.target, came.body, headers["content-type"]) == ("/in", b'{"order": 7}', "application/json")
     assert (came.id, headers["tarry-topic"], headers["tarry-group"], headers["tarry-attempt"]) == (
-        *(str(id_), "orders", "billing", "1"),
+        str(id_),
+        "orders",
+        "billing",
+        "1",
     )
     assert (headers["tarry-key"], headers["tarry-tag"]) == ("order/7 %C3%BC%0D%0A", "new")
     assert (headers["tarry-header-trace"], headers["tarry-header-n"]) == ("a%0D%0Ab", "1")

@@ -127,7 +127,10 @@ class TestClocksAreSet:
 
     def test_each_hour_goes_by_the_time_that_passes(self) -> None:
         assert times("0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z", 4) == [
-            *("2026-10-25T00:00", "2026-10-25T01:00", "2026-10-25T02:00", "2026-10-25T03:00")
+            "2026-10-25T00:00",
+            "2026-10-25T01:00",
+            "2026-10-25T02:00",
+            "2026-10-25T03:00",
         ]
 
     def test_a_clock_that_is_set_by_half_an_hour(self) -> None:
@@ -159,8 +162,18 @@ EXPRESSIONS = st.one_of(
 ).map(" ".join)
 ZONES = st.sampled_from(
     [
-        *("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns"),
-        *("Africa/Casablanca", "Pacific/Apia", "America/Sao_Paulo", "Asia/Kolkata", "Europe/Dublin", "Asia/Beirut"),
+        "UTC",
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "Asia/Kathmandu",
+        "America/St_Johns",
+        "Africa/Casablanca",
+        "Pacific/Apia",
+        "America/Sao_Paulo",
+        "Asia/Kolkata",
+        "Europe/Dublin",
+        "Asia/Beirut",
     ]
 )
 FIRST, LAST = 1_500_000_000_000, 2_000_000_000_000

@@ -34,7 +34,8 @@ class TestRefusal:
             ({"every": "1h", "starts_at": "tomorrow"}, "/starts_at", "is not a time"),
             (
                 {"every": "1h", "starts_at": "2026-01-02T00:00:00Z", "ends_at": "2026-01-01T00:00:00Z"},
-                *("/ends_at", "it is before starts_at"),
+                "/ends_at",
+                "it is before starts_at",
             ),
             ({"every": "1h", "jitter": "1h"}, "/jitter", "make it shorter"),
             ({"cron": "* * * * *", "jitter": "2m"}, "/jitter", "make it shorter"),

@@ -55,7 +55,9 @@ class Lives:
         for i in range(MESSAGES):
             text = "".join(dice.choices("aż🐢'\"\\\0 ", k=dice.randrange(1, 9)))
             draft = stage.draft(
-                *(self.group.topic, dice.randbytes(dice.randrange(3000)), dice.choice((None, 3 * MINUTE))),
+                self.group.topic,
+                dice.randbytes(dice.randrange(3000)),
+                dice.choice((None, 3 * MINUTE)),
                 queue=i % 2,
                 headers=json.dumps({"h": text}).encode(),
                 key=dice.choice((None, text)),

@@ -212,9 +212,13 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
         {"delay": "PRIMARY", "moved": "PRIMARY", "retry": "PRIMARY"},
         [
             (
-                *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in range(16)], [0, 7], 1000),
-                *([(shard, _SINCE, _UNTIL) for shard in range(16)], 1000),
-                *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in range(16)], 1000),
+                [(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in range(16)],
+                [0, 7],
+                1000,
+                [(shard, _SINCE, _UNTIL) for shard in range(16)],
+                1000,
+                [(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in range(16)],
+                1000,
             )
         ],
     ),
@@ -233,9 +237,13 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
         {"delay": "PRIMARY", "d": "PRIMARY", "moved": "PRIMARY", "schedule": "idx_schedule_topic_next"},
         [
             (
-                *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in shards], [1, 2]),
-                *([(shard, _SINCE, _UNTIL) for shard in shards], [1, 2]),
-                *([1], _UNTIL, [1, 2]),
+                [(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in shards],
+                [1, 2],
+                [(shard, _SINCE, _UNTIL) for shard in shards],
+                [1, 2],
+                [1],
+                _UNTIL,
+                [1, 2],
             )
             for shards in ((3,), range(16))
         ],

@@ -119,7 +119,7 @@ async def test_it_commits_and_rolls_back_with_the_rows_of_the_user(
     user.commit()
     cursor.execute("INSERT INTO shop VALUES (1)")
     receipt = outbox.publish(
-        *(cursor, "orders", {"order": "7 % ' \\ ü"}), key="order-7", tag="red", headers={"a": "%s"}, ordering_key="k"
+        cursor, "orders", {"order": "7 % ' \\ ü"}, key="order-7", tag="red", headers={"a": "%s"}, ordering_key="k"
     )
     assert await stage.waiting() == {}
     user.rollback()

@@ -112,8 +112,17 @@ async def test_fault_2_text_is_str(connection: Connection) -> None:
     text, binary = "é", "é".encode()
     rows = await connection.fetch(b"SELECT * FROM t ORDER BY k DESC")
     assert [repr(value) for value in rows[0]] == [
-        *(repr("é😀"), repr(binary), repr(text), repr(binary), "0.5", "258", "Decimal('1.50')"),
-        *("'2026-11-21 01:02:03.004'", "'x'", "18446744073709551615", "-1"),
+        repr("é😀"),
+        repr(binary),
+        repr(text),
+        repr(binary),
+        "0.5",
+        "258",
+        "Decimal('1.50')",
+        "'2026-11-21 01:02:03.004'",
+        "'x'",
+        "18446744073709551615",
+        "-1",
     ]
     assert rows[1] == (None,) * 11
     assert await connection.fetch(b"SELECT SUM(j), SUM(k), COUNT(*), AVG(e), VERSION() > '', x'' FROM t") == [
@@ -336,9 +345,20 @@ async def test_the_session_is_set_up(open_connection: Open) -> None:
     for connection, wait, rest, lock_wait in ((writer, 2, 2, 1), (reader, 600, 60, 10)):
         assert await connection.fetch(query) == [
             (
-                *("READ-COMMITTED", 1, "+00:00", wait, rest, rest, lock_wait),
-                *("utf8mb4", "utf8mb4", "utf8mb4", "utf8mb4_bin", 1),
-                *(connection.id, connection.max_allowed_packet),
+                "READ-COMMITTED",
+                1,
+                "+00:00",
+                wait,
+                rest,
+                rest,
+                lock_wait,
+                "utf8mb4",
+                "utf8mb4",
+                "utf8mb4",
+                "utf8mb4_bin",
+                1,
+                connection.id,
+                connection.max_allowed_packet,
             )
         ]
     assert writer.server.text.startswith(".".join(map(str, writer.server.version)))

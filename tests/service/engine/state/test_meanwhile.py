@@ -73,8 +73,14 @@ class Other:
 
 
 CHANGES: list[Callable[[Other], Awaitable[None]]] = [
-    *(Other.grow, Other.remove, Other.make_again, Other.add_group, Other.grow_and_add_group),
-    *(Other.add_group_and_grow, Other.remove_group, Other.make_group_again),
+    Other.grow,
+    Other.remove,
+    Other.make_again,
+    Other.add_group,
+    Other.grow_and_add_group,
+    Other.add_group_and_grow,
+    Other.remove_group,
+    Other.make_group_again,
 ]
 
 
