@@ -143,7 +143,7 @@ class Show:
 
     def _count(self, tarry: Tarry, ledger: Ledger, apart: tuple[int, int]) -> None:
         ledger.bury(letter.message.id for letter in tarry.dead(TOPIC, GROUP))
-        self.faults += ledger.faults()
+        self.faults += ledger.faults(doubtful_until=apart[1])
         for entry in ledger.entries:
             if entry.fate == "cancelled" and (state := tarry.message(entry.id)["state"]) != "cancelled":
                 self.faults.append(f"{entry.flight.key}: cancelled, and the server says {state}")

@@ -160,15 +160,20 @@ class Ledger:
                 (within if apart[0] <= entry.due <= apart[1] else outside).append(late)
         return Lateness.of(outside), Lateness.of(within)
 
-    def faults(self) -> list[str]:
-        """Everything that is not as promised, one sentence each."""
+    def faults(self, doubtful_until: int = 0) -> list[str]:
+        """Everything that is not as promised, one sentence each.
+
+        What was handed out before `doubtful_until`, in Unix milliseconds, may come again as the same attempt: with its
+        server went the word that it was begun.
+        """
         faults = [*self._complaints, *self.early()]
         for entry in self.entries:
-            faults += (f"{entry.flight.key}: {fault}" for fault in self._examine(entry, self._buried.count(entry.id)))
+            found = self._examine(entry, self._buried.count(entry.id), doubtful_until)
+            faults += (f"{entry.flight.key}: {fault}" for fault in found)
         strange = [id_ for id_ in self._buried if id_ not in self._entries]
         return faults + [f"a dead letter that nobody published: {id_}" for id_ in strange]
 
-    def _examine(self, entry: Entry, buried: int) -> Iterable[str]:
+    def _examine(self, entry: Entry, buried: int, doubtful_until: int) -> Iterable[str]:
         if entry.fate == "cancelled":
             if entry.sightings:
                 yield f"cancelled, and handed out {len(entry.sightings)} times"
@@ -180,7 +185,10 @@ class Ledger:
         if buried != int(self.dies(entry)):
             yield f"{buried} times among the dead letters, not {int(self.dies(entry))}"
         attempts = [sighting.attempt for sighting in entry.sightings]
-        if any(later <= sooner for sooner, later in pairwise(attempts)):
+        if any(
+            later.attempt < sooner.attempt + (sooner.failed or sooner.at >= doubtful_until)
+            for sooner, later in pairwise(entry.sightings)
+        ):
             yield f"an attempt was handed out twice: {attempts}"
         for sighting in entry.sightings:
             if not 0 <= sighting.deliver_at - entry.due <= _ROUNDING:
