@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from support.effort import tries
+from support.effort import full, tries
 from support.planted import PLANTS, ended_early, recorded
 from tarry.bench.checker.clocks import Clocks
 from tarry.bench.checker.event import Event, read
@@ -65,6 +65,7 @@ def test_a_fire_that_a_pause_cancels_is_counted_as_told(kinds: dict[str, int], *
     assert check(changed).figures["kinds"] == kinds
 
 
+@full
 @pytest.mark.parametrize("plant", PLANTS)
 @given(place=st.integers(0, 10_000))
 @settings(max_examples=tries(2, 5), deadline=None, phases=(Phase.explicit, Phase.generate))
@@ -89,6 +90,7 @@ def test_there_are_sixteen() -> None:
     assert len({kind for _, kind in PLANTS.values()}) == 16
 
 
+@full
 @given(place=st.integers(0, 10_000))
 @settings(max_examples=tries(2, 5), deadline=None, phases=(Phase.explicit, Phase.generate))
 def test_what_ends_before_its_end_is_lost(place: int) -> None:

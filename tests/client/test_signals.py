@@ -16,7 +16,7 @@ import pytest
 from attrs import define, field
 
 import tarry.client
-from support.effort import tries
+from support.effort import full, tries
 from tarry.client import AsyncTarry, Delivery
 from tarry.client.calls import Call, Reply
 from tarry.client.consumption import Consumption
@@ -103,6 +103,7 @@ def _consume(consuming: Consumption) -> None:
     assert consuming.next(0.001) is None
 
 
+@full
 def test_nothing_is_left_half_done(number: signal.Signals) -> None:
     handler = signal.getsignal(number)
     for at in itertools.count(tries(number, 1), tries(11, 1)):
