@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.store_homes import dsn, homes, migrated_file, stage
+from support.store_homes import dsn, homes, stage
 from support.stores import Kind, Stage
 from support.story import live
 from support.terminal import Terminal
@@ -17,7 +17,7 @@ from tarry.pipeline.lake.archive import HERE
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.schemas import IN_LAKE
 
-__all__ = ["dsn", "homes", "migrated_file", "stage"]
+__all__ = ["dsn", "homes", "stage"]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from support.in_one import in_one
 from support.nodes import name_of
-from support.store_homes import KINDS, dsn, homes, migrated_file, stage
+from support.store_homes import KINDS, dsn, homes, stage
 from support.stores import Kind, Stage
 from tarry.service.cli import doctor
 from tarry.service.cli.doctor import Finding
@@ -33,7 +33,7 @@ from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, 
 from tarry.store.timers import spoilt
 from tarry.store.timers.timers import LOST
 
-__all__ = ["dsn", "homes", "migrated_file", "stage"]
+__all__ = ["dsn", "homes", "stage"]
 
 NOW = 1_795_255_200_000
 SOON = 60_000

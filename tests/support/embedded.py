@@ -10,7 +10,7 @@ from tarry.store.sqlite.backend import SQLiteBackend
 
 
 @cache
-def _schema() -> bytes:
+def schema() -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder, "tarry.db")
         maker = Thread(target=migrate, args=(f"sqlite:///{path}",))  # of its own: here Trio may be at work
@@ -22,5 +22,5 @@ def _schema() -> bytes:
 def embedded(path: Path) -> SQLiteBackend:
     """The store there; a new one is a copy."""
     if not path.exists():
-        path.write_bytes(_schema())
+        path.write_bytes(schema())
     return SQLiteBackend(path)

@@ -1,6 +1,5 @@
 """Fixtures: a store of each kind with its schema and no rows. A `conftest.py` imports them, and says the `kind`."""
 
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,19 +7,12 @@ from pathlib import Path
 import pytest
 
 from support import servers
+from support.embedded import schema
 from support.hearing import HearingStore
 from support.stores import Kind, Stage, Tables, empty, migrate, open_tables
 from tarry.store.opening import open_backend
 
 KINDS: tuple[Kind, ...] = ("sqlite", "mariadb", "mysql")
-
-
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An embedded store, to be copied."""
-    path = tmp_path_factory.mktemp("template") / "tarry.db"
-    migrate(f"sqlite:///{path}")
-    return path
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +38,7 @@ def dsn(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with its schema and no rows."""
     if kind == "sqlite":
         path = tmp_path / "tarry.db"
-        shutil.copy(request.getfixturevalue("migrated_file"), path)
+        path.write_bytes(schema())
         return f"sqlite:///{path}"
     home: Callable[[str], tuple[str, Tables]] = request.getfixturevalue("homes")
     dsn, tables = home(request.getfixturevalue(f"{kind}_server"))

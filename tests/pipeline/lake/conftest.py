@@ -2,10 +2,10 @@
 
 import pytest
 
-from support.store_homes import KINDS, dsn, homes, migrated_file, stage
+from support.store_homes import KINDS, dsn, homes, stage
 from support.stores import Kind
 
-__all__ = ["dsn", "homes", "migrated_file", "stage"]
+__all__ = ["dsn", "homes", "stage"]
 
 
 @pytest.fixture(params=[KINDS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS[1:])])

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from support.store_homes import KINDS, dsn, homes, migrated_file
+from support.store_homes import KINDS, dsn, homes
 from support.store_homes import stage as unwatched
 from support.stores import Kind, Stage
 from tarry.store.timers import forecast
 
-__all__ = ["dsn", "homes", "migrated_file", "unwatched"]
+__all__ = ["dsn", "homes", "unwatched"]
 
 
 @pytest.fixture(params=KINDS)
