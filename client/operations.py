@@ -136,7 +136,7 @@ class OperatorCalls(Calling):
         `reason` is that of the last attempt; with `*` at its end, how that begins. `rate` is how many a second at most.
         An exception in `on_progress` stops it; what is done stays done.
         """
-        which = {"ids": arguments.ids(ids), **_range(start, end), "key": key, "tag": tag, "reason": reason}
+        which = _letters(ids, start, end, key, tag, reason)
         path = f"{_path(topic, group)}/dead/redrive"
         return await self._worked(path, which | {"rate": rate, "dry_run": dry_run}, "redriven", on_progress)
 
@@ -156,7 +156,7 @@ class OperatorCalls(Calling):
         on_progress: OnProgress | None = None,
     ) -> int:
         """Removes dead letters for good, all, or those that fit what is said of them, as with `redrive`; how many."""
-        which = {"ids": arguments.ids(ids), **_range(start, end), "key": key, "tag": tag, "reason": reason}
+        which = _letters(ids, start, end, key, tag, reason)
         path = f"{_path(topic, group)}/dead/purge"
         return await self._worked(path, which | {"dry_run": dry_run}, "purged", on_progress)
 
@@ -227,6 +227,18 @@ def _dead(topic: str, group: str, **search: str | None) -> Call[Page[DeadLetter]
 
 def _place(place: str | datetime | int | None) -> str | int | None:
     return place if place is None or isinstance(place, int) else instant_out(place, "start")
+
+
+def _letters(
+    ids: Iterable[Named] | None,
+    start: str | datetime | None,
+    end: str | datetime | None,
+    key: str | None,
+    tag: str | None,
+    reason: str | None,
+) -> dict[str, Any]:
+    """Which dead letters, as a body of a request."""
+    return {"ids": arguments.ids(ids), **_range(start, end), "key": key, "tag": tag, "reason": reason}
 
 
 def _range(start: str | datetime | None, end: str | datetime | None) -> dict[str, str | None]:
