@@ -6,12 +6,13 @@ older. So of a shard in which ordered messages wait that are older than its swee
 brings nothing that is ordered until they are through.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from attrs import define, field
 
-from ....store.ids import SHARDS
+from ....store.ids import SHARDS, shard_of
 from ....store.store import Store
+from ....store.timers import timers
 from ..cluster.ownership import Ownership
 from ..state.coverage import Coverage
 from .pages import Pages
@@ -56,6 +57,8 @@ class Backlogs:
         then on. Raises `StoreError`."""
         self._coverage.backlogged -= self._ownership.held
         unknown, by_shard, pages = self._coverage.backlogged, self._by_shard, _PAGES  # `read_anew` may take others
+        if new := unknown - by_shard.keys():
+            unknown -= new - await self._with_some(new, until)
         for shard in sorted(unknown):
             backlog = by_shard.setdefault(shard, _Backlog(Pages(self._store, [shard], 0, until), until))
             while not await self._waits(backlog):
@@ -70,6 +73,12 @@ class Backlogs:
                     break
                 if not pages:
                     return
+
+    async def _with_some(self, shards: Set[int], until: int) -> Set[int]:
+        """Those of these shards in which something waits, or may: of most one look says that nothing does."""
+        others = dict.fromkeys(set(range(SHARDS)) - shards, 0)
+        rows = await self._store.read(timers.near, 0, until, _PAGE, others)
+        return {shard_of(entry) for _, entry in rows} if len(rows) < _PAGE else shards
 
     async def _waits(self, backlog: _Backlog) -> bool:
         """Whether something of the last page waits, and is waited for."""

@@ -125,14 +125,14 @@ class Loader:
             await trio.sleep(_PAUSE)
 
     async def _read(self, shards: Set[int], since: int, until: int, page: int) -> None:
-        if page == _FIRST_PAGE:  # mostly there is little, which one look brings
-            none = dict.fromkeys(set(range(SHARDS)) - shards, since)
-            rows = await self._store.read(timers.near, since, until, page, none)
-            if len(rows) < page:
-                self._coverage.read_upto = until
-                self._pending.add_many([due for due, _ in rows], [entry for _, entry in rows])
-                self.loaded += len(rows)
-                return
+        # Mostly there is little, which one look brings.
+        none = dict.fromkeys(set(range(SHARDS)) - shards, since)
+        rows = await self._store.read(timers.near, since, until, _FIRST_PAGE, none)
+        if len(rows) < _FIRST_PAGE:
+            self._coverage.read_upto = until
+            self._pending.add_many([due for due, _ in rows], [entry for _, entry in rows])
+            self.loaded += len(rows)
+            return
         pages = Pages(self._store, shards, since, until)
         while (some := await pages.more(_PAGE if pages.begun else page)) is not None:
             await self._add(some, pages.upto)

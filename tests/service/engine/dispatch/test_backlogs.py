@@ -16,6 +16,7 @@ from tarry.service.engine.state.coverage import Coverage
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS, shard_of
+from tarry.store.ports import Transaction
 from tarry.store.records import Draft, Publication, Topic
 from tarry.store.store import Store
 from tarry.store.timers import timers
@@ -74,6 +75,20 @@ async def test_nothing_is_known_before_the_first_look(world: World) -> None:
     world.ownership.held = frozenset({3})
     assert not world.coverage.has_backlog(3)
     assert await world.look() == set()
+
+
+async def test_one_look_tells_that_nothing_waits_in_most_shards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (id_,) = await world.publish("log", -500)
+    asked: list[int] = []
+    due_messages = timers.due_messages
+
+    async def noting(tx: Transaction, shard: int, *args: int) -> list[timers.Scan]:
+        asked.append(shard)
+        return await due_messages(tx, shard, *args)
+
+    monkeypatch.setattr(timers, "due_messages", noting)
+    assert await world.look() == {shard_of(id_)}
+    assert set(asked) == {shard_of(id_)}
 
 
 async def test_a_shard_has_a_backlog_until_it_is_through(world: World) -> None:

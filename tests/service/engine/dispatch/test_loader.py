@@ -34,13 +34,12 @@ HOUR = 3_600_000
 class Watched(Store):
     """A store with somebody looking over the loader's shoulder."""
 
-    before: Callable[[int, int], Awaitable[None]] | None = None
-    """Awaited with the shard and the end of the stretch before a page of messages is read."""
+    before: Callable[[int], Awaitable[None]] | None = None
+    """Awaited with the end of the stretch before a look at all of it, and before a page of one shard is read."""
 
     async def read(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.before is not None and function is timers.due_messages:
-            shard, _after, until, _limit = args
-            await self.before(shard, until)
+        if self.before is not None and function in (timers.near, timers.due_messages):
+            await self.before(args[1] if function is timers.near else args[2])
         return await super().read(function, *args, **kwargs)
 
 
@@ -165,8 +164,8 @@ async def test_it_tells_up_to_when_a_shard_is_read(node: Node, nursery: trio.Nur
     ids = await node.schedule([NOW - 20_000 + number for number in range(2_000)] + [NOW + HOUR])
     told: list[int] = []
 
-    async def note(shard: int, _until: int) -> None:
-        told.append(node.coverage.loaded_until(shard))
+    async def note(_until: int) -> None:
+        told.append(node.coverage.loaded_until(3))
 
     node.store.before = note
     assert node.coverage.loaded_until(3) == 0
@@ -179,11 +178,26 @@ async def test_it_tells_up_to_when_a_shard_is_read(node: Node, nursery: trio.Nur
     assert node.held() == ids
 
 
+async def test_a_look_brings_a_stretch_of_which_little_waits(node: Node, nursery: trio.Nursery) -> None:
+    """A start, and each page of the horizon, is a statement and not three for each shard."""
+    ids = await node.schedule([NOW - HOUR, NOW + HOUR])
+    looks: list[int] = []
+
+    async def note(until: int) -> None:
+        looks.append(until)
+
+    node.store.before = note
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert looks == sorted(set(looks)), "one for what is overdue, one for each page"
+    assert node.held() == ids
+
+
 async def test_overdue_messages_fire_while_the_rest_is_loading(node: Node, nursery: trio.Nursery) -> None:
     (overdue,) = await node.schedule([NOW - HOUR])
     await node.schedule([NOW + one for one in range(5_000)])
 
-    async def slow(_shard: int, until: int) -> None:
+    async def slow(until: int) -> None:
         while until > NOW and overdue not in node.fired:  # the pages of the horizon
             await trio.lowlevel.checkpoint()
 
@@ -200,9 +214,9 @@ async def test_a_store_that_goes_away_while_loading_is_read_again(
     ids = await node.schedule([NOW - 5, NOW + 5])
     failures = 3
 
-    async def failing(shard: int, _until: int) -> None:
+    async def failing(_until: int) -> None:
         nonlocal failures
-        if shard == 7 and failures:
+        if failures:
             failures -= 1
             raise Unavailable("away")
 
@@ -217,7 +231,7 @@ async def test_what_cannot_be_read_though_the_store_is_there_is_no_flood(
 ) -> None:
     failures = 60
 
-    async def failing(_shard: int, _until: int) -> None:
+    async def failing(_until: int) -> None:
         nonlocal failures
         if failures:
             failures -= 1
@@ -236,7 +250,7 @@ async def test_what_cannot_be_read_though_the_store_is_there_is_no_flood(
 async def test_a_page_moves_the_horizon_before_it_is_read(node: Node, nursery: trio.Nursery) -> None:
     seen: list[bool] = []
 
-    async def look(_shard: int, until: int) -> None:
+    async def look(until: int) -> None:
         if until > NOW:
             seen.append(node.pending.horizon.covers(until - 1))
 
@@ -254,7 +268,7 @@ async def test_what_comes_while_what_is_overdue_is_read_is_in_the_wheel_at_once(
     ids = await node.schedule([NOW - HOUR, NOW, NOW + 3 * HOUR - 1])
     missing: list[object] = []
 
-    async def publish(_shard: int, until: int) -> None:
+    async def publish(until: int) -> None:
         if until <= NOW and len(ids) == 3:
             ids.extend(await node.schedule([NOW + HOUR]))
             node.pending.add(NOW + HOUR, ids[3])
@@ -320,7 +334,7 @@ async def test_what_comes_for_a_shard_while_it_is_loaded_is_in_the_wheel(node: N
     shares.see("a", [])
     late: list[int] = []
 
-    async def publish(_shard: int, until: int) -> None:
+    async def publish(until: int) -> None:
         if until > NOW and not late:
             late.extend(await node.schedule([NOW + HOUR + one for one in range(32)]))
             for place, id_ in enumerate(late):

@@ -93,8 +93,11 @@ class Rows:
         return [id_ for id_ in group_ids if id_ in self.claimable]
 
     async def near(
-        self, since: int, until: int, limit: int, untils: dict[int, int], but: list[int]
+        self, since: int, until: int, limit: int, untils: dict[int, int], but: list[int] | None = None
     ) -> list[tuple[int, int]]:
+        if but is None:  # the backlogs'
+            rows = [*self.due, *self.moved]
+            return [row for row in rows if since <= row[0] < untils.get(shard_of(row[1]), until)][:limit]
         assert self.sweeping, "what goes from here on may have been read"
         self.meanwhile()
         self.passed_over.append(but)
