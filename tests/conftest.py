@@ -13,7 +13,7 @@ import pytest
 
 from support import authorities, fork_server, servers
 from support.in_turn import take_turns
-from support.workers import ByFile, mixed, named, whole_characters
+from support.workers import ByFile, longest_first, named, whole_characters
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     """Before pytest leaves out what is long. Who names a test gets it."""
     if not any("::" in argument for argument in config.args):
         take_turns(items)
-    mixed(items)
+    longest_first(items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,33 +6,33 @@ from typing import Any
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 _TOGETHER = "tests/pipeline/"
-"""Run by one worker: to start Spark takes longer than most of these tests. And first, since nothing takes as long."""
+"""Run by one worker: to start Spark takes longer than most of these tests."""
+_FIRST = (_TOGETHER, "tests/bench/test_bench_smoke")
+"""Nothing takes as long."""
+_WAITING = ("tests/acceptance/", "tests/bench/", "tests/testing/")
+"""They wait for processes most of the time."""
+_COMPUTING = ("gw0", "gw1")
+"""The workers that take of the others first, so that the processors have work while these wait."""
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """A worker that is free takes the next file, in the order in which they were collected."""
+    """A worker that is free takes the next file of its sort, in the order in which they were collected; and when none
+    is left, of the other."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _TOGETHER if nodeid.startswith(_TOGETHER) else _file(nodeid)
+        return _TOGETHER if nodeid.startswith(_TOGETHER) else nodeid.partition("::")[0]
+
+    def _assign_work_unit(self, node: Any) -> None:
+        computes = node.gateway.id in _COMPUTING
+        own = next((scope for scope in self.workqueue if scope.startswith(_WAITING) != computes), None)
+        if own is not None:
+            self.workqueue.move_to_end(own, last=False)
+        super()._assign_work_unit(node)
 
 
-def mixed(items: list[Any]) -> None:
-    """Files that wait for processes most of the time are spread among those that compute, so that the processors always
-    have work; what takes longest begins first."""
-    files: dict[str, int] = {}
-    for item in items:
-        files.setdefault(_file(item.nodeid), len(files))
-    sorts = [[name for name in files if name.startswith(_WAITING) == waits] for waits in (True, False)]
-    place = {name: (number + 1) / len(names) for names in sorts for number, name in enumerate(names)}
-    items.sort(key=lambda item: 0 if item.nodeid.startswith(_FIRST) else place[_file(item.nodeid)])
-
-
-_FIRST = (_TOGETHER, "tests/bench/test_bench_smoke")
-_WAITING = ("tests/acceptance/", "tests/bench/", "tests/testing/")
-
-
-def _file(nodeid: str) -> str:
-    return nodeid.partition("::")[0]
+def longest_first(items: list[Any]) -> None:
+    """What takes longest begins first, so that all workers end at the same time."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_FIRST))
 
 
 def named(server: str) -> str | None:
