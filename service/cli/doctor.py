@@ -21,6 +21,7 @@ from ...store.errors import Full, ReadOnly, Refused, SchemaError, StoreError, St
 from ...store.ids import SHARDS_OF_DELAY
 from ...store.migrations import Applied, pending
 from ...store.mysql.dsn import Dsn
+from ...store.mysql.group import Group
 from ...store.nodes import NodeRow, all_nodes
 from ...store.opening import is_shared, migrations_for, open_backend, open_guest
 from ...store.operating.keys import Key, all_keys
@@ -125,8 +126,9 @@ async def _hosts(dsn: str) -> list[Finding]:
     from ...store.mysql.hosts import look_at_each  # the embedded store goes without the driver
 
     found = await look_at_each(parsed)
+    groups = _groups([one.group for one in found if one.group is not None])
     if not parsed.others and len(found[0].names) < 2:
-        return []
+        return groups
     told = "; ".join(f"{one.place}: {one.why or 'takes writes'}" for one in found)
     # All nodes of a cluster have what is written to one of them.
     writers = {one.cluster or name for one in found if one.why is None for name in one.names}
@@ -138,9 +140,18 @@ async def _hosts(dsn: str) -> list[Finding]:
     if len(writers) > 1:
         told += ". Of several that take writes each has what is written to it: set read_only on all but one"
     if len(writers) != 1 or any(isinstance(one.why, Refused) for one in found):
-        return [Finding("hosts", "wrong", told)]
+        return [Finding("hosts", "wrong", told), *groups]
     unsure = any(one.why is not None and not isinstance(one.why, ReadOnly) for one in found)
-    return [Finding("hosts", "note" if unsure else "ok", told)]
+    return [Finding("hosts", "note" if unsure else "ok", told), *groups]
+
+
+def _groups(told: Sequence[Group]) -> list[Finding]:
+    """What the members say, each thing once."""
+    if not told:
+        return []
+    advice = dict.fromkeys(one for group in told for one in group.advice)
+    notes = [Finding("group", "note", one) for one in advice]
+    return [Finding("group", "ok", told[0].text), *notes]
 
 
 async def _examine_store(settings: Settings, shown: str) -> list[Finding]:

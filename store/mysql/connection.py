@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from ..errors import Contention, OutcomeUnknown, ReadOnly, Refused, StoreError, Unavailable, Unfit
-from . import read_only
+from . import group, read_only
 from .dsn import Dsn
 from .errors import CUT_OFF, ROLLED_BACK, to_store_error, too_long
 from .rows import Answer, ProtocolError, Row, ServerError
@@ -79,6 +79,10 @@ class Connection:
         """Of the server, which no other has: those behind one host are told apart by it."""
         self.read_only: str | None = None
         """Why the server took no writes when the session began; None: it took them."""
+        self.tells_group = False
+        """Whether this user may ask for `group.MEMBERS`."""
+        self.silent = False
+        """Whether a flight had no answer in time: the line is there, and the server stands still, or its COMMITs do."""
         self.era = 0
         """See `hosts`."""
         self.max_allowed_packet = 1 << 20
@@ -196,12 +200,23 @@ class Connection:
                 break
         self._patience = PATIENCE[kind]
         ((self.id, text, self.max_allowed_packet, self.name, *switches),) = answer.rows
-        self.read_only = read_only.why_read_only(switches)
         flavour: Literal["mysql", "mariadb"] = "mariadb" if "mariadb" in text.lower() else "mysql"
         version = tuple(int(number) for number in re.findall(r"\d+", text)[:3])
         if version < _OLDEST[flavour]:
             raise Unfit(f"the server is {flavour} {text}: Tarry needs MySQL 8.0 or MariaDB 10.6 at the least")
         self.server = Server(flavour, version, text)
+        cut_off = await self._cut_off() if flavour == "mysql" else None
+        self.read_only = read_only.why_read_only(switches) or cut_off
+
+    async def _cut_off(self) -> str | None:
+        try:
+            members = await self.fetch(group.MEMBERS)
+        except Unavailable:
+            raise
+        except StoreError:  # without the right; or an engine that has no such table
+            return None
+        self.tells_group = True
+        return group.why_cut_off(members)
 
     async def ping(self) -> None:
         """`Unavailable` when the server is away."""
@@ -219,7 +234,7 @@ class Connection:
         self, statements: Sequence[bytes], *, commits: bool = False, command: int = COM_QUERY
     ) -> list[Answer]:
         begins = self._begins(statements, begun=self._begun or command == COM_PING)
-        with _lost(commits=commits, patience=self._patience):
+        with self._lost(commits=commits):
             answers = await self._wire.ask(command, [*begins, *statements])
         for answer in answers:
             if answer.error is not None:
@@ -231,7 +246,7 @@ class Connection:
     async def _ask_as_one(self, statements: Sequence[bytes], *, commits: bool = False) -> list[Answer]:
         """`commits`: the last of them does."""
         begins = self._begins(statements, begun=self._begun)
-        with _lost(commits=commits, patience=self._patience):
+        with self._lost(commits=commits):
             answers = await self._wire.ask_as_one([*begins, *statements])
         error = answers[-1].error
         if error is not None:
@@ -270,19 +285,19 @@ class Connection:
         self._must_roll_back = self._begun and isinstance(fault, Contention)
         raise fault
 
-
-@contextmanager
-def _lost(*, commits: bool, patience: float) -> Generator[None, None, None]:
-    """What a line that is cut off means, or one that says nothing."""
-    lost = OutcomeUnknown if commits else Unavailable
-    try:
-        # `trio.fail_after` would cost twice as much, for each flight.
-        with trio.CancelScope(deadline=trio.current_time() + patience) as waited:
-            yield
-    except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
-        raise lost(f"the connection was lost: {error} (2013)", 2013) from error
-    if waited.cancelled_caught:
-        raise lost(f"the server has not answered for {patience:g} s (2013)", 2013)
+    @contextmanager
+    def _lost(self, *, commits: bool) -> Generator[None, None, None]:
+        """What a line that is cut off means, or one that says nothing."""
+        lost = OutcomeUnknown if commits else Unavailable
+        try:
+            # `trio.fail_after` would cost twice as much, for each flight.
+            with trio.CancelScope(deadline=trio.current_time() + self._patience) as waited:
+                yield
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
+            raise lost(f"the connection was lost: {error} (2013)", 2013) from error
+        if waited.cancelled_caught:
+            self.silent = True
+            raise lost(f"the server has not answered for {self._patience:g} s (2013)", 2013)
 
 
 async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:

@@ -20,6 +20,7 @@ import trio
 from ..errors import Contention, Foreign, Full, ReadOnly, StoreError, Unavailable
 from .connection import Connection, connect
 from .dsn import Dsn
+from .group import Group, describe
 
 _PATIENCE = 5.0
 _EACH = 3.0
@@ -127,9 +128,15 @@ class Hosts:
             self._first = (self._good + 1) % len(self._each)
             self._left, self._left_until = self.name, trio.current_time() + _REST
 
+    def cut_off(self) -> None:
+        """The server's group can commit nothing: it is left, and so is every COMMIT that waits there."""
+        self.leave()
+        for pool in self.pools:
+            pool.hang_up("")
+
     def note_silence(self) -> None:
-        """A session at rest got no answer. Where there are other hosts no session is used any more that is at rest, and
-        these are asked first: one after the other would be waited for else."""
+        """A session at rest got no answer, or one in use got none in time. Where there are other hosts no session that
+        is at rest is used any more, and these are asked first: else one after the other would be waited for."""
         if self.dsn.others:
             self.era += 1
             self._first = (self._good + 1) % len(self._each)
@@ -272,6 +279,7 @@ class Looked:
     """Why it takes no writes: it is `ReadOnly`, or nobody gets in. None: it takes them."""
     cluster: str = ""
     """Of the servers that all take writes, and have one database: their Galera, or their group of several primaries."""
+    group: Group | None = None
 
 
 async def look_at_each(dsn: Dsn) -> list[Looked]:
@@ -283,13 +291,14 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
     """Logs in at one host, so many times."""
     names = set[str]()
     why: StoreError | None = None
-    cluster = ""
+    cluster, group = "", None
     writes = False
     for _ in range(logins):
         try:
             connection = await connect(dsn, write=False, timeout=_EACH)
             with closing(connection):
                 cluster = cluster or await _cluster_of(connection)
+                group = group or await describe(connection)
         except StoreError as error:
             why = error
             break
@@ -298,7 +307,7 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
             writes = True
         else:
             why = ReadOnly(connection.read_only)
-    return Looked(dsn.place, frozenset(names), None if writes else why, cluster)
+    return Looked(dsn.place, frozenset(names), None if writes else why, cluster, group)
 
 
 async def _cluster_of(connection: Connection) -> str:

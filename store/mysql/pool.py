@@ -98,6 +98,8 @@ class Pool:
                     self._hosts.leave()
                 raise
             finally:
+                if connection.silent and connection.era == self._hosts.era:
+                    self._hosts.note_silence()
                 self._using.discard(connection)
                 self._give_back(connection)
         finally:

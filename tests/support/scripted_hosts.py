@@ -8,7 +8,9 @@ import trio
 
 from tarry.store.errors import Full, Unavailable
 from tarry.store.mysql.dsn import Dsn
+from tarry.store.mysql.group import MEMBERS
 from tarry.store.mysql.hosts import Hosts
+from tarry.store.mysql.rows import Answer
 
 
 class Session:
@@ -17,7 +19,8 @@ class Session:
     def __init__(self, servers: "Servers", name: str, read_only: str | None) -> None:
         self.servers = servers
         self.name, self.read_only, self.era = name, read_only, 0
-        self.closed = self.in_transaction = False
+        self.closed = self.in_transaction = self.silent = False
+        self.tells_group = name in servers.members
         self.gone_at = math.inf  # when the server has noticed
         self.number = 1
         self.hung_up = trio.Event()
@@ -37,10 +40,19 @@ class Session:
         if self.name in self.servers.frozen:
             await self.hung_up.wait()
             raise Unavailable("closed", 2006)
+        if sql == MEMBERS:
+            return self.servers.members[self.name]
         if sql.startswith(b"SHOW"):
             cluster = self.servers.clusters.get(self.name)
             return [] if cluster is None else [("wsrep_ready", "ON"), ("wsrep_cluster_state_uuid", cluster)]
         return [(1_000_000, int(self.name in self.servers.read_only), 0)]
+
+    async def ask_all(self, statements: Sequence[bytes], *, write: bool) -> list[Answer]:
+        del write
+        answers = [Answer() for _ in statements]
+        for answer, sql in zip(answers, statements, strict=True):
+            answer.rows = await self.fetch(sql)
+        return answers
 
     async def ping(self) -> None:
         if self.servers.silent:
@@ -63,6 +75,8 @@ class Servers:
         self.read_only: set[str] = set()
         self.foreign: set[str] = set()
         self.clusters: dict[str, str] = {}
+        self.members: dict[str, list[tuple[int, str]]] = {}
+        """Of the groups of those that are in one, as `group.MEMBERS` has them."""
         self.asked: list[str] = []
         self.sessions: list[Session] = []
         self.wrote: list[str] = []

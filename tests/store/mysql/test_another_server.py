@@ -158,3 +158,35 @@ async def test_one_server_under_two_names_is_no_second_one(servers: Servers) -> 
     backend = backend_of("a", "b")
     await backend.write(nothing)
     assert await backend.rivals() == []
+
+
+async def test_a_server_whose_group_lost_its_majority_is_left_and_nobody_waits_there(servers: Servers) -> None:
+    """A COMMIT that waits for the majority may wait for ever."""
+    servers.members["one"] = [(1, "ONLINE"), (0, "ONLINE"), (0, "ONLINE")]
+    backend = backend_of("a", "b")
+    await backend.write(nothing)
+    await backend.now()
+    ended = trio.Event()
+
+    async def wait_at_commit(_: Transaction) -> None:
+        (session,) = (one for one in servers.sessions if one.in_transaction)
+        await session.hung_up.wait()
+        raise Unavailable("the connection was lost", 2013)
+
+    async def write() -> None:
+        with pytest.raises(Unavailable):
+            await backend.write(wait_at_commit)
+        ended.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        servers.members["one"] = [(1, "ONLINE"), (0, "UNREACHABLE"), (0, "UNREACHABLE")]
+        servers.hosts["a"] = ReadOnly("its group has no majority")
+        with pytest.raises(ReadOnly, match="no majority: of 3 members it reaches 1"):
+            await backend.now()
+        await ended.wait()
+    with pytest.raises(Unavailable, match="another server"):
+        await backend.write(nothing)
+    await backend.write(nothing)
+    assert servers.wrote[-1] == "two"

@@ -1,0 +1,102 @@
+"""Three MySQLs as one replication group of a single primary, for tests that take its members away.
+
+`TARRY_TEST_MYSQL_GROUP` names the command that starts one, on this machine: behind a folder and a port it prints the
+three process ids, and the servers listen at that port and the two above it. Root has no password.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import attrs
+
+from support.servers import NoServerError, free_port, run_sql
+from support.waiting import wait_until
+
+GRANTS = (
+    "CREATE USER tarry@'%' IDENTIFIED BY 'tarry'",
+    "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON tarry.* TO tarry@'%'",
+)
+_TOGETHER = 60
+"""Seconds for the members to find each other again."""
+
+
+@attrs.define
+class Group:
+    """`tarry` is who has rights to its database alone, until it is told of the members."""
+
+    ports: list[int]
+    pids: list[int]
+
+    @property
+    def dsn(self) -> str:
+        """Of all members."""
+        return self.dsn_of(0, 1, 2)
+
+    def dsn_of(self, *members: int) -> str:
+        """Of these, in this order."""
+        return f"mysql://tarry:tarry@{','.join(f'127.0.0.1:{self.ports[member]}' for member in members)}/tarry"
+
+    def ask(self, member: int, *statements: str) -> list[tuple[object, ...]]:
+        return run_sql(f"mysql://root@127.0.0.1:{self.ports[member]}/tarry", *statements)
+
+    def states(self, member: int) -> list[str]:
+        """Of all members, as this one has them."""
+        rows = self.ask(member, "SELECT MEMBER_STATE FROM performance_schema.replication_group_members")
+        return [str(state) for (state,) in rows]
+
+    @contextmanager
+    def frozen(self, members: Collection[int]) -> Generator[None, None, None]:
+        """As when their machines stand still."""
+        self._signal(members, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._signal(members, signal.SIGCONT)
+
+    def settle(self) -> None:
+        """Waits until all are in it again."""
+        wait_until(lambda: all(self.states(one) == ["ONLINE"] * 3 for one in range(3)), _TOGETHER)
+
+    def _signal(self, members: Iterable[int], what: signal.Signals) -> None:
+        for member in members:
+            os.kill(self.pids[member], what)
+
+    def stop(self) -> None:
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def replication_group() -> Iterator[Group]:
+    """Raises `NoServerError`."""
+    command = os.environ.get("TARRY_TEST_MYSQL_GROUP")
+    if not command:
+        raise NoServerError(
+            "no MySQLs as a replication group: TARRY_TEST_MYSQL_GROUP may name a command that starts them"
+        )
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a folder of its own is made there
+    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as folder:
+        port = free_port()
+        started = subprocess.run(  # whoever runs the tests has named it
+            [*shlex.split(command), f"{folder}/group", str(port)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert started.returncode == 0, started.stdout + started.stderr
+        group = Group([port, port + 1, port + 2], [int(line) for line in started.stdout.split()[-3:]])
+        try:
+            group.ask(0, *GRANTS)
+            group.settle()
+            yield group
+        finally:
+            group.stop()
