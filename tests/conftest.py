@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 
 from support import authorities, fork_server, servers
 from support.in_turn import take_turns
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 fork_server.install()
 authorities.forget()
+# What no test captures is written as structlog writes by itself. It draws a traceback with the variables of each frame,
+# which takes a second of the processor; a server's logs have it plain, too.
+structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell sets it for what it runs in the background, which would go for all that tests start as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
