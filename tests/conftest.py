@@ -3,13 +3,16 @@
 A server that cannot be had skips the tests that want it on a person's machine, and fails them where CI is set.
 """
 
+import math
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 
 from support import authorities, fork_server, servers
 from support.in_turn import take_turns
@@ -17,12 +20,16 @@ from support.workers import ByFile, longest_first, named, whole_characters
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from trio.testing import MockClock
 
     from tarry.store.mysql.backend import MySQLBackend
 
 
 fork_server.install()
 authorities.forget()
+# What no test captures is written as structlog writes by itself. It draws a traceback with the variables of each frame,
+# which takes a second of the processor; a server's logs have it plain, too.
+structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell sets it for what it runs in the background, which would go for all that tests start as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -114,6 +121,36 @@ def private_redis() -> Iterator[servers.PrivateRedis]:
         servers.skip_or_fail(str(missing))
     yield server
     server.stop()
+
+
+@pytest.fixture
+def autojump_clock(monkeypatch: pytest.MonkeyPatch) -> "MockClock":
+    """pytest-trio's, but that it stands while the embedded store's threads are at work: of threads Trio's does not
+    know, and goes on through hours in which everybody's rounds run thousands of times before a statement is done."""
+    from trio.testing import MockClock  # not for all who have no use for it
+
+    from tarry.store.sqlite.backend import SQLiteBackend
+
+    clock, at_work = MockClock(autojump_threshold=0), 0
+
+    def waited_for(ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        @wraps(ask)
+        async def wait(*args: Any, **kwargs: Any) -> Any:
+            nonlocal at_work
+            at_work += 1
+            clock.autojump_threshold = math.inf
+            try:
+                return await ask(*args, **kwargs)
+            finally:
+                at_work -= 1
+                if not at_work:
+                    clock.autojump_threshold = 0
+
+        return wait
+
+    for name in ("read", "write", "note", "migrate", "applied", "aclose"):
+        monkeypatch.setattr(SQLiteBackend, name, waited_for(getattr(SQLiteBackend, name)))
+    return clock
 
 
 @pytest.fixture

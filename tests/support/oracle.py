@@ -21,6 +21,7 @@ from tarry.store.looking.group_counts import GroupCounts
 from tarry.store.operating import redriving
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
+from tarry.store.ports import Transaction
 from tarry.store.records import (
     Claim,
     ClaimRequest,
@@ -44,6 +45,7 @@ from tarry.store.stream import stretches
 from tarry.store.stream.placing import own_queues
 from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
+from tarry.store.timers.timers import Scan
 from tarry.wheel.ladder import Ladder
 
 LADDER = Ladder((10_000, 30_000, 60_000))
@@ -421,15 +423,13 @@ class Oracle:
         expected = {m.id: m.due for m in self.messages.values() if m.state == "waiting"}
         found: dict[int, int] = {}
         retries: set[int] = set()
-        for shard in range(SHARDS):
-            rows = await self.store.read(timers.due_messages, shard, 0, 1 << 42, 10_000)
+        for rows, moved, again in await self.store.read(_due):
             assert all(expected[id_] == due for id_, due in rows)
             found |= {id_: due for id_, due in rows if due == due_of(id_)}
-            moved = await self.store.read(timers.due_moved, shard, (-1, 0), 1 << 42, 10_000)
             assert not found.keys() & {id_ for id_, _ in moved}
             assert moved == sorted(moved, key=lambda row: (row[1], row[0]))
             found |= dict(moved)
-            retries |= set(await self.store.read(timers.due_retries, shard, 0, 1 << 42, 10_000))
+            retries |= set(again)
         assert found == expected
         assert retries == {id_ for hand in self.hands for id_ in hand.retries}
         wheel = {(due, id_) for id_, due in expected.items()} | {(due_of(id_), ~id_) for id_ in retries}
@@ -606,6 +606,18 @@ class Oracle:
             wait = rest if settlement.retry_after is None else settlement.retry_after
             dues.append((at + wait, following, back))
         return Settled(retried=retried, dead=dead)
+
+
+async def _due(tx: Transaction) -> list[tuple[list[Scan], list[Scan], list[int]]]:
+    """By shard: what waits by its id, what was moved, and retries. In one read, which is one way to the store."""
+    return [
+        (
+            await timers.due_messages(tx, shard, 0, 1 << 42, 10_000),
+            await timers.due_moved(tx, shard, (-1, 0), 1 << 42, 10_000),
+            await timers.due_retries(tx, shard, 0, 1 << 42, 10_000),
+        )
+        for shard in range(SHARDS)
+    ]
 
 
 def choose(items: Sequence[Any], number: int) -> Any:

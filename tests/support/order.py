@@ -17,6 +17,7 @@ from tarry.store.groups import holdings
 from tarry.store.groups.locked_rows import ClaimRow
 from tarry.store.ids import SHARDS
 from tarry.store.looking import group_counts
+from tarry.store.ports import Transaction
 from tarry.store.records import Claim, ClaimRequest, Conflict, Draft, Group, Outcome, Publication, Settlement, Topic
 from tarry.store.rows import CursorState
 from tarry.store.store import Store
@@ -71,10 +72,7 @@ class Watch:
             self.published += 1
 
     async def fall_due(self) -> None:
-        due: list[int] = []
-        for shard in range(SHARDS):
-            due += [~id_ for id_ in await self.store.read(timers.due_retries, shard, 0, self.now + 1, 10_000)]
-        if due:
+        if due := await self.store.read(_due, self.now + 1):
             await self.store.promote(due, self.now)
 
     async def claim(self, sizes: Sequence[tuple[str, int]], lease: int, present: Sequence[str]) -> None:
@@ -198,3 +196,9 @@ class Watch:
         await self.check()
         state = await self.store.read(catalogue.group_state, self.group)
         assert (state.parked, sum(state.retries)) == (0, 0)
+
+
+async def _due(tx: Transaction, until: int) -> list[int]:
+    """Retries, as wheel entries. In one read, which is one way to the store."""
+    found = [await timers.due_retries(tx, shard, 0, until, 10_000) for shard in range(SHARDS)]
+    return [~id_ for ids in found for id_ in ids]

@@ -150,13 +150,18 @@ class Spied:
 
     def __init__(self, server: SpiedServer) -> None:
         self._server = server
+        self._made: tuple[Node, Node] | None = None
+        """The node, and it with spies: handlers ask for it at each message."""
 
     @property
     def node(self) -> Node:
         node, server = self._server.node, self._server
+        if self._made is not None and self._made[0] is node:
+            return self._made[1]
         spied = copy(node)
         for name in _ASKED:
             setattr(spied, name, Spy(name, getattr(node, name), server.asked, server.errors))
+        self._made = node, spied
         return spied
 
     async def readiness(self) -> list[tuple[str, str | None]]:

@@ -18,6 +18,7 @@ from tarry.store.errors import Locked
 from tarry.store.groups import holdings
 from tarry.store.ids import SHARDS
 from tarry.store.opening import open_backend
+from tarry.store.ports import Transaction
 from tarry.store.records import (
     Claim,
     ClaimRequest,
@@ -217,23 +218,7 @@ class Stage:
 
     async def waiting(self) -> dict[int, int]:
         """Due time by wheel entry, as the loader would find them: every scan, every shard, in small pages."""
-        found: dict[int, int] = {}
-        for shard in range(SHARDS):
-            after = 0
-            while page := await self.store.read(timers.due_messages, shard, after, 1 << 42, 7):
-                found.update((id_, due) for id_, due in page if due == id_ >> 21)
-                after = page[-1][0] + 1
-            place = (-1, 0)
-            while page := await self.store.read(timers.due_moved, shard, place, 1 << 42, 7):
-                for id_, due in page:
-                    assert id_ not in found, "found at two times"
-                    found[id_] = due
-                place = (page[-1][1], page[-1][0])
-            after = 0
-            while ids := await self.store.read(timers.due_retries, shard, after, 1 << 42, 7):
-                found.update((~id_, id_ >> 21) for id_ in ids)
-                after = ids[-1] + 1
-        return found
+        return await self.store.read(_waiting)
 
     async def fall_due(self) -> list[Promoted]:
         """Promotes whatever is due."""
@@ -277,6 +262,27 @@ class Stage:
 
     def column(self, sql: str) -> list[Any]:
         return [row[0] for row in self.tables.rows(sql)]
+
+
+async def _waiting(tx: Transaction) -> dict[int, int]:
+    """In one read: a way to the store's thread and back for each page would cost far more than the pages."""
+    found: dict[int, int] = {}
+    for shard in range(SHARDS):
+        after = 0
+        while page := await timers.due_messages(tx, shard, after, 1 << 42, 7):
+            found.update((id_, due) for id_, due in page if due == id_ >> 21)
+            after = page[-1][0] + 1
+        place = (-1, 0)
+        while page := await timers.due_moved(tx, shard, place, 1 << 42, 7):
+            for id_, due in page:
+                assert id_ not in found, "found at two times"
+                found[id_] = due
+            place = (page[-1][1], page[-1][0])
+        after = 0
+        while ids := await timers.due_retries(tx, shard, after, 1 << 42, 7):
+            found.update((~id_, id_ >> 21) for id_ in ids)
+            after = ids[-1] + 1
+    return found
 
 
 def bodies_of(answer: ReadAnswer) -> list[bytes]:

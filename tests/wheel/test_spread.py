@@ -38,14 +38,16 @@ def test_many_lie_evenly(offset: int, width: int) -> None:
     assert max(found.values()) - min(found.values()) <= 1
 
 
+@full
 def test_what_is_there_is_gone_round() -> None:
+    rate = tries(10, 100)  # a second
     spread = Spread()
     hour = NOW // HOUR
-    spread.learn(hour, [6_000 if minute < 30 else 0 for minute in range(60)], NOW, lambda _: None)
-    found = place(spread, hour * HOUR, (hour + 1) * HOUR, 30 * 60 * 100 - 1)
+    spread.learn(hour, [60 * rate if minute < 30 else 0 for minute in range(60)], NOW, lambda _: None)
+    found = place(spread, hour * HOUR, (hour + 1) * HOUR, 30 * 60 * rate - 1)
     assert all(second // 60 % 60 >= 30 for second in found)
-    more = place(spread, hour * HOUR, (hour + 1) * HOUR, 60 * 60 * 10 + 1)
-    assert sum(many for second, many in more.items() if second // 60 % 60 < 30) == pytest.approx(18_000, abs=2)
+    more = place(spread, hour * HOUR, (hour + 1) * HOUR, 60 * 60 * rate // 10 + 1)
+    assert sum(many for second, many in more.items() if second // 60 % 60 < 30) == pytest.approx(180 * rate, abs=2)
 
 
 def test_a_second_that_is_known_to_be_full_is_gone_round() -> None:

@@ -191,9 +191,14 @@ async def test_several_keys_at_once(client: httpx.AsyncClient, ring: Ring) -> No
 
 
 async def test_while_the_store_is_away(
-    client: httpx.AsyncClient, server: SpiedServer, ring: Ring, autojump_clock: trio.testing.MockClock
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = await ring.make("known", "read:*")
+
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("away")
+
+    monkeypatch.setattr(server.backend, "read", away)
     server.node.keyring._read_at -= 60
     assert (await client.get("/openapi.json", headers=key)).status_code == 200
     response = await client.get("/metrics", headers={"Authorization": f"Bearer {make_token()}"})

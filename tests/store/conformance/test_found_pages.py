@@ -1,5 +1,7 @@
 """What a page of found messages costs: a bounded number of statements whatever its size, and 8 MiB of bodies."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from support.counting import counted
@@ -7,7 +9,8 @@ from support.stores import HOUR, MINUTE, Stage, ids_of
 from tarry.store.looking import finding, found_pages, standings, tracing
 from tarry.store.looking.finding import PageStart, Wanted
 from tarry.store.looking.found_pages import FoundPage
-from tarry.store.records import Topic
+from tarry.store.ports import Transaction
+from tarry.store.records import Found, Topic
 from tarry.store.states import FINDABLE, Findable
 from tarry.wheel.ladder import Ladder
 
@@ -52,6 +55,10 @@ async def all_pages(stage: Stage, topic: Topic, state: Findable, limit: int) -> 
     return pages
 
 
+async def one_by_one(tx: Transaction, ids: Sequence[int]) -> list[Found | None]:
+    return [await tracing.find_message(tx, id_) for id_ in ids]
+
+
 @pytest.mark.parametrize("state", FINDABLE)
 async def test_statements_and_bytes_of_a_page(stage: Stage, state: Findable, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = await in_state(stage, state)
@@ -61,7 +68,7 @@ async def test_statements_and_bytes_of_a_page(stage: Stage, state: Findable, mon
     assert all(one.is_(state) and one.life for one in page.messages)
     assert len(count.statements) <= MOST, count.statements
     # Found one by one, they are the same.
-    assert [one for one in page.messages if one != await stage.store.read(tracing.find_message, one.id)] == []
+    assert list(page.messages) == await stage.store.read(one_by_one, [one.id for one in page.messages])
     monkeypatch.setattr(found_pages, "BYTES", 100)
     monkeypatch.setattr(found_pages, "_WEIGHED", (7, 30, 1000))
     pages = await all_pages(stage, topic, state, 1000)

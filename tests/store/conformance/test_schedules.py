@@ -117,9 +117,10 @@ class Rounds:
         """Promotes what is due so long after the start, milliseconds, until nothing more is."""
         self.stage.now, done = START + after, list[Promoted]()
         for _ in range(20):
-            if all(due > self.stage.now for due in (await self.stage.waiting()).values()):
+            due = [entry for entry, due in (await self.stage.waiting()).items() if due <= self.stage.now]
+            if not due:
                 return done
-            done += await self.stage.fall_due()
+            done += await self.stage.promote(*due)
         return done
 
     async def found(self, id_: int) -> Found:
