@@ -5,7 +5,6 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from support import servers
+from support.fork_server import put_tarry
 from support.generations import adding
 from support.nginx import nginx
 from support.rolling import Load
@@ -40,9 +40,7 @@ class Reader:
     def __init__(self, folder: Path, dsn: str, stack: ExitStack) -> None:
         self.folder, self._stack = folder, stack
         self.ports = {port: str(free_port()) for port in ("8277", "8278", "8443")}
-        tarry = folder / "tarry"
-        tarry.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tarry.service.cli.app "$@"\n')
-        tarry.chmod(0o755)
+        put_tarry(folder)
         self.environment = ENVIRONMENT | {"TARRY_DSN": dsn}
         self._path = f"{folder}:{os.environ['PATH']}"
         self.servers: dict[str, Served] = {}

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from support.fork_server import put_tarry
 from support.languages import java, node
 from support.server import start_server
 from support.spark_wanted import need_spark
@@ -57,9 +58,7 @@ class Reader:
         self._home = home
         self._words = words or {}
         """What stands here for what is in the document."""
-        tarry = home / "tarry"
-        tarry.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tarry.service.cli.app "$@"\n')
-        tarry.chmod(0o755)
+        put_tarry(home)
         path = f"{home}{os.pathsep}{os.environ['PATH']}"
         self._environment = os.environ | python_path() | {"TARRY_URL": server.url, "PATH": path, "NO_COLOR": "1"}
 

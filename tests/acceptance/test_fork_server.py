@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from support import worker
+from support.fork_server import put_tarry
+from support.processes import is_there
 from support.waiting import wait_until
-from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, free_port, python_path
 
 TARRY = (sys.executable, "-m", "tarry.service.cli.app")
 
@@ -80,6 +82,49 @@ def test_it_reads_its_input_and_has_its_own_session(environment: dict[str, str],
         assert Path(f"/proc/{process.pid}/environ").exists()
         _, wrong = process.communicate(b'"body"', timeout=60)
     assert process.returncode == 75, wrong
+
+
+def test_a_shell_types_it(environment: dict[str, str], tmp_path: Path) -> None:
+    put_tarry(tmp_path)
+    environment["PATH"] = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+
+    def sh(text: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            ["sh", "-uc", text], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    code, told, wrong = sh("TARRY_LISTEN=127.0.0.1:7 tarry config show | grep listen; tarry no-such-command")
+    assert code == 2
+    assert "127.0.0.1:7" in told
+    assert "no-such-command" in wrong
+    code, _, wrong = sh("""echo '"body"' | tarry publish t - --url http://127.0.0.1:1""")
+    assert code == 75, wrong
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)])
+def test_signals_end_what_a_shell_has_typed(
+    environment: dict[str, str], tmp_path: Path, number: int, code: int
+) -> None:
+    put_tarry(tmp_path)
+    log = tmp_path / "log"
+    words = ["tarry", "serve", "--dsn", f"sqlite:///{tmp_path}/tarry.db", "--listen", f"127.0.0.1:{free_port()}"]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["sh", "-c", 'exec "$@"', "sh", tmp_path / words[0], *words[1:]], env=environment, stdout=out, stderr=out
+        )
+    wait_until(lambda: "recovered" in log.read_text())
+    (server,) = (int(place.parent.name) for place in Path("/proc").glob("[0-9]*/fd") if _has_store(place, tmp_path))
+    process.send_signal(number)
+    assert process.wait(30) == code, log.read_text()
+    wait_until(lambda: not is_there(server))
+
+
+def _has_store(files: Path, folder: Path) -> bool:
+    try:
+        return any(place.readlink() == folder / "tarry.db" for place in files.iterdir())
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)])

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from support.fork_server import put_tarry
 from support.nginx import nginx
 from support.serving import Served, served
 from tarry.client import Tarry, TooLarge, Unavailable
@@ -35,9 +36,7 @@ class Reader:
         self.server = server
         self.folder = server.folder
         self.ports = {"8277": str(free_port()), "8443": str(free_port())}
-        tarry = self.folder / "tarry"
-        tarry.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tarry.service.cli.app "$@"\n')
-        tarry.chmod(0o755)
+        put_tarry(self.folder)
         self.environment = server.environment | {
             "PATH": f"{self.folder}:{server.environment['PATH']}",
             "NO_COLOR": "1",

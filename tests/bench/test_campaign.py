@@ -228,8 +228,15 @@ def test_the_seed_is_told_and_an_unknown_row_is_refused() -> None:
     assert "invalid choice: 'flood'" in done.stderr
 
 
-@pytest.mark.parametrize("keep", [True, False])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "keep"),
+    [
+        (signal.SIGINT, True),
+        (signal.SIGTERM, False),
+        pytest.param(signal.SIGINT, False, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, True, marks=pytest.mark.long),
+    ],
+)
 def test_interrupted_it_takes_its_servers_along(number: int, keep: bool, tmp_path: Path) -> None:
     """And leaves nothing behind that nobody asked to keep."""
     arguments = ["--rows", "none", "--dsn", "sqlite", "--nodes", "1", "--count", "100000"]

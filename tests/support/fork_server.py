@@ -14,8 +14,12 @@ import json
 import os
 import pkgutil
 import runpy
+import secrets
+import select
+import shlex
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -57,6 +61,8 @@ _PLAIN = {
 """What has to be so; everything else than this is left to a real start."""
 _LARGEST = 100_000
 """Bytes of a request: what a datagram holds on any machine."""
+_SAME_USER = struct.Struct("3i")
+"""What SO_PEERCRED tells: process, user and group."""
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER: whose parent ends becomes a child of this process."""
 
@@ -88,8 +94,10 @@ class Program:
 class _ForkServer:
     """The process that has loaded everything; it ends with the one that asks, whose end closes the socket."""
 
-    def __init__(self, asks: socket.socket) -> None:
+    def __init__(self, asks: socket.socket, address: str = "") -> None:
         self._socket = asks
+        self.address = address
+        """Where shells ask."""
         self._of = os.getpid()
 
     @property
@@ -111,10 +119,13 @@ class _ForkServer:
 
 def _started() -> _ForkServer:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+    address = f"tarry-fork-{secrets.token_hex(8)}"
+    with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as shells:
+        shells.bind(f"\0{address}")
+        shells.listen(64)
         process = _REAL(
-            [sys.executable, "-P", "-m", "support.fork_server", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-P", "-m", "support.fork_server", str(theirs.fileno()), str(shells.fileno())],
+            pass_fds=[theirs.fileno(), shells.fileno()],
             env=_environment | {"PYTHONPATH": os.pathsep.join([str(_TESTS), *python_path().values()])},
             stdin=subprocess.DEVNULL,
         )
@@ -124,7 +135,7 @@ def _started() -> _ForkServer:
         process.wait()
 
     atexit.register(end)
-    return _ForkServer(ours)
+    return _ForkServer(ours, address)
 
 
 _TESTS = Path(__file__).parents[1]
@@ -148,13 +159,29 @@ class _Popen(subprocess.Popen[Any]):
             return
         pipes = [asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
         files = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
-        global _server
         with _turn:
-            if _server is None or not _server.ours:
-                _server = _started()
-            self.pid = _server.start(program, [n if file == -1 else file for n, file in enumerate(files)])
+            self.pid = _here().start(program, [n if file == -1 else file for n, file in enumerate(files)])
         self._child_created = True
         getattr(self, "_close_pipe_fds")(*pipes)  # noqa: B009
+
+
+def _here() -> _ForkServer:
+    """This process's."""
+    global _server
+    if _server is None or not _server.ours:
+        _server = _started()
+    return _server
+
+
+def put_tarry(folder: Path) -> None:
+    """The command `tarry`, to be found by shells whose PATH names the folder."""
+    words = [sys.executable, "-m"]
+    if subprocess.Popen is _Popen:
+        with _turn:
+            words = [sys.executable, "-I", "-S", str(Path(__file__).with_name("typed.py")), _here().address]
+    command = folder / "tarry"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} tarry.service.cli.app "$@"\n')
+    command.chmod(0o755)
 
 
 def install() -> None:
@@ -231,9 +258,23 @@ def _load() -> None:
                         import_module(module.name)
 
 
-def _serve(asked_on: socket.socket) -> None:
+def _serve(asked_on: socket.socket, shells: socket.socket | None = None) -> None:
     """Until nobody can ask any more. Returns in each forked process, whose program has come to its end."""
     while True:
+        if shells is not None:
+            ready, _, _ = select.select([asked_on, shells], [], [])
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if shells in ready:
+                asks, _ = shells.accept()
+                if os.fork() == 0:
+                    asked_on.close()
+                    shells.close()
+                    _answer(asks)
+                    return
+                asks.close()
+                continue
         asked, files, _, _ = socket.recv_fds(asked_on, _LARGEST * 2, 3)
         if not asked:
             sys.exit()
@@ -244,14 +285,15 @@ def _serve(asked_on: socket.socket) -> None:
             between = os.getpid()
             if os.fork() != 0:
                 os._exit(0)
-            asked_on.detach()
+            for closed in filter(None, (asked_on, shells)):
+                closed.detach()
             while os.getppid() == between:
                 time.sleep(0.0002)
             program = Program(**json.loads(asked))
             _place(program, files)
             os.write(write, b"%d" % os.getpid())  # as after an exec: who asked finds its session and its folder
             os.closerange(3, 4096)
-            _become(program)
+            _run(program)
             return
         os.close(write)
         for file in files:
@@ -259,6 +301,33 @@ def _serve(asked_on: socket.socket) -> None:
         os.waitpid(between, 0)
         asked_on.send(os.read(read, 64))
         os.close(read)
+
+
+def _answer(asks: socket.socket) -> None:
+    """Who stays beside what a shell has typed, and tells how it ends: see `support.typed`. Returns as `_serve` does."""
+    _, user, _ = _SAME_USER.unpack(asks.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _SAME_USER.size))
+    said, files, _, _ = socket.recv_fds(asks, _LARGEST * 2, 3)
+    asked = json.loads(said or b'{"args": ""}')
+    program = _program(asked | {"start_new_session": asked.get("session") != os.getsid(0)})
+    if program is None or user != os.getuid():
+        os._exit(0)
+    pid = os.fork()
+    if pid == 0:
+        asks.detach()
+        _place(program, files)
+        os.closerange(3, 4096)
+        _run(program)
+        return
+    for file in (0, 1, 2, *files):
+        os.close(file)
+    asks.send(b"%d" % pid)
+    process = os.pidfd_open(pid)
+    if process not in select.select([process, asks.fileno()], [], [])[0]:
+        os.kill(pid, signal.SIGKILL)  # as was who asked, who passes on whatever else ends it
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with suppress(OSError):
+        asks.send(b"%d" % code)
+    os._exit(0)
 
 
 def _place(program: Program, files: Sequence[int]) -> None:
@@ -270,6 +339,26 @@ def _place(program: Program, files: Sequence[int]) -> None:
     for place, file in enumerate(files):
         os.dup2(file, place)
     os.chdir(program.cwd)
+
+
+def _run(program: Program) -> None:
+    """As the interpreter does, but that one which ends well is not taken apart: all that is loaded makes that 70 ms."""
+    code = 0
+    try:
+        _become(program)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        code = end.code or 0
+    getattr(threading, "_shutdown")()  # noqa: B009
+    getattr(atexit, "_run_exitfuncs")()  # noqa: B009
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        # The interpreter says so, and has a code of its own for it.
+        sys.exit(code)
+    os._exit(code & 0xFF)
 
 
 def _become(program: Program) -> None:
@@ -331,15 +420,17 @@ _PATH: list[str] = []
 
 def main() -> None:
     """What `_ForkServer` starts."""
-    asked_on = socket.socket(fileno=int(sys.argv[1]))
-    os.set_inheritable(asked_on.fileno(), False)
+    asked_on, shells = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
+    for asks in (asked_on, shells):
+        os.set_inheritable(asks.fileno(), False)
+    _environment.update(os.environ)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     before = os.environ["PYTHONPATH"].split(os.pathsep)
     _load()
     _PATH[:] = [entry for entry in sys.path if entry not in before]
     gc.collect()
     gc.freeze()
-    _serve(asked_on)
+    _serve(asked_on, shells)
 
 
 if __name__ == "__main__":
