@@ -63,7 +63,8 @@ class Lives(RuleBasedStateMachine):
         self.left: set[int] = set()
         self.positions = [0, 0]
         self.owed: list[set[int]] = [set(), set()]
-        self.claims: list[tuple[int, Claim]] = []
+        self.claims: list[tuple[int, Claim, set[int]]] = []
+        """With the messages in its ranges: one that had expired is in nobody's hands, and stays beside the others."""
 
     def open(self) -> None:
         """An empty store."""
@@ -105,8 +106,12 @@ class Lives(RuleBasedStateMachine):
     def claim(self, which: int, size: int) -> None:
         turn = self.drive(self.store.turn(self.groups[which], [], [ClaimRequest("me", size, EVER)], self.now))
         claim = turn.claims[0]
+        # What had expired when it came back is passed over, and is settled with that.
+        passed = self._passed(which)
+        for offset in [one for one in self.back[which] if one in passed and self.lasts.get(one, NEVER) <= self.now]:
+            del self.back[which][offset]
         if claim is not None:
-            self.claims.append((which, claim))
+            self.claims.append((which, claim, self._within(claim)))
             if claim.key.queue_id == self.topic.queues[0].id:
                 self.positions[which] = claim.key.first + claim.size
             # Whoever gets a message has not settled it, and it is there.
@@ -120,7 +125,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.claims)
     @rule(number=st.integers(0, 100), verb=st.sampled_from(["ack", "fail"]))
     def settle(self, number: int, verb: Any) -> None:
-        which, claim = self.claims.pop(number % len(self.claims))
+        which, claim, _ = self.claims.pop(number % len(self.claims))
         (settled,) = self.drive(
             self.store.turn(self.groups[which], [Settlement(claim.key, verb)], [], self.now)
         ).settled
@@ -164,7 +169,7 @@ class Lives(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 7), step=st.sampled_from([0, KEEP]))
     def clean(self, limit: int, step: int) -> None:
         self.now += step
-        expected = self._expected()
+        expected, reached = self._expected()
         start, rows = 0, 0
         while True:
             batch = partial(
@@ -182,14 +187,19 @@ class Lives(RuleBasedStateMachine):
                 break
         assert rows == len(self.left) - len(expected)
         self.left = expected
+        for rungs, back in zip(self.rungs, self.back, strict=True):
+            # Brought back by the cleaner; what stays for another reason has been back since then.
+            for offset in [offset for offset, due in rungs.items() if offset in reached and due <= self.now - HARD]:
+                back[offset] = self.now
+                del rungs[offset]
         for which in (0, 1):
             before, self.positions[which] = self.positions[which], self.drive(self._position(which))
             assert not any(self._lasts(which, at) for at in range(before, self.positions[which]) if at in self.left)
             self.owed[which] -= set(range(before, self.positions[which]))  # passed over: expired, for good
 
-    def _expected(self) -> set[int]:
-        """What stays of a whole round."""
-        stays: set[int] = set()
+    def _expected(self) -> tuple[set[int], set[int]]:
+        """What stays of a whole round, and how far that goes."""
+        stays, reached = set[int](), set[int]()
         passable = True
         for offset, at in enumerate(self.streamed):
             if offset not in self.left:
@@ -198,9 +208,11 @@ class Lives(RuleBasedStateMachine):
             ahead = [w for w in (0, 1) if offset >= self.positions[w] and at < self.seen[w] + HARD]
             passable = passable and at <= self.now - KEEP and not (ahead and at > self.now - HARD)
             lasts = any(self._lasts(which, offset) for which in ahead)
+            if passable:
+                reached.add(offset)
             if not passable or lasts or any(self._holds(which, offset) for which in (0, 1)):
                 stays.add(offset)
-        return stays
+        return stays, reached
 
     def _lasts(self, which: int, offset: int) -> bool:
         """Whether it says that it expires later, and was published to a group in use."""
@@ -209,11 +221,38 @@ class Lives(RuleBasedStateMachine):
     def _holds(self, which: int, offset: int) -> bool:
         """Whether a group has it in its hands, or has not had it again for long."""
         due = max(self.rungs[which].get(offset, 0), self.back[which].get(offset, 0))
-        return offset in self.hands[which] or due > self.now - HARD
+        claimed = any(offset in within for whose, _, within in self.claims if whose == which)
+        return claimed or offset in self.hands[which] or due > self.now - HARD
 
-    async def _position(self, which: int) -> int:
+    def _within(self, claim: Claim) -> set[int]:
+        """The messages that lie in what was claimed."""
+        return {
+            offset
+            for one in claim.ranges
+            for offset in self._sources(one.key.queue_id, one.key.first, one.key.first + one.size)
+        }
+
+    def _passed(self, which: int) -> set[int]:
+        """The messages whose last return lies behind the group's position."""
+        (queue,) = self.groups[which].retry_queues
+        position = self.drive(self._position(which, queue.id))
+        return self._sources(queue.id, 0, position) - self._sources(queue.id, position, EVER)
+
+    def _sources(self, queue_id: int, first: int, end: int) -> set[int]:
+        """The messages in a stretch of the topic's queue or of a group's returns."""
+        if queue_id == self.topic.queues[0].id:
+            return set(range(first, end))
+
+        async def look(tx: Transaction) -> set[int]:
+            rows = await tx.fetch("redelivery.members", tuple[int, int, int, bytes | None], queue_id, first, end)
+            return {source for _, source, *_ in rows}
+
+        return self.drive(self.store.backend.read(look))
+
+    async def _position(self, which: int, queue_id: int | None = None) -> int:
         async def look(tx: Transaction) -> int:
-            (position,) = await tx.fetch("cursor.position", int, self.groups[which].id, self.topic.queues[0].id)
+            queue = self.topic.queues[0].id if queue_id is None else queue_id
+            (position,) = await tx.fetch("cursor.position", int, self.groups[which].id, queue)
             return position
 
         return await self.store.backend.read(look)
