@@ -29,6 +29,9 @@ from .pulse import Pulse
 from .records import Alive
 from .stock import PATIENCE, SIGN, Stock, Terms
 
+_GOODBYE = SIGN / 5
+"""Seconds: who has not heard of it finds out by the signs that stay away."""
+
 _log = logging.getLogger("tarry.client")
 
 T = TypeVar("T")
@@ -230,7 +233,7 @@ class Loops(ABC, Generic[D, E]):
         self.stock.absence.closed(self._clock())
         if self._pulse.leave() and not but_in_hands:
             with suppress(TarryError):
-                await self._transport.send(claims.deregister(self._terms.client), deadline=SIGN / 5)
+                await self._transport.send(claims.deregister(self._terms.client), deadline=_GOODBYE)
 
     async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
         """A loop that breaks ends the consumption, and its error is raised from `next`."""

@@ -26,6 +26,7 @@ from .. import databases
 from ..checker.violation import Violation
 from ..report import say, show
 from .database import private
+from .group import replicated
 from .plants import PLANTS
 from .play import run
 from .rows import ROWS
@@ -115,14 +116,14 @@ def _played(name: str, store: str, order: Order, folder: Path) -> Outcome | None
     """One row on one store with so many nodes, unless it makes no sense there."""
     row, kind = ROWS[name], store.partition(":")[0]
     several = kind == "sqlite" and order.nodes > 1
-    if kind not in row.stores or several or ((row.restarts or row.shim) and "://" in store):
+    if kind not in row.stores or several or ((row.restarts or row.shim or row.replicated) and "://" in store):
         print(f"{name} with {order.nodes} nodes on {kind} is left out", file=sys.stderr)
         return None
     place = folder / f"{name}-{kind}-{order.nodes}"
     place.mkdir(parents=True, exist_ok=True)
     say(f"{name} on {kind}, {order.nodes} nodes: beginning")
     shim = Shim(row.shim, place) if row.shim else None
-    with private(store, shim) as database:
+    with replicated() if row.replicated else private(store, shim) as database:
         outcome = trio.run(run, row, order, database, place, shim)
     figures = outcome.report.figures
     show({"bench": "campaign", "row": name, "store": kind, "nodes": order.nodes, "seed": order.seed,

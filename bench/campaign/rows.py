@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from attrs import field, frozen
 
-from . import deaths, faults, machines, turns
+from . import deaths, faults, group, machines, turns
 from .stage import Stage
 
 
@@ -20,6 +20,8 @@ class Row:
     stores: tuple[str, ...] = ("mysql", "mariadb", "sqlite")
     shim: str = ""
     """What of the machine programs are made to believe otherwise, the database first: see `shims`."""
+    replicated: bool = False
+    """The database is a replication group of three."""
     redis: bool = False
     """Nodes have a Redis, and the unordered topic draws its offsets there."""
     environment: Mapping[str, str] = field(factory=dict[str, str])
@@ -48,6 +50,12 @@ ROWS: Mapping[str, Row] = {
     "line": Row("the line of one node to the database cut or silent", faults.lines, cut=True, stores=_SERVERS),
     "cut": Row("connection cut before, during or after COMMIT", faults.cuts, cut=True, stores=_SERVERS),
     "database": Row("kill -9 or stop of the database, and start", faults.databases, restarts=True, stores=_SERVERS),
+    "group": Row(
+        "a member of a replication group killed or frozen, a switch of the primary, a lost majority",
+        group.faults,
+        stores=("mysql",),
+        replicated=True,
+    ),
     "clock": Row(
         "steps of the clock, of the database and of nodes, 1 s to 1 h both ways", machines.clocks, shim="clock"
     ),

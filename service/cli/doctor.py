@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import httpx
 import trio
@@ -21,7 +21,6 @@ from ...store.errors import Full, ReadOnly, Refused, SchemaError, StoreError, St
 from ...store.ids import SHARDS_OF_DELAY
 from ...store.migrations import Applied, pending
 from ...store.mysql.dsn import Dsn
-from ...store.mysql.group import Group
 from ...store.nodes import NodeRow, all_nodes
 from ...store.opening import is_shared, migrations_for, open_backend, open_guest
 from ...store.operating.keys import Key, all_keys
@@ -43,6 +42,9 @@ from ..upkeep.redis_check import ping_redis
 from .printing import print_items
 from .serving import Flags
 
+if TYPE_CHECKING:
+    from ...store.mysql.hosts import Looked
+
 _SQLITE = "sqlite:///"
 _SKEW = 1000
 """Milliseconds between this clock and the database's that are worth a word: it is the database's that counts."""
@@ -55,6 +57,10 @@ _SPARE = 10
 
 _NAMED = 10
 """Of many spoilt rows so many are named."""
+
+_ONE_OF_SEVERAL = (
+    "the DSN names one member of its group: name them all, unless it is a router, or a name that moves with the primary"
+)
 
 _NO_FLAGS = Flags()
 
@@ -126,7 +132,7 @@ async def _hosts(dsn: str) -> list[Finding]:
     from ...store.mysql.hosts import look_at_each  # the embedded store goes without the driver
 
     found = await look_at_each(parsed)
-    groups = _groups([one.group for one in found if one.group is not None])
+    groups = _groups(found)
     if not parsed.others and len(found[0].names) < 2:
         return groups
     told = "; ".join(f"{one.place}: {one.why or 'takes writes'}" for one in found)
@@ -145,13 +151,19 @@ async def _hosts(dsn: str) -> list[Finding]:
     return [Finding("hosts", "note" if unsure else "ok", told), *groups]
 
 
-def _groups(told: Sequence[Group]) -> list[Finding]:
-    """What the members say, each thing once."""
+def _groups(found: "Sequence[Looked]") -> list[Finding]:
+    """What the members of replication groups say, each thing once."""
+    told = {one.place: one.group for one in found if one.group is not None}
     if not told:
         return []
-    advice = dict.fromkeys(one for group in told for one in group.advice)
-    notes = [Finding("group", "note", one) for one in advice]
-    return [Finding("group", "ok", told[0].text), *notes]
+    first, names = next(iter(told.values())), {group.name for group in told.values()}
+    if len(names) > 1 or len(told) < sum(one.why is None or isinstance(one.why, ReadOnly) for one in found):
+        each = "; ".join(f"{one.place}: {one.group.name if one.group else 'none'}" for one in found)
+        return [Finding("group", "wrong", f"the hosts are not all of one replication group: {each}. Name those of one")]
+    advice = dict.fromkeys(one for group in told.values() for one in group.advice)
+    if len(found) == 1 and first.members > 1:
+        advice[_ONE_OF_SEVERAL] = None
+    return [Finding("group", "ok", first.text), *(Finding("group", "note", one) for one in advice)]
 
 
 async def _examine_store(settings: Settings, shown: str) -> list[Finding]:

@@ -42,6 +42,9 @@ def _text(value: object) -> str:
 class Group:
     """What one member tells of its group, for the doctor."""
 
+    name: str
+    members: int
+    """0 where this user may not see them."""
     text: str
     advice: Sequence[str]
     """What should be set, or mended."""
@@ -102,4 +105,4 @@ async def describe(connection: "Connection") -> Group | None:
         + [f"{place} {role or state}" for place, state, role in members]
         + [f"{name} {settings[key]}" for name in told if (key := f"group_replication_{name}") in settings]
     )
-    return Group(text, advice)
+    return Group(settings["group_replication_group_name"], len(members), text, advice)

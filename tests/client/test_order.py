@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from support.scripted_server import Answer, Request, ScriptedServer
-from tarry.client import Tarry
+from tarry.client import Tarry, loops
 from tarry.client.consumption import Consumption
 from tarry.client.coroutines import drive
 from tarry.client.stock import Terms
@@ -100,7 +100,10 @@ def test_what_lies_behind_a_failed_one_is_dropped(script: ScriptedServer, transp
     assert sorted(claim.told) == [("ack", ["3"]), ("fail", ["1"])]
 
 
-def test_a_consumer_gives_signs_of_life_and_goes(tarry: Tarry, script: ScriptedServer) -> None:
+def test_a_consumer_gives_signs_of_life_and_goes(
+    tarry: Tarry, script: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "_GOODBYE", 60.0)  # it is not said for long, and here it is to be heard
     claim = OneClaim("a")
     script.respond = claim.respond
     for message in tarry.consume("t", "g", limit=1):

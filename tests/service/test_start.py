@@ -133,7 +133,7 @@ async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path
         met.update(faults.met)
         if number > recovered:
             break
-    assert {"migrate", "exact_now", "durability", "topic.page", "client.all", "claim.over", "delay.due"} <= met
+    assert {"migrate", "exact_now", "durability", "topic.page", "client.all", "claim.over", "delay.near"} <= met
 
 
 async def test_what_comes_past_the_server_while_its_wheel_is_filled_is_on_time(

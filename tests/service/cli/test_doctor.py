@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import trio
+from attrs import evolve
 
 from support.certificates import write_certificates
 from support.scripted_server import Answer, scripted_server
@@ -22,6 +23,7 @@ from tarry.service.settings import Settings
 from tarry.store.errors import ReadOnly, Refused, StoreError, Unavailable
 from tarry.store.migrations import Migration, load_migrations, newest
 from tarry.store.mysql import hosts
+from tarry.store.mysql.group import Group
 from tarry.store.mysql.hosts import Looked
 
 
@@ -299,6 +301,37 @@ async def test_the_hosts_of_one_cluster(monkeypatch: pytest.MonkeyPatch) -> None
     clusters["b"] = "0000"
     (told,) = await _hosts("mysql://u@a,b/d")
     assert (told.state, "set read_only on all but one" in told.detail) == ("wrong", True)
+
+
+GROUP = Group("one", 3, "group one", ("group_replication_consistency is EVENTUAL",))
+
+
+@pytest.mark.parametrize(
+    ("groups", "told"),
+    [
+        ([GROUP, GROUP, GROUP], [("ok", "group one"), ("note", "group_replication_consistency is EVENTUAL")]),
+        ([evolve(GROUP, advice=())], [("ok", "group one"), ("note", "the DSN names one member of its group")]),
+        ([GROUP, evolve(GROUP, name="two")], [("wrong", "not all of one replication group: a: one; b: two. Name")]),
+        ([GROUP, None], [("wrong", "not all of one replication group: a: one; b: none. Name")]),
+        ([None, None], []),
+    ],
+)
+async def test_the_hosts_of_replication_groups(
+    groups: list[Group | None], told: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = "abc"[: len(groups)]
+
+    async def look(_: object) -> list[Looked]:
+        await trio.lowlevel.checkpoint()
+        return [
+            Looked(at, frozenset({at}), None if at == "a" else READ_ONLY, group=group)
+            for at, group in zip(places, groups, strict=True)
+        ]
+
+    monkeypatch.setattr(hosts, "look_at_each", look)
+    found = [one for one in await _hosts(f"mysql://u@{','.join(places)}/d") if one.check == "group"]
+    assert [one.state for one in found] == [state for state, _ in told]
+    assert all(says in one.detail for one, (_, says) in zip(found, told, strict=True))
 
 
 @pytest.fixture

@@ -1,0 +1,264 @@
+"""Three private MySQLs as one replication group of a single primary, and what is done to its members."""
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pymysql
+import trio
+from attrs import define, field
+
+from ...service.demo.server_process import free_port
+from .. import databases
+from ..peers.processes import Program
+from .database import Server
+from .faults import PATIENCE, moment
+from .stage import Stage
+
+_MEMBERS = 3
+_OPTIONS = (
+    "--innodb-buffer-pool-size=128M",
+    "--innodb-redo-log-capacity=128M",
+    "--log-bin=log",
+    "--gtid-mode=ON",
+    "--enforce-gtid-consistency=ON",
+    "--report-host=127.0.0.1",
+    "--plugin-load-add=group_replication.so",
+    "--plugin-load-add=mysql_clone.so",
+    "--loose-group-replication-group-name=7a277a27-0000-4000-8000-000000000001",
+    "--loose-group-replication-start-on-boot=OFF",
+    "--loose-group-replication-recovery-get-public-key=ON",
+    "--loose-group-replication-ip-allowlist=127.0.0.1/32",
+)
+_SETUP = (
+    "SET SQL_LOG_BIN = 0;\n"
+    "CREATE USER IF NOT EXISTS tarry@'%' IDENTIFIED BY 'tarry';\n"
+    "GRANT ALL ON *.* TO tarry@'%' WITH GRANT OPTION;\n"
+    "SET SQL_LOG_BIN = 1;\n"
+)
+_ELECTED = 60.0
+"""Seconds in which a group has another primary: it takes about 20 to be sure that one is gone."""
+_SHORTEST, _LONGEST = 6.0, 20.0
+"""Seconds that a majority is gone, or a primary stands still. A member is noticed to be silent after five."""
+_JOINED = 120.0
+
+
+@define
+class Member:
+    dsn: str
+    program: Program
+    command: tuple[str, ...]
+
+    def ask(self, *statements: str) -> list[tuple[object, ...]]:
+        """In a session of its own; the rows of the last."""
+        with databases.log_in(self.dsn, database=None) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    @property
+    def takes_writes(self) -> bool:
+        """As the group's primary, and not because it is in none."""
+        with suppress(pymysql.err.MySQLError):
+            return self.ask(
+                "SELECT @@read_only, MEMBER_ROLE FROM performance_schema.replication_group_members"
+                " WHERE MEMBER_ID = @@server_uuid"
+            ) == [(0, "PRIMARY")]
+        return False
+
+    @property
+    def sees_all(self) -> bool:
+        with suppress(pymysql.err.MySQLError):
+            states = self.ask("SELECT MEMBER_STATE FROM performance_schema.replication_group_members")
+            return states == [("ONLINE",)] * _MEMBERS
+        return False
+
+
+@define
+class Group:
+    members: list[Member]
+
+    @property
+    def primary(self) -> Member:
+        return next(one for one in self.members if one.takes_writes)
+
+    def others(self, than: Member) -> list[Member]:
+        return [one for one in self.members if one is not than]
+
+    def settle(self) -> None:
+        """Waits until all are in it."""
+        _wait(lambda: all(one.sees_all for one in self.members), _JOINED, "the members did not come together")
+
+    def elected(self, among: Collection[Member]) -> None:
+        """Waits until one of these is the primary."""
+        _wait(lambda: any(one.takes_writes for one in among), _ELECTED, "no other primary was elected")
+
+
+@define
+class Replicated(Server):
+    """Its DSN has all members."""
+
+    group: Group = field(kw_only=True)
+
+
+def _wait(happened: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            raise RuntimeError(what)
+        time.sleep(0.1)
+
+
+def _send(members: Iterable[Member], what: signal.Signals) -> None:
+    for member in members:
+        os.kill(member.program.pid, what)
+
+
+@contextmanager
+def replicated() -> Generator[Replicated, None, None]:
+    """A group of the row's own, gone at the end."""
+    made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
+    ports = [free_port() for _ in range(2 * _MEMBERS)]
+    own, between = ports[:_MEMBERS], ports[_MEMBERS:]
+    members: list[Member] = []
+    try:
+        for number, port in enumerate(own):
+            members.append(_member(made / str(number), number, port, between))
+            members[-1].program.start(members[-1].command)
+        for number, member in enumerate(members):
+            member.ask(
+                "CHANGE REPLICATION SOURCE TO SOURCE_USER = 'tarry', SOURCE_PASSWORD = 'tarry'"
+                " FOR CHANNEL 'group_replication_recovery'",
+                f"SET GLOBAL group_replication_bootstrap_group = {int(not number)}",
+                "START GROUP_REPLICATION",
+                "SET GLOBAL group_replication_bootstrap_group = 0",
+            )
+        group = Group(members)
+        group.settle()
+        group.primary.ask("CREATE DATABASE tarry")
+        hosts = ",".join(f"127.0.0.1:{port}" for port in own)
+        yield Replicated(f"mysql://tarry:tarry@{hosts}/tarry", made, group=group)
+    finally:
+        for member in members:
+            member.program.kill()
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _member(folder: Path, number: int, port: int, between: list[int]) -> Member:
+    folder.mkdir()
+    dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
+    command = (
+        *databases.server_command("mysql", folder, port),
+        *_OPTIONS,
+        f"--server-id={number + 1}",
+        f"--report-port={port}",
+        f"--loose-group-replication-local-address=127.0.0.1:{between[number]}",
+        f"--loose-group-replication-group-seeds={','.join(f'127.0.0.1:{one}' for one in between)}",
+    )
+    (folder / "init.sql").write_text(_SETUP)
+    return Member(dsn, Program(folder / "log", partial(_answers, dsn)), command)
+
+
+def _answers(dsn: str) -> bool:
+    try:
+        with databases.log_in(dsn, database=None):
+            return True
+    except pymysql.err.MySQLError:
+        return False
+
+
+def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:
+    """kill -9, and a start. Until it has joined it takes writes, which the group would never get."""
+    was_primary = member.takes_writes
+    member.program.kill()
+    if was_primary:
+        group.elected(group.others(member))
+
+    def heal() -> None:
+        member.program.start(member.command)
+        time.sleep(random.uniform(0, 3))
+        member.ask("START GROUP_REPLICATION")
+
+    return heal
+
+
+def _kill_primary(group: Group, random: Random) -> Callable[[], None]:
+    return _kill(group, group.primary, random)
+
+
+def _kill_secondary(group: Group, random: Random) -> Callable[[], None]:
+    return _kill(group, random.choice(group.others(group.primary)), random)
+
+
+def _switch(group: Group, random: Random) -> Callable[[], None]:
+    """As before an upgrade of its machine."""
+    to = random.choice(group.others(group.primary))
+    to.ask("SELECT group_replication_set_as_primary(@@server_uuid)")
+    group.elected([to])
+    return _nothing
+
+
+def _lose_majority(group: Group, random: Random) -> Callable[[], None]:
+    """Both secondaries stand still, and the primary goes on taking statements."""
+    silent = group.others(group.primary)
+    _send(silent, signal.SIGSTOP)
+    try:
+        time.sleep(random.uniform(_SHORTEST, _LONGEST))
+    finally:
+        _send(silent, signal.SIGCONT)
+    group.settle()
+    return _nothing
+
+
+def _freeze_primary(group: Group, random: Random) -> Callable[[], None]:
+    """It stands still until another is elected, and goes on as if it were the primary."""
+    before = group.primary
+    _send([before], signal.SIGSTOP)
+    try:
+        group.elected(group.others(before))
+        time.sleep(random.uniform(0, 3))
+    finally:
+        _send([before], signal.SIGCONT)
+    return _nothing
+
+
+def _nothing() -> None:
+    """It is whole."""
+
+
+FAULTS: Mapping[str, Callable[[Group, Random], Callable[[], None]]] = {
+    "primary killed": _kill_primary,
+    "secondary killed": _kill_secondary,
+    "primary switched": _switch,
+    "majority lost": _lose_majority,
+    "primary frozen": _freeze_primary,
+}
+"""Each returns when the group has a primary with a majority; what that returns makes it whole."""
+
+
+async def faults(stage: Stage) -> None:
+    """One after the other, each until the group is whole again."""
+    random, replicated = stage.crew.random("group"), stage.database
+    assert isinstance(replicated, Replicated)
+    group = replicated.group
+    while stage.wanted:
+        await moment(stage, random)
+        what = random.choice(list(FAULTS))
+        if not stage.begin(what):
+            break
+        heal = await trio.to_thread.run_sync(FAULTS[what], group, random)
+        elected = time.monotonic()
+        if not await stage.journal.reached("publish:ok", 1, 3 * PATIENCE):
+            stage.stuck("the service did not come back in time")
+        stage.ups.append((time.monotonic() - elected) * 1000)
+        await trio.to_thread.run_sync(heal)
+        await trio.to_thread.run_sync(group.settle)
+        stage.end(what)
+        await stage.journal.reached("ack:ok", random.randrange(20, 200), PATIENCE)
