@@ -63,6 +63,9 @@ class WatchedTransaction:
     async def later(self, query: str, *values: Bound) -> None:
         await self.execute(query, *values)
 
+    async def note(self) -> None:
+        await self._tx.note()
+
     async def later_exactly(self, many: int, query: str, *values: Bound) -> None:
         if await self.execute(query, *values) != many:
             raise StoreError(f"{query} has not matched {many} rows")

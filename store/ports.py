@@ -86,6 +86,11 @@ class Transaction(Queries, Protocol):
         unless it finds them all; each key comes once."""
         ...
 
+    async def note(self) -> None:
+        """Has the database commit this transaction as one that writes, though it may write nothing. So what it says is
+        true: a server that another has taken over from may not know yet, and reads what was; it can commit nothing."""
+        ...
+
     async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
         """So many offsets of those among the queues that are not sequenced by their own rows; where each begins."""
         ...

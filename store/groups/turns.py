@@ -78,6 +78,8 @@ async def take(
             short = locked.more_behind and claiming.short
             reach = reach.after(locked.found, locked.left, locked.ends, now, in_vain=beside, short=short)
     await locked.write_cursors(tx)
+    if settlements:  # also where all are refused, for claims that are not known here
+        await tx.note()
     full, acked, expired = claiming.room == 0, locked.acked - acked_before, locked.expired - expired_before
     return Turn(settling.results(), claiming.claims, more, left, cut, full, acked, expired, beside), following, reach
 

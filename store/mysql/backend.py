@@ -124,7 +124,7 @@ class MySQLTransaction:
             self._later += [text, exactly(many)]
 
     async def note(self) -> None:
-        """Writes to a row of the session's own, and nothing else."""
+        """By the session's row of `witness`, which goes with the first write."""
         self._note()
 
     async def commit(self) -> None:

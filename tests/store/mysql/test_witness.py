@@ -10,12 +10,16 @@ import trio.testing
 from support import servers
 from support.in_one import in_one
 from tarry.bench.proxy import Moment, Proxy
+from tarry.store import catalogue
+from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import OutcomeUnknown, Refused
 from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
 from tarry.store.mysql.connection import Connection
 from tarry.store.mysql.redis_offsets import RedisOffsets
 from tarry.store.mysql.witness import Witness, forget
 from tarry.store.ports import Transaction
+from tarry.store.records import ClaimKey, ClaimRequest, Settlement
+from tarry.store.store import Store
 
 Open = Callable[..., Awaitable[Connection]]
 
@@ -189,3 +193,19 @@ async def test_who_asks_closes_what_has_not_landed(
     assert doubtful.statistics()["in_doubt"] == 1
     assert servers.run_sql(mysql_dsn, "SELECT run FROM witness ORDER BY run") == [(run,) for run in runs]
     await doubtful.aclose()
+
+
+async def test_what_is_refused_is_committed_like_what_is_done(backend: MySQLBackend, mysql_dsn: str) -> None:
+    """A primary that another has taken over from reads what was, and does not know the claim. It can commit nothing."""
+    store = Store(backend)
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders"), 1)
+    group = await store.add_group(topic, "billing", 1)
+    runs = "SELECT SUM(run) FROM witness"
+    ((before,),) = servers.run_sql(mysql_dsn, runs)
+    unknown = ClaimKey(group.id, topic.queues[0].id, number=7, first=0, token=7)
+    turn = await store.turn(group, [Settlement(unknown, "ack")], [], 2)
+    assert turn.settled == (None,)
+    assert servers.run_sql(mysql_dsn, runs) != [(before,)]
+    ((before,),) = servers.run_sql(mysql_dsn, runs)
+    assert (await store.turn(group, [], [ClaimRequest("c", 1, 1_000)], 3)).claims == (None,)
+    assert servers.run_sql(mysql_dsn, runs) == [(before,)], "who asks in vain costs no commit"
