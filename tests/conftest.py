@@ -15,6 +15,7 @@ import pytest
 import structlog
 
 from support import authorities, fork_server, servers
+from support.effort import take_quick
 from support.in_turn import take_turns
 from support.workers import ByFile, longest_first, named, whole_characters
 
@@ -40,6 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     """Before pytest leaves out what is long. Who names a test gets it."""
     if not any("::" in argument for argument in config.args):
         take_turns(items)
+        take_quick(items)
     longest_first(items)
 
 
