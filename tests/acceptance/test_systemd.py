@@ -15,6 +15,7 @@ import pytest
 from attrs import define, field
 
 from support.serving import Served, served
+from support.waiting import wait_until
 from tarry.service.demo.server_process import free_port
 
 UNIT = Path(__file__).parents[2] / "docs" / "operations" / "tarry.service"
@@ -115,9 +116,8 @@ def test_several_processes(
         assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
         pids = [int(pid) for pid in re.findall(r'"pid": ?(\d+)', server.log)]
         assert len(pids) == 2
-        wait_until(
-            lambda: server.log.count('"recovered"') == 2
-        )  # the first is enough for READY, and for a sign of life
+        # The first is enough for READY, and for a sign of life.
+        wait_until(lambda: server.log.count('"recovered"') == 2)
         manager.until("WATCHDOG=1")
         os.kill(pids[1], signal.SIGSTOP)
         while not manager.is_silent(0.6):
