@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import structlog
 import trio
-from attrs import define
+from attrs import define, field
 
 from .board import Share
 from .exposition import merge
@@ -52,17 +52,21 @@ class Process:
     """Of each process, in order."""
     rest: float | None
     """Seconds between two signs of life; None where nobody watches for them."""
+    _loaded: bool = field(default=False, init=False)
 
     def begin(self) -> None:
         """It can serve: connections are for it, too."""
         self.share.board.begin(self.number)
+        if self._loaded:
+            self.share.board.load(self.number)
 
     def end(self) -> None:
         """It takes none any more."""
         self.share.board.end(self.number)
 
     def ready(self) -> None:
-        """Its timers are in memory."""
+        """Its timers are in memory; perhaps before it can serve, where little waits."""
+        self._loaded = True
         self.share.board.load(self.number)
 
     def stopping(self) -> None:

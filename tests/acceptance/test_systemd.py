@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,12 +30,14 @@ class Manager:
     said: list[str] = field(factory=list[str])
 
     def until(self, word: str) -> None:
-        """It comes within the time-out of the socket."""
-        while True:
+        """It comes within the time-out of the socket, and within a minute, whatever else comes."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
             came = self.inbox.recv(4096).decode().splitlines()
             self.said += came
             if word in came:
                 return
+        raise TimeoutError(f"no {word}, but {self.said[-5:]}")
 
     def is_silent(self, seconds: float) -> bool:
         """Nothing is said for so long, what is on its way left aside."""
@@ -120,8 +123,7 @@ def test_several_processes(
         wait_until(lambda: server.log.count('"recovered"') == 2)
         manager.until("WATCHDOG=1")
         os.kill(pids[1], signal.SIGSTOP)
-        while not manager.is_silent(0.6):
-            pass
+        wait_until(lambda: manager.is_silent(0.6))
         os.kill(pids[1], signal.SIGCONT)
         manager.until("WATCHDOG=1")
         assert server.stop() == 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import trio
 
 from tarry.service.processes.board import Board, Share
@@ -35,6 +36,20 @@ async def test_orders_are_the_signals_handed_on() -> None:
         assert [await anext(orders), await anext(orders)] == [signal.SIGHUP, signal.SIGTERM]
         await orders.aclose()
     os.close(writes)
+
+
+@pytest.mark.parametrize("loaded_first", [True, False])
+def test_a_process_that_serves_and_has_its_timers_is_loaded(loaded_first: bool) -> None:
+    """In whichever order: of a store with little in it the timers are there before it can serve."""
+    board = Board(1)
+    process = Process(1, [], Share(board, 1), 0, [], None)
+    steps = (process.ready, process.begin) if loaded_first else (process.begin, process.ready)
+    steps[0]()
+    assert not board.is_loaded(1)
+    steps[1]()
+    assert board.is_loaded(1)
+    process.end()
+    assert not board.is_loaded(1)
 
 
 def test_a_process_ends_with_its_pipe(tmp_path: Path) -> None:
