@@ -22,7 +22,6 @@ class Blocking(Tarry):
         self._backend = backend
         self._url = url
         self._sleeps = sleeps
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         async def nap(seconds: float) -> None:
@@ -31,8 +30,12 @@ class Blocking(Tarry):
         async def made() -> AsyncTarry:
             return AsyncTarry(self._url, deadline=self._deadline, sleep=nap)
 
-        self.portal: BlockingPortal = self._stack.enter_context(start_blocking_portal(self._backend))
-        self.front = self._stack.enter_context(self.portal.wrap_async_context_manager(self.portal.call(made)))
+        # A portal that is left where no client can be made would be ended by the garbage collector, in the middle of
+        # whatever goes on then: a thread that begins holds the lock that the portal's thread wants for its end.
+        with ExitStack() as stack:
+            self.portal: BlockingPortal = stack.enter_context(start_blocking_portal(self._backend))
+            self.front = stack.enter_context(self.portal.wrap_async_context_manager(self.portal.call(made)))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
