@@ -256,6 +256,7 @@ def server_command(kind: str, folder: Path, port: int) -> list[str]:
     # A MariaDB that starts takes away what lies in its tmpdir, whoever uses it.
     own = [f"--datadir={folder / 'data'}", f"--tmpdir={folder}", *(["--user=root"] if os.getuid() == 0 else [])]
     (folder / "init.sql").write_text(
+        "SET SQL_LOG_BIN = 0;\n"  # each member of a replication group makes its own
         "CREATE USER IF NOT EXISTS tarry@'%' IDENTIFIED BY 'tarry';\n"
         "GRANT ALL ON *.* TO tarry@'%' WITH GRANT OPTION;\n"
         "CREATE DATABASE IF NOT EXISTS tarry;\n"

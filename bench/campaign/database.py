@@ -61,7 +61,7 @@ def private(kind: str, shim: Shim | None = None) -> Generator[Server, None, None
         port = free_port()
         dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
         command = (*databases.server_command(kind, made, port), *_SMALL, *(_SHIMMED if lever else ()))
-        program = Program(made / "log", lambda: _answers(dsn), environment=lever.environment if lever else None)
+        program = Program(made / "log", lambda: answers(dsn), environment=lever.environment if lever else None)
         try:
             program.start(command)
             yield Server(dsn, made, program, command, lever)
@@ -96,7 +96,8 @@ def _listens(port: int) -> bool:
     return True
 
 
-def _answers(dsn: str) -> bool:
+def answers(dsn: str) -> bool:
+    """Whether the server is up, with what it makes at its start."""
     try:
         return databases.ask(dsn, "SELECT 1") == [(1,)]
     except pymysql.err.MySQLError:

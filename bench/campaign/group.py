@@ -18,7 +18,7 @@ from attrs import define, field
 from ...service.demo.server_process import free_port
 from .. import databases
 from ..peers.processes import Program
-from .database import Server
+from .database import Server, answers
 from .faults import PATIENCE, moment
 from .stage import Stage
 
@@ -36,12 +36,6 @@ _OPTIONS = (
     "--loose-group-replication-start-on-boot=OFF",
     "--loose-group-replication-recovery-get-public-key=ON",
     "--loose-group-replication-ip-allowlist=127.0.0.1/32",
-)
-_SETUP = (
-    "SET SQL_LOG_BIN = 0;\n"
-    "CREATE USER IF NOT EXISTS tarry@'%' IDENTIFIED BY 'tarry';\n"
-    "GRANT ALL ON *.* TO tarry@'%' WITH GRANT OPTION;\n"
-    "SET SQL_LOG_BIN = 1;\n"
 )
 _ELECTED = 60.0
 """Seconds in which a group has another primary: it takes about 20 to be sure that one is gone."""
@@ -142,7 +136,6 @@ def replicated() -> Generator[Replicated, None, None]:
             )
         group = Group(members)
         group.settle()
-        group.primary.ask("CREATE DATABASE tarry")
         hosts = ",".join(f"127.0.0.1:{port}" for port in own)
         yield Replicated(f"mysql://tarry:tarry@{hosts}/tarry", made, group=group)
     finally:
@@ -162,16 +155,7 @@ def _member(folder: Path, number: int, port: int, between: list[int]) -> Member:
         f"--loose-group-replication-local-address=127.0.0.1:{between[number]}",
         f"--loose-group-replication-group-seeds={','.join(f'127.0.0.1:{one}' for one in between)}",
     )
-    (folder / "init.sql").write_text(_SETUP)
-    return Member(dsn, Program(folder / "log", partial(_answers, dsn)), command)
-
-
-def _answers(dsn: str) -> bool:
-    try:
-        with databases.log_in(dsn, database=None):
-            return True
-    except pymysql.err.MySQLError:
-        return False
+    return Member(dsn, Program(folder / "log", partial(answers, dsn)), command)
 
 
 def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from .server_settings import text
+
 if TYPE_CHECKING:
     from .connection import Connection
 
@@ -22,7 +24,7 @@ _FEWEST = 3
 
 def why_cut_off(members: Sequence[Sequence[object]]) -> str | None:
     """From the rows of `MEMBERS`: why nothing should be written here. None: the group has it, or there is none."""
-    states = [(bool(own), _text(state)) for own, state in members]
+    states = [(bool(own), text(state)) for own, state in members]
     if not states:
         return None
     own = next((state for is_own, state in states if is_own), "OFFLINE")
@@ -34,15 +36,12 @@ def why_cut_off(members: Sequence[Sequence[object]]) -> str | None:
     return f"its group has no majority: of {len(states)} members it reaches {reached}, and no COMMIT ends"
 
 
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
 @frozen
 class Group:
     """What one member tells of its group, for the doctor."""
 
     name: str
+    several_primaries: bool
     members: int
     """0 where this user may not see them."""
     text: str
@@ -71,7 +70,7 @@ _SEVERAL = (
 
 async def describe(connection: "Connection") -> Group | None:
     """The group of the server at hand; None where it is in none."""
-    settings = {_text(name): _text(value) for name, value in await connection.fetch(_SETTINGS)}
+    settings = {text(name): text(value) for name, value in await connection.fetch(_SETTINGS)}
     if not settings.get("group_replication_group_name"):
         return None
     advice = [
@@ -85,7 +84,7 @@ async def describe(connection: "Connection") -> Group | None:
     ]
     members: list[tuple[str, ...]] = []
     if connection.tells_group:
-        members = [tuple(map(_text, row)) for row in await connection.fetch(_DETAILS)]
+        members = [tuple(map(text, row)) for row in await connection.fetch(_DETAILS)]
         if len(members) < _FEWEST:
             advice.append(f"of {len(members)} members none may be lost: a majority wants {_FEWEST} at the least")
         advice += [f"{place} is {state}" for place, state, _ in members if state != "ONLINE"]
@@ -100,9 +99,10 @@ async def describe(connection: "Connection") -> Group | None:
         "exit_state_action",
         "flow_control_mode",
     )
-    text = ", ".join(
+    told_of = ", ".join(
         [f"group {settings['group_replication_group_name']}"]
         + [f"{place} {role or state}" for place, state, role in members]
         + [f"{name} {settings[key]}" for name in told if (key := f"group_replication_{name}") in settings]
     )
-    return Group(settings["group_replication_group_name"], len(members), text, advice)
+    several = settings.get("group_replication_single_primary_mode") == "OFF"
+    return Group(settings["group_replication_group_name"], several, len(members), told_of, advice)

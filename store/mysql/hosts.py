@@ -33,11 +33,7 @@ _LEAVING = 1.0
 _IN_TURN = 0.2
 """Seconds that a pool goes without a session before another gives up one that is in use."""
 
-_CLUSTER = (
-    b"SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_state_uuid')",
-    b"SHOW GLOBAL VARIABLES WHERE Variable_name IN"
-    b" ('group_replication_single_primary_mode', 'group_replication_group_name')",
-)
+_GALERA = b"SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_state_uuid')"
 _LOGINS = 3
 """By a look at a host: a balancer in front of several servers has led to another by then."""
 
@@ -297,8 +293,8 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
         try:
             connection = await connect(dsn, write=False, timeout=_EACH)
             with closing(connection):
-                cluster = cluster or await _cluster_of(connection)
                 group = group or await describe(connection)
+                cluster = cluster or await _cluster_of(connection, group)
         except StoreError as error:
             why = error
             break
@@ -310,11 +306,9 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
     return Looked(dsn.place, frozenset(names), None if writes else why, cluster, group)
 
 
-async def _cluster_of(connection: Connection) -> str:
+async def _cluster_of(connection: Connection, group: Group | None) -> str:
     """Empty for a server alone, and for a node that has left its cluster."""
-    told = {row[0]: row[1] for query in _CLUSTER for row in await connection.fetch(query)}
+    told = {row[0]: row[1] for row in await connection.fetch(_GALERA)}
     if told.get("wsrep_ready") == "ON":
         return str(told.get("wsrep_cluster_state_uuid", ""))
-    if told.get("group_replication_single_primary_mode") == "OFF":
-        return str(told.get("group_replication_group_name", ""))
-    return ""
+    return group.name if group is not None and group.several_primaries else ""

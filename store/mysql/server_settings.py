@@ -13,7 +13,7 @@ STATUS_QUERY = b"SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'"
 
 def read(rows: Iterable[Sequence[object]]) -> dict[str, str]:
     """By name, in capitals; those that the server does not know are not there."""
-    return {_text(name): _text(value).upper() for name, value in rows}
+    return {text(name): text(value).upper() for name, value in rows}
 
 
 def lossy(settings: Mapping[str, str]) -> list[str]:
@@ -46,5 +46,6 @@ def slow(settings: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
+    """What a server calls a name or a value, which comes as bytes from some."""
     return value.decode() if isinstance(value, bytes) else str(value)

@@ -12,10 +12,9 @@ from attrs import define, field
 
 from ....store.ids import SHARDS, shard_of
 from ....store.store import Store
-from ....store.timers import timers
 from ..cluster.ownership import Ownership
 from ..state.coverage import Coverage
-from .pages import Pages
+from .pages import Pages, look
 
 _PAGE = 1_000
 _PAGES = 10
@@ -76,9 +75,8 @@ class Backlogs:
 
     async def _with_some(self, shards: Set[int], until: int) -> Set[int]:
         """Those of these shards in which something waits, or may: of most one look says that nothing does."""
-        others = dict.fromkeys(set(range(SHARDS)) - shards, 0)
-        rows = await self._store.read(timers.near, 0, until, _PAGE, others)
-        return {shard_of(entry) for _, entry in rows} if len(rows) < _PAGE else shards
+        rows = await look(self._store, shards, 0, until, _PAGE)
+        return shards if rows is None else {shard_of(entry) for _, entry in rows}
 
     async def _waits(self, backlog: _Backlog) -> bool:
         """Whether something of the last page waits, and is waited for."""

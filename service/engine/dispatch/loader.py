@@ -14,7 +14,6 @@ from collections.abc import Sequence, Set
 import structlog
 import trio
 
-from ....store.ids import SHARDS
 from ....store.store import Store
 from ....store.timers import timers
 from ...clock import Clock
@@ -23,7 +22,7 @@ from ..cluster.nodes import Nodes
 from ..cluster.ownership import Ownership
 from ..state.coverage import Coverage
 from ..state.pending import Pending
-from .pages import Pages, Timers
+from .pages import Pages, Timers, look
 
 _FIRST_PAGE = 500
 """Rows of a shard in the first page of what is overdue: small, so that the first message goes out soon."""
@@ -125,10 +124,8 @@ class Loader:
             await trio.sleep(_PAUSE)
 
     async def _read(self, shards: Set[int], since: int, until: int, page: int) -> None:
-        # Mostly there is little, which one look brings.
-        none = dict.fromkeys(set(range(SHARDS)) - shards, since)
-        rows = await self._store.read(timers.near, since, until, _FIRST_PAGE, none)
-        if len(rows) < _FIRST_PAGE:
+        rows = await look(self._store, shards, since, until, _FIRST_PAGE)
+        if rows is not None:
             self._coverage.read_upto = until
             self._pending.add_many([due for due, _ in rows], [entry for _, entry in rows])
             self.loaded += len(rows)

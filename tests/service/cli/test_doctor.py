@@ -303,7 +303,7 @@ async def test_the_hosts_of_one_cluster(monkeypatch: pytest.MonkeyPatch) -> None
     assert (told.state, "set read_only on all but one" in told.detail) == ("wrong", True)
 
 
-GROUP = Group("one", 3, "group one", ("group_replication_consistency is EVENTUAL",))
+GROUP = Group("one", False, 3, "group one", ("group_replication_consistency is EVENTUAL",))
 
 
 @pytest.mark.parametrize(
