@@ -11,17 +11,18 @@ import subprocess
 import tempfile
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import attrs
 
-from support.servers import NoServerError, free_port, run_sql
+from support.servers import NoServerError, free_port, memory, run_sql
 from support.waiting import wait_until
 
 GRANTS = (
     "CREATE USER tarry@'%' IDENTIFIED BY 'tarry'",
     "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON tarry.* TO tarry@'%'",
 )
+_PORTS = (1, 2, 10, 11, 12)
+"""Of the other members, and of what they tell each other."""
 _TOGETHER = 60
 """Seconds for the members to find each other again."""
 
@@ -82,9 +83,8 @@ def replication_group() -> Iterator[Group]:
         raise NoServerError(
             "no MySQLs as a replication group: TARRY_TEST_MYSQL_GROUP may name a command that starts them"
         )
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a folder of its own is made there
-    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as folder:
-        port = free_port()
+    with tempfile.TemporaryDirectory(dir=memory(), ignore_cleanup_errors=True) as folder:
+        port = free_port(*_PORTS)
         started = subprocess.run(  # whoever runs the tests has named it
             [*shlex.split(command), f"{folder}/group", str(port)],
             capture_output=True,

@@ -7,6 +7,7 @@ name running servers to use instead; their user must be allowed to create databa
 import ctypes
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import unquote, urlsplit
@@ -30,6 +31,8 @@ from support.certificates import write_certificates
 from tarry.bench.proxy import connect_to, listen_before
 
 START_SECONDS = 60.0
+_ROOM = 4 << 30
+"""Bytes."""
 
 # One statement a line: MariaDB reads an init file so.
 _INIT = """\
@@ -250,12 +253,13 @@ class Line:
             pass
 
 
-def free_port() -> int:
-    """Below 32768: above it clients' own ports may be in the way."""
+def free_port(*beside: int) -> int:
+    """Below 32768: above it clients' own ports may be in the way. The ports that far above it are free as well."""
     while True:
-        port = random.randrange(20000, 32768)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+        port = random.randrange(20000, 32700)
+        with suppress(OSError), ExitStack() as probes:
+            for one in (0, *beside):
+                probes.enter_context(socket.socket()).bind(("127.0.0.1", port + one))
             return port
 
 
@@ -271,14 +275,20 @@ def _program(name: str, flavour: str) -> str | None:
 _MEMORY = Path("/dev/shm")
 
 
-def _memory() -> Path | None:
-    """Where files are in memory, if there is room: what a kill -9 leaves there is what it leaves on a disk."""
-    return _MEMORY if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 4 << 30 else None
+def memory() -> Path | None:
+    """Where files are in memory, if there is room: what a kill -9 leaves there is what it leaves on a disk.
+
+    The folder itself may say that it has room when others have the memory.
+    """
+    if not _MEMORY.is_dir() or shutil.disk_usage(_MEMORY).free < _ROOM:
+        return None
+    kibibytes = re.search(r"^MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return _MEMORY if kibibytes and int(kibibytes[1]) << 10 > 2 * _ROOM else None
 
 
 @contextmanager
 def _private(kind: str, program: str, make: Sequence[str], *options: str) -> Iterator[PrivateServer]:
-    directory = Path(tempfile.mkdtemp(prefix=f"tarry-{kind}-", dir=_memory()))
+    directory = Path(tempfile.mkdtemp(prefix=f"tarry-{kind}-", dir=memory()))
     data, log, ready = directory / "data", directory / "log", directory / "pid"
     (directory / "init.sql").write_text(_INIT)
     ca = write_certificates(directory)
