@@ -49,6 +49,13 @@ class Signals:
                 if signal.getsignal(number) == self._arrive:
                     signal.signal(number, self._handlers[number])
 
+    def put_back(self, number: int, handler: Any) -> None:
+        """Makes this the signal's handler. It waits as the others do, but for the system's own."""
+        if signal.getsignal(number) == self._arrive and callable(handler):
+            self._handlers[number] = handler
+        else:
+            signal.signal(number, handler)
+
     def __enter__(self) -> None:
         if _in_main_thread():
             self._depth += 1
@@ -101,13 +108,18 @@ class Ends:
             if not self._ends:
                 self._leave()
 
+    @property
+    def hears(self) -> bool:
+        """Whether a signal ends anything."""
+        return bool(self._former)
+
     def _hears(self, wanted: bool | None) -> bool:
         if not _in_main_thread():
             if wanted:
                 raise ValueError("signals=True: Python hears signals in the main thread alone, and this is another")
             return False
         if wanted is None:
-            return bool(self._former) or signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+            return self.hears or signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         return wanted
 
     def _arrive(self, _number: int, _frame: FrameType | None) -> None:
@@ -117,7 +129,7 @@ class Ends:
 
     def _leave(self) -> None:
         while self._former:
-            signal.signal(*self._former.popitem())
+            signals.put_back(*self._former.popitem())
 
 
 def _in_main_thread() -> bool:

@@ -13,6 +13,7 @@ import pytest
 from support.scripted_server import ScriptedServer, problem
 from support.small_broker import SmallBroker
 from tarry.client import BadRequest, Delivery, Tarry
+from tarry.client.signals import ends
 
 
 def test_handlers_get_bodies_and_work_side_by_side(tarry: Tarry, broker: SmallBroker) -> None:
@@ -57,8 +58,7 @@ def test_a_signal_finishes_what_is_in_flight_and_gives_back_the_rest(
     def handle(body: int) -> None:
         if body == 0:
             os.kill(os.getpid(), number)
-            # The main thread puts the handlers back as soon as it has seen the signal.
-            while signal.getsignal(number) is not former:
+            while ends.hears:  # the main thread hears it when it comes to it
                 signalled.wait(0.001)
             signalled.set()
         signalled.wait(10)

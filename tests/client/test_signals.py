@@ -17,10 +17,10 @@ from attrs import define, field
 
 import tarry.client
 from support.effort import full, tries
-from tarry.client import AsyncTarry, Delivery
+from tarry.client import AsyncTarry
 from tarry.client.calls import Call, Reply
 from tarry.client.consumption import Consumption
-from tarry.client.signals import signals
+from tarry.client.signals import ends, signals
 from tarry.client.stock import Terms
 from tarry.client.transport import ThreadTransport
 
@@ -149,12 +149,27 @@ def test_a_consumption_within_another_leaves_the_handler_to_it(number: signal.Si
     assert signal.getsignal(number) is handler
 
 
-def _raise_within(number: signal.Signals) -> None:
-    done: list[Delivery | None] = []
-    with signals, signals:
+def test_a_second_signal_waits_as_the_first_would(number: signal.Signals) -> None:
+    """Between the first, which asks for the end, and the end a lock must not be left held either."""
+    handler, told = signal.getsignal(number), list[bool]()
+    with ends.heard(lambda: told.append(True), True):
+        signals.watch()
         signal.raise_signal(number)
-        done.append(None)
-    assert done == [None]
+        assert told == [True]
+        with pytest.raises(Told):
+            _raise_within(number)
+    signals.leave()
+    assert signal.getsignal(number) is handler
+
+
+def _raise_within(number: signal.Signals) -> None:
+    done = False
+    try:
+        with signals, signals:
+            signal.raise_signal(number)
+            done = True
+    finally:
+        assert done
 
 
 @define

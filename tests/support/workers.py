@@ -22,6 +22,15 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         return _TOGETHER if nodeid.startswith(_TOGETHER) else nodeid.partition("::")[0]
 
+    def remove_node(self, node: Any) -> str | None:
+        """Of a worker that has died, what it had done is not to be given to others: they would wait for its end, and so
+        would everybody."""
+        work = self.assigned_work[node]
+        for scope in [scope for scope, tests in work.items() if all(tests.values())]:
+            del work[scope]
+        died_at: str | None = super().remove_node(node)
+        return died_at
+
     def _assign_work_unit(self, node: Any) -> None:
         computes = node.gateway.id in _COMPUTING
         own = next((scope for scope in self.workqueue if scope.startswith(_WAITING) != computes), None)
