@@ -5,9 +5,11 @@ host's wall clock is not used, so steps and suspends of the host do no harm. A s
 promotion until three samples agree, and is then followed. When another server has the database, its clock is another's:
 the time is in doubt until there is a sample of it.
 
-Each sample is behind by as long as its answer was on the way, and so is all that is due. So one that is a little behind
-what is known is not followed: the earlier one was quicker. Held against that one is that the database's clock may have
-been slowed meanwhile, mostly by 500 ppm at most (adjtimex(2)); if by more, this clock is 3 ms ahead at most.
+Each sample is behind by as long as its answer was on the way, and so is all that is due. So one that is behind what is
+known, by no more than it took, is not followed: the earlier one was quicker. And a first one that took long is followed
+by others. (The idea is Cristian's, "Probabilistic clock synchronization", 1989.) Held against the earlier one is that
+the database's clock may have been slowed meanwhile, mostly by 500 ppm at most (adjtimex(2)); if by more, this clock is
+3 ms ahead at most, or as much as the answer took.
 
 Who asks the database for something else every other second, and the time with it, offers it: then no sample is asked
 for. One that is off by more than 5 s is not taken from there, but asked for.
@@ -28,7 +30,11 @@ _FRESH = 2_500 * _NS
 _SLEWED = 2_000
 """A clock that is being slowed loses a nanosecond in so many."""
 _ON_THE_WAY = 3 * _NS
-"""An answer may be so much longer on its way than the quickest. What is further behind is a clock that was set back."""
+"""An answer may be so much longer on its way than the quickest, or as long as it took. What is further behind is a
+clock that was set back."""
+_QUICK = 5 * _NS
+_TRIES = 4
+"""Of the first sample, until one is quick."""
 
 
 class Clock:
@@ -98,18 +104,25 @@ class Clock:
         """How long to sleep so that `now()` has reached `ms`; 0 when it has."""
         return max(0, ms * _NS - self._known() - self._monotonic()) / 1e9
 
-    def offer(self, value: float, server: str) -> None:
-        """A sample that came with something else, just now; `server` is whose it was when that was asked for. It is
-        followed only where nothing speaks against it."""
+    def offer(self, value: float, server: str, asked: int) -> None:
+        """A sample that came with something else, just now; `server` is whose it was when that was asked for, `asked`
+        what `monotonic` said. It is followed only where nothing speaks against it."""
         arrived = self._monotonic()
         lead = self._lead_of(value, arrived)
         self._fresh_until = 0
         if not self.in_doubt and server == self._sampled and abs(self._off(lead)) <= JUMP:
-            self._follow(self._quickest(lead, arrived), arrived)
+            self._follow(self._quickest(lead, arrived, arrived - asked * _NS), arrived)
             self._fresh_until = arrived + _FRESH
 
     async def take(self) -> None:
-        """Asks for a sample."""
+        """Asks for a sample; for more than one where it is the first of a server, and slow."""
+        for _ in range(_TRIES if self._lead is None or self.is_anothers else 1):
+            asked = self._monotonic()
+            await self._take(asked)
+            if self._monotonic() - asked <= _QUICK:
+                break
+
+    async def _take(self, asked: int) -> None:
         server = self._server()
         value = await self._sample()
         arrived = self._monotonic()
@@ -120,17 +133,17 @@ class Clock:
             self._doubt(lead, arrived)
             return
         self._doubted.clear()
-        self._follow(self._quickest(lead, arrived), arrived)
+        self._follow(self._quickest(lead, arrived, arrived - asked), arrived)
 
     def _lead_of(self, value: float, arrived: int) -> int:
         return math.floor(value * _NS) + math.floor(self._ahead() * _NS) - arrived
 
-    def _quickest(self, lead: int, arrived: int) -> int:
+    def _quickest(self, lead: int, arrived: int, took: int) -> int:
         """This lead, or what is left of the one before if that was less behind."""
         if self._lead is None or self.is_anothers:
             return lead
         before = self._lead - (arrived - self._at) // _SLEWED
-        return before if 0 < before - lead < _ON_THE_WAY else lead
+        return before if 0 < before - lead < max(_ON_THE_WAY, took) else lead
 
     def _follow(self, lead: int, arrived: int) -> None:
         self._lead, self._at, self._sampled = lead, arrived, self._server()

@@ -281,10 +281,10 @@ class Nodes:
 
     async def _look(self) -> None:
         """Who is there; the rows of the dead go."""
-        server = self._clock.server
+        server, asked = self._clock.server, self._clock.monotonic()
         seen = await self._store.read(nodes.look)
         if seen:
-            self._clock.offer(seen[0].asked_at / 1000, server)  # 0 is off, and so not taken
+            self._clock.offer(seen[0].asked_at / 1000, server, asked)  # 0 is off, and so not taken
         rows = [row for row in seen if row.boot != self.boot]
         self._silence.see(rows, self._clock.monotonic())
         self._others = [row for row in rows if self._lives(row)]

@@ -54,7 +54,7 @@ async def clocks() -> Clocks:
 
 
 async def test_nothing_is_asked_for_while_the_time_is_offered(clocks: Clocks) -> None:
-    clocks.clock.offer(clocks.database, "one")
+    clocks.clock.offer(clocks.database, "one", 0)
     clocks.away, clocks.skew = True, 9_000
     await clocks.take()
     assert clocks.alarm.events == [("host_clock_set", 9_000)], "the rest of the round is as ever"
