@@ -38,6 +38,10 @@ class LeanHTTP:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends the connection, if there is one."""
         if self._stream is not None:
             await trio.aclose_forcefully(self._stream)
 

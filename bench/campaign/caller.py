@@ -1,14 +1,14 @@
 """One caller: it asks any node that listens, and says whether the answer was yes, no, or never came."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 import trio
 from attrs import frozen
 
-from ..lean_http import LeanHTTP, RefusedError
+from ..lean_http import RefusedError
 from .journal import Journal
 
 PATIENCE = 6.0
@@ -18,6 +18,16 @@ _REST = 0.05
 """Seconds until a caller whom nobody hears, or nobody can serve, tries again."""
 
 Phase = Literal["ok", "fail", "unknown"]
+
+
+class Line(Protocol):
+    """A way to one node, which may break off: it raises `OSError` or what Trio's streams raise."""
+
+    async def open(self) -> object: ...
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> bytes: ...
+
+    async def aclose(self) -> None: ...
 
 
 class HarnessError(Exception):
@@ -35,11 +45,12 @@ class Answer:
 class Caller:
     """One connection at a time; to another node after every failure."""
 
-    def __init__(self, journal: Journal, ports: Sequence[int], random: Random) -> None:
+    def __init__(self, journal: Journal, ports: Sequence[int], random: Random, connect: Callable[[int], Line]) -> None:
         self._journal = journal
         self._ports = ports
         self._random = random
-        self._http: LeanHTTP | None = None
+        self._connect = connect
+        self._http: Line | None = None
         self.node = ""
 
     async def ask(self, method: str, path: str, body: object = None) -> Answer:
@@ -67,14 +78,14 @@ class Caller:
         http, self._http = self._http, None
         if http is not None:
             with trio.CancelScope(shield=True):
-                await http.__aexit__(None, None, None)
+                await http.aclose()
 
-    async def _connected(self) -> LeanHTTP | None:
+    async def _connected(self) -> Line | None:
         if self._http is not None and self._random.random() < 0.05:
             await self.close()  # so that callers wander
         if self._http is None:
             port = self._random.choice(self._ports)
-            http = LeanHTTP(port)
+            http = self._connect(port)
             self.node = str(port)
             try:
                 with trio.fail_after(PATIENCE):

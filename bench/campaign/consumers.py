@@ -1,6 +1,5 @@
 """Who claims: acks most, fails some, extends some, splits acks, forgets some and acks them when their lease is over."""
 
-import time
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -133,7 +132,7 @@ class Consumer:
             "client": self.who,
             "token": held.token,
         }
-        asked = time.time_ns() // 1_000_000 + lease if lease else 0
+        asked = int(journal.now_ms) + lease if lease else 0
         if asked:
             asked += 60_000  # it may be carried out any time until its answer; the answer tells when
         for message in messages:

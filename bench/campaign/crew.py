@@ -1,6 +1,5 @@
 """What all who work in the campaign share: the journal, the ports, the dice, and when to stop."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from random import Random
@@ -9,7 +8,8 @@ from typing import Any
 import trio
 from attrs import define, field
 
-from .caller import Caller
+from ..lean_http import LeanHTTP
+from .caller import Caller, Line
 from .journal import Journal
 
 Told = Mapping[str, Any]
@@ -31,13 +31,15 @@ class Crew:
     offered: "trio.MemorySendChannel[tuple[str, str, int]] | None" = None
     """Name, id and due time of what waits, for who cancels and reschedules."""
 
+    connect: Callable[[int], Line] = LeanHTTP
+    """To a node, by its port."""
     ahead_ms: int = 0
     """By how much the store's clock was set ahead."""
 
     @property
     def store_ms(self) -> float:
         """The time of the store, about, as Unix milliseconds: a node may not have followed it so far."""
-        return time.time() * 1000 + self.ahead_ms
+        return self.journal.now_ms + self.ahead_ms
 
     def random(self, who: str) -> Random:
         """Dice of its own for each, the same for the same seed."""
@@ -45,7 +47,7 @@ class Crew:
 
     def caller(self, who: str, ports: Sequence[int] = ()) -> Caller:
         """It asks any node, or any of these."""
-        return Caller(self.journal, ports or self.ports, self.random(f"{who}/nodes"))
+        return Caller(self.journal, ports or self.ports, self.random(f"{who}/nodes"), self.connect)
 
 
 def ms_of(time: str) -> int:

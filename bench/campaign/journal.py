@@ -3,6 +3,7 @@
 import io
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,10 +25,15 @@ class _Waiter:
 
 
 class Journal:
-    """Writes JSON lines. One process, so that its steady clock orders them."""
+    """Writes JSON lines. One process, so that its steady clock orders them. `wall` and `steady` are its clocks, in
+    nanoseconds."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         self.path = path
+        self._wall = wall
+        self._steady = steady
         self.counts: Counter[tuple[str, str]] = Counter()
         """Lines by what they are of and their phase."""
         self._file: io.BufferedWriter = path.open("wb")
@@ -42,6 +48,11 @@ class Journal:
     ) -> None:
         self._file.close()
 
+    @property
+    def now_ms(self) -> float:
+        """The harness's wall clock, Unix milliseconds."""
+        return self._wall() / 1e6
+
     def call(self) -> int:
         """The number of a new call."""
         self._calls += 1
@@ -49,7 +60,7 @@ class Journal:
 
     def write(self, op: str, phase: str, **rest: Any) -> None:
         """One line, of now."""
-        event = Event(op, phase, time.time_ns(), time.monotonic_ns(), **rest)
+        event = Event(op, phase, self._wall(), self._steady(), **rest)
         self._file.write(_ENCODER.encode(event) + b"\n")
         self.counts[op, phase] += 1
         for waiter in self._waiters:

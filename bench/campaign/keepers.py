@@ -1,6 +1,5 @@
 """Who keeps timers by key: sets one, sets it again near its time, and cancels it, each key by one hand."""
 
-import time
 from random import Random
 from typing import Any
 
@@ -50,7 +49,7 @@ class Keeper:
         message = make(random, f"{self.who}-{self.made}", ORDERS, delay_ms=random.randrange(20, 2000))
         mode = random.choice(("replace", "replace", "keep"))
         journal, call, before = self.crew.journal, self.crew.journal.call(), self.armed.get(key)
-        asked = time.time_ns() // 1_000_000 + message.delay_ms
+        asked = int(journal.now_ms) + message.delay_ms
         line: dict[str, Any] = {"call": call, "topic": ORDERS, "name": message.name, "digest": message.digest}
         journal.write("publish", "invoke", **line, due_ms=asked)
         past: dict[str, Any] = {}

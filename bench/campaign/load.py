@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import trio
+from attrs import frozen
 
 from .caller import Caller
 from .consumers import Consumer
@@ -18,7 +19,17 @@ from .readers import Reader
 
 _BACKLOG = 400
 """Messages that a group may be behind; then publishers wait."""
-_PUBLISHERS, _ORDERED, _CONSUMERS, _MEDDLERS, _KEEPERS = 3, 2, 2, 8, 2
+
+
+@frozen
+class Hands:
+    """How many there are of each; of consumers, in each group."""
+
+    publishers: int = 3
+    ordered: int = 2
+    consumers: int = 2
+    meddlers: int = 8
+    keepers: int = 2
 
 
 async def make_topics(crew: Crew, sequencer: str) -> None:
@@ -44,27 +55,27 @@ async def _made(caller: Caller, path: str, settings: dict[str, object]) -> None:
 
 
 @asynccontextmanager
-async def loaded(crew: Crew) -> AsyncGenerator[None, None]:
+async def loaded(crew: Crew, hands: Hands = Hands()) -> AsyncGenerator[None, None]:
     """Everybody works within; they end when consuming does."""
     async with trio.open_nursery() as nursery:
         send, receive = trio.open_memory_channel[tuple[str, str, int]](50)
         crew.offered = send
         crew.gate.set()
-        for n in range(_PUBLISHERS):
+        for n in range(hands.publishers):
             who = f"p{n}"
             nursery.start_soon(Publisher(who, crew, crew.caller(who)).run)
-        for n in range(_ORDERED):
+        for n in range(hands.ordered):
             who = f"o{n}"
             nursery.start_soon(OrderedPublisher(who, crew, crew.caller(who)).run)
-        for n in range(_KEEPERS):
+        for n in range(hands.keepers):
             who = f"k{n}"
             nursery.start_soon(Keeper(who, crew, crew.caller(who)).run)
-        for n in range(_MEDDLERS):
+        for n in range(hands.meddlers):
             who = f"m{n}"
             nursery.start_soon(Meddler(who, crew, crew.caller(who), receive.clone()).run)
         for topic, groups in GROUPS.items():
             for group in groups:
-                for n in range(_CONSUMERS):
+                for n in range(hands.consumers):
                     who = f"c{n}-{group}"
                     ordered = topic == ACCOUNTS
                     nursery.start_soon(Consumer(who, crew, crew.caller(who), topic, group, ordered).run)

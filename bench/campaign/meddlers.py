@@ -1,7 +1,5 @@
 """Who cancels and reschedules what waits, near its time, where it races promotion."""
 
-import time
-
 import trio
 from attrs import define
 
@@ -54,7 +52,7 @@ class Meddler:
 
     async def _reschedule(self, name: str, id_: str, delay: int) -> None:
         journal, call = self.crew.journal, self.crew.journal.call()
-        asked = time.time_ns() // 1_000_000 + delay
+        asked = int(journal.now_ms) + delay
         journal.write("reschedule", "invoke", call=call, name=name, id=id_, topic=ORDERS, due_ms=asked)
         answer = await self.caller.ask("PATCH", f"/v1/messages/{id_}", {"delay": delay})
         due = ms_of(answer.data["deliver_at"]) if answer.phase == "ok" else asked

@@ -1,6 +1,5 @@
 """Who publishes: now and later, single and in batches, with and without an idempotency key, and in order by key."""
 
-import time
 from typing import Any
 
 import trio
@@ -69,7 +68,7 @@ class Publisher:
     async def publish(self, messages: list[Message], key: str | None) -> Answer:
         """One request of all of them, and its lines."""
         journal, call, topic = self.crew.journal, self.crew.journal.call(), messages[0].topic
-        now = time.time_ns() // 1_000_000
+        now = int(journal.now_ms)
         told: list[dict[str, Any]] = [
             {
                 "call": call,

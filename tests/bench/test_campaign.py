@@ -22,6 +22,7 @@ from tarry.bench.campaign.caller import Caller
 from tarry.bench.campaign.crew import Crew
 from tarry.bench.campaign.journal import Journal
 from tarry.bench.campaign.operators import Operator
+from tarry.bench.lean_http import LeanHTTP
 from tarry.bench.proxy import SILENCES, Proxy
 from tarry.bench.usage import children_of
 from tarry.service.demo.server_process import free_port
@@ -209,7 +210,7 @@ async def test_an_answer_that_is_given_up_is_not_heard_by_the_next_who_asks(tmp_
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         serving.start_soon(trio.serve_listeners, answer, [listener])
         with Journal(tmp_path / "history.jsonl") as journal:
-            caller = Caller(journal, [listener.socket.getsockname()[1]], Random(1))
+            caller = Caller(journal, [listener.socket.getsockname()[1]], Random(1), LeanHTTP)
             async with trio.open_nursery() as asking:
                 asking.start_soon(caller.ask, "GET", "/slow")
                 await asked.wait()

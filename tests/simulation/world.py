@@ -1,0 +1,188 @@
+"""A simulation by its seed: two nodes, the load of the fault campaign, faults, the drain, and the checker's verdict.
+
+All that is random comes from the seed, and time is Trio's mock clock, so a seed is the same history each time.
+"""
+
+import os
+import random as python_random
+import secrets
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+import trio
+from attrs import define, field
+from trio.testing import MockClock
+
+from simulation.database import Database, Fates, now_ns
+from simulation.nodes import Node, Way
+from simulation.plants import Plant
+from tarry.bench.campaign.clockwork import make_schedules, pause_schedules
+from tarry.bench.campaign.consumers import Consumer
+from tarry.bench.campaign.crew import Crew
+from tarry.bench.campaign.drain import Drain
+from tarry.bench.campaign.journal import Journal
+from tarry.bench.campaign.load import Hands, loaded, make_topics
+from tarry.bench.campaign.plan import GROUPS, ORDERS, setup
+from tarry.bench.checker.event import read
+from tarry.bench.checker.report import Report, check
+
+SECONDS = 6.0
+"""Of simulated time in which there are faults."""
+_HANDS = Hands(publishers=2, ordered=1, consumers=1, meddlers=3, keepers=1)
+_RATE = 25.0
+"""Messages a second that publishers aim at."""
+_DRAIN = 120.0
+_MAKING = 60.0
+
+
+@define(eq=False)
+class World:
+    seed: int
+    crew: Crew
+    nodes: list[Node]
+    database: Database
+    nursery: trio.Nursery
+    random: Random = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.random = self.crew.random("faults")
+
+    async def faults(self, seconds: float) -> None:
+        """One after the other, some at once."""
+        until = trio.current_time() + seconds
+        async with trio.open_nursery() as nursery:
+            while trio.current_time() < until:
+                await trio.sleep(self.random.uniform(0.05, 1.5))
+                fault = self.random.choice((self._kill, self._cut, self._stall, self._go_away))
+                nursery.start_soon(fault)
+
+    async def _kill(self) -> None:
+        node = self.random.choice(self.nodes)
+        if node.life is None:
+            return
+        with self._told("kill", node):
+            node.kill()
+            await trio.sleep(self.random.choice((0.01, 0.3, 3)))
+            if node.life is None:
+                self.nursery.start_soon(node.run)
+            await self._up(node)
+
+    async def _cut(self) -> None:
+        await self._hold_up("cut", self.random.choice((0.1, 1, 4)))
+
+    async def _stall(self) -> None:
+        await self._hold_up("stall", self.random.choice((0.1, 1, 4)))
+
+    async def _hold_up(self, what: str, seconds: float) -> None:
+        node = self.random.choice(self.nodes)
+        if node.life is None:
+            return
+        with self._told(what, node):
+            until, link = trio.current_time() + seconds, node.life.link
+            if what == "cut":
+                link.cut_until = max(link.cut_until, until)
+            else:
+                link.stalled_until = max(link.stalled_until, until)
+            await trio.sleep(seconds)
+
+    async def _go_away(self) -> None:
+        with self._told("database away"):
+            seconds = self.random.choice((0.05, 0.5, 2))
+            self.database.away_until = trio.current_time() + seconds
+            await trio.sleep(seconds)
+
+    async def _up(self, node: Node) -> None:
+        while node.life is None:
+            await trio.sleep(0.01)
+
+    @contextmanager
+    def _told(self, what: str, node: Node | None = None) -> Generator[None, None, None]:
+        name = f"n{node.number}" if node else ""
+        self.crew.journal.write("fault", "invoke", reason=what, node=name)
+        yield
+        self.crew.journal.write("fault", "ok", reason=what, node=name)
+
+    async def register(self) -> None:
+        """The consumers of the load are watched, and one that lives is not to be taken for dead."""
+        caller = self.crew.caller("register")
+        for group in (group for groups in GROUPS.values() for group in groups):
+            while (await caller.ask("POST", f"/v1/clients/c0-{group}/renew")).phase != "ok":
+                await trio.sleep(0.1)
+
+    async def mortals(self, group: str) -> None:
+        """Consumers that die with a claim in hand, or on their way to one, and others that come in their place."""
+        random, number = self.crew.random(f"mortals-{group}"), 0
+        while self.crew.publishing:
+            number += 1
+            who = f"mortal-{group}-{number}"
+            with trio.move_on_after(random.uniform(0.05, 3)):
+                await Consumer(who, self.crew, self.crew.caller(who), ORDERS, group, ordered=False).run()
+
+
+async def _simulate(seed: int, folder: Path) -> None:
+    fates = Fates()
+    database, dice = Database(folder / "tarry.db"), Random(f"{seed}/world")
+    with Journal(folder / "history.jsonl", wall=now_ns, steady=now_ns) as journal:
+        journal.write("setup", "ok", facts=setup())
+        nodes = [Node(n, database, Random(f"{seed}/node-{n}"), fates, dice.uniform(-2e-4, 2e-4)) for n in range(2)]
+        crew = Crew(journal, [0, 1], seed, _RATE)
+        crew.connect = lambda number: Way(nodes[number], Random(f"{seed}/way-{dice.random()}"), fates)
+        async with _running(nodes) as nursery:
+            with trio.fail_after(_MAKING):
+                await make_topics(crew, "store")
+                await make_schedules(crew, crew.caller("schedules"))
+            world = World(seed, crew, nodes, database, nursery)
+            async with loaded(crew, _HANDS), trio.open_nursery() as mortal:
+                mortal.start_soon(world.register)
+                for group in ("billing", "mails"):
+                    mortal.start_soon(world.mortals, group)
+                await world.faults(SECONDS)
+                crew.publishing = False
+                crew.gate.set()
+                with trio.move_on_after(_DRAIN):
+                    await pause_schedules(crew, crew.caller("schedules"))
+                await Drain(crew, crew.caller("drain")).run(_DRAIN)
+    database.close()
+
+
+@asynccontextmanager
+async def _running(nodes: list[Node]) -> AsyncGenerator[trio.Nursery, None]:
+    async with trio.open_nursery() as nursery:
+        for node in nodes:
+            nursery.start_soon(node.run)
+        yield nursery
+        nursery.cancel_scope.cancel()
+
+
+def simulate(seed: int, folder: Path, plant: Plant | None = None) -> Report:
+    """Plays it, perhaps with a fault planted, and has it judged. The history is in the folder."""
+    with _by(seed), plant.planted() if plant else nullcontext():
+        trio.run(_simulate, seed, folder, clock=MockClock(autojump_threshold=0))
+    return check(read(folder / "history.jsonl"))
+
+
+@contextmanager
+def _by(seed: int) -> Generator[None, None, None]:
+    """What is random in the nodes, and in the order in which Trio wakes its tasks, is from the seed."""
+    dice = Random(seed)
+    with (
+        patch.object(os, "urandom", dice.randbytes),
+        patch.object(secrets, "randbits", dice.getrandbits),
+        patch.object(secrets, "randbelow", dice.randrange),
+        patch.object(secrets, "token_hex", lambda many: dice.randbytes(many).hex()),
+        patch.object(secrets, "token_bytes", dice.randbytes),
+        patch.object(python_random, "Random", lambda *by: Random(*by or [dice.random()])),
+        patch.object(time, "monotonic", trio.current_time),
+        patch.object(trio._core._run, "_r", dice),
+        patch.object(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+    ):
+        state = python_random.getstate()
+        python_random.seed(seed)
+        try:
+            yield
+        finally:
+            python_random.setstate(state)
