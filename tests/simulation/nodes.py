@@ -1,4 +1,5 @@
-"""A node in the test's own process, on simulated time: it is killed and begins anew, and its clock drifts."""
+"""A node in the test's own process, on simulated time: it is stopped or killed and begins anew, and its clock
+drifts."""
 
 from random import Random
 
@@ -9,10 +10,12 @@ from simulation.database import Backend, Database, Fates, Link
 from tarry.bench.lean_http import RefusedError
 from tarry.service.http.app import App
 from tarry.service.http.server.ports import PRESENCE, Message, Presence, Scope
+from tarry.service.lifecycle import Lifecycle
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
 
+_GRACE = 5.0
 _HEADERS = [(b"host", b"127.0.0.1:8277"), (b"content-type", b"application/json")]
 
 
@@ -20,10 +23,12 @@ _HEADERS = [(b"host", b"127.0.0.1:8277"), (b"content-type", b"application/json")
 class Life:
     """From a start to its end."""
 
+    lifecycle: Lifecycle
     app: App
     link: Link
     nursery: trio.Nursery
     """Of its requests too: they end with it."""
+    stopping: bool = False
 
 
 @define(eq=False)
@@ -45,10 +50,22 @@ class Node:
         lifecycle = begin(Backend(link), settings, metrics, elapsed=self._elapsed)
         try:
             async with trio.open_nursery() as nursery:
-                self.life = Life(App(lifecycle, settings, metrics), link, nursery)
+                self.life = Life(lifecycle, App(lifecycle, settings, metrics), link, nursery)
                 await lifecycle.run()
         finally:
             self.life = None
+
+    async def stop(self) -> None:
+        """As by SIGTERM: no more requests, and what is begun is finished and handed over."""
+        life = self.life
+        if life is None or life.stopping:
+            return
+        life.stopping = True
+        life.lifecycle.stop()
+        for step in (life.lifecycle.drain, life.lifecycle.hand_over, life.lifecycle.leave):
+            with trio.move_on_after(_GRACE):
+                await step()
+        life.nursery.cancel_scope.cancel()
 
     def kill(self) -> None:
         """As by SIGKILL: nothing that it does from now on comes to the database."""
@@ -71,7 +88,7 @@ class Way:
 
     async def open(self) -> object:
         self._life = self.node.life
-        if self._life is None:
+        if self._life is None or self._life.stopping:
             raise ConnectionRefusedError
         return self
 
@@ -82,7 +99,7 @@ class Way:
         """Raises `RefusedError`, and `trio.BrokenResourceError`."""
         await self._rest()
         life = self._life
-        if life is None or life is not self.node.life or self.random.random() < self.fates.refused:
+        if life is None or life is not self.node.life or life.stopping or self.random.random() < self.fates.refused:
             raise trio.BrokenResourceError
         exchange = _Exchange(method, path, body)
         life.nursery.start_soon(exchange.run, life.app)

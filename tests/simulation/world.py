@@ -57,7 +57,7 @@ class World:
         async with trio.open_nursery() as nursery:
             while trio.current_time() < until:
                 await trio.sleep(self.random.uniform(0.05, 1.5))
-                fault = self.random.choice((self._kill, self._cut, self._stall, self._go_away))
+                fault = self.random.choice((self._kill, self._stop, self._cut, self._stall, self._go_away))
                 nursery.start_soon(fault)
 
     async def _kill(self) -> None:
@@ -66,10 +66,19 @@ class World:
             return
         with self._told("kill", node):
             node.kill()
-            await trio.sleep(self.random.choice((0.01, 0.3, 3)))
-            if node.life is None:
-                self.nursery.start_soon(node.run)
-            await self._up(node)
+            await self._begin_anew(node)
+
+    async def _stop(self) -> None:
+        node = self.random.choice(self.nodes)
+        with self._told("stop", node):
+            await node.stop()
+            await self._begin_anew(node)
+
+    async def _begin_anew(self, node: Node) -> None:
+        await trio.sleep(self.random.choice((0.01, 0.3, 3)))
+        if node.life is None:
+            self.nursery.start_soon(node.run)
+        await self._up(node)
 
     async def _cut(self) -> None:
         await self._hold_up("cut", self.random.choice((0.1, 1, 4)))
