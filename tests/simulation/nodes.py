@@ -16,6 +16,8 @@ from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
 
 _GRACE = 5.0
+_CLIENT_TIMEOUT = 5_000
+"""Milliseconds; longer than the longest lease, for with a client that is dead end its leases."""
 _HEADERS = [(b"host", b"127.0.0.1:8277"), (b"content-type", b"application/json")]
 
 
@@ -45,7 +47,7 @@ class Node:
     async def run(self) -> None:
         """One life, until it is killed."""
         self.starts += 1
-        settings = Settings(dsn="mysql://tarry@127.0.0.1/tarry", node=f"n{self.number}", client_timeout=3000)
+        settings = Settings(dsn="mysql://tarry@127.0.0.1/tarry", node=f"n{self.number}", client_timeout=_CLIENT_TIMEOUT)
         link, metrics = Link(self.database, self.random, self.fates), Metrics()
         lifecycle = begin(Backend(link), settings, metrics, elapsed=self._elapsed)
         try:

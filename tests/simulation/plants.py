@@ -109,7 +109,7 @@ def _own_memory(_right: Any) -> Any:
 
     def dead_since(self: Liveness, client: str, row: Any, now: int) -> int | None:
         heard = self._heard.get(client, 0)
-        return row.renewed_at if client not in self._polling and heard + self._timeout <= now else None
+        return row.renewed_at if client not in self._polling and heard + self._timeout // 5 <= now else None
 
     return dead_since
 
