@@ -26,7 +26,6 @@ from .. import databases
 from ..checker.violation import Violation
 from ..report import say, show
 from .database import private
-from .group import replicated
 from .plants import PLANTS
 from .play import run
 from .rows import ROWS
@@ -123,7 +122,7 @@ def _played(name: str, store: str, order: Order, folder: Path) -> Outcome | None
     place.mkdir(parents=True, exist_ok=True)
     say(f"{name} on {kind}, {order.nodes} nodes: beginning")
     shim = Shim(row.shim, place) if row.shim else None
-    with replicated() if row.replicated else private(store, shim) as database:
+    with row.replicated() if row.replicated else private(store, shim) as database:
         outcome = trio.run(run, row, order, database, place, shim)
     figures = outcome.report.figures
     show({"bench": "campaign", "row": name, "store": kind, "nodes": order.nodes, "seed": order.seed,

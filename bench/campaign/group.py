@@ -39,7 +39,7 @@ _OPTIONS = (
 )
 _ELECTED = 60.0
 """Seconds in which a group has another primary: it takes about 20 to be sure that one is gone."""
-_SHORTEST, _LONGEST = 6.0, 20.0
+SHORTEST, LONGEST = 6.0, 20.0
 """Seconds that a majority is gone, or a primary stands still. A member is noticed to be silent after five."""
 _JOINED = 120.0
 
@@ -95,6 +95,10 @@ class Group:
         _wait(lambda: any(one.takes_writes for one in among), _ELECTED, "no other primary was elected")
 
 
+Fault = Callable[[Group, Random], Callable[[], None]]
+"""Returns when the group has a primary with a majority; what that returns makes it whole."""
+
+
 @define
 class Replicated(Server):
     """Its DSN has all members."""
@@ -110,7 +114,16 @@ def _wait(happened: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(0.1)
 
 
-def _send(members: Iterable[Member], what: signal.Signals) -> None:
+def freeze(members: Collection[Member], seconds: float) -> None:
+    """They stand still for so long."""
+    send(members, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        send(members, signal.SIGCONT)
+
+
+def send(members: Iterable[Member], what: signal.Signals) -> None:
     for member in members:
         os.kill(member.program.pid, what)
 
@@ -186,58 +199,52 @@ def _switch(group: Group, random: Random) -> Callable[[], None]:
     to = random.choice(group.others(group.primary))
     to.ask("SELECT group_replication_set_as_primary(@@server_uuid)")
     group.elected([to])
-    return _nothing
+    return nothing
 
 
 def _lose_majority(group: Group, random: Random) -> Callable[[], None]:
     """Both secondaries stand still, and the primary goes on taking statements."""
-    silent = group.others(group.primary)
-    _send(silent, signal.SIGSTOP)
-    try:
-        time.sleep(random.uniform(_SHORTEST, _LONGEST))
-    finally:
-        _send(silent, signal.SIGCONT)
+    freeze(group.others(group.primary), random.uniform(SHORTEST, LONGEST))
     group.settle()
-    return _nothing
+    return nothing
 
 
 def _freeze_primary(group: Group, random: Random) -> Callable[[], None]:
     """It stands still until another is elected, and goes on as if it were the primary."""
     before = group.primary
-    _send([before], signal.SIGSTOP)
+    send([before], signal.SIGSTOP)
     try:
         group.elected(group.others(before))
         time.sleep(random.uniform(0, 3))
     finally:
-        _send([before], signal.SIGCONT)
-    return _nothing
+        send([before], signal.SIGCONT)
+    return nothing
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """It is whole."""
 
 
-FAULTS: Mapping[str, Callable[[Group, Random], Callable[[], None]]] = {
+FAULTS: Mapping[str, Fault] = {
     "primary killed": _kill_primary,
     "secondary killed": _kill_secondary,
     "primary switched": _switch,
     "majority lost": _lose_majority,
     "primary frozen": _freeze_primary,
 }
-"""Each returns when the group has a primary with a majority; what that returns makes it whole."""
 
 
-async def faults(stage: Stage) -> None:
+async def faults(stage: Stage, some: Mapping[str, Fault] = FAULTS) -> None:
     """One after the other, each until the group is whole again."""
     random, replicated = stage.crew.random("group"), stage.database
     assert isinstance(replicated, Replicated)
     group = replicated.group
     while stage.wanted:
         await moment(stage, random)
-        what = random.choice(list(FAULTS))
+        what = random.choice(list(some))
         if not stage.begin(what):
             break
-        heal = await trio.to_thread.run_sync(FAULTS[what], group, random)
+        heal = await trio.to_thread.run_sync(some[what], group, random)
         elected = time.monotonic()
         if not await stage.journal.reached("publish:ok", 1, 3 * PATIENCE):
             stage.stuck("the service did not come back in time")

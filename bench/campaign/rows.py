@@ -1,10 +1,13 @@
 """The rows of the campaign: what each does, and what it wants of the machine."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 
 from attrs import field, frozen
 
-from . import deaths, faults, group, machines, turns
+from . import deaths, faults, galera, group, machines, turns
+from .database import Server
 from .stage import Stage
 
 
@@ -20,8 +23,8 @@ class Row:
     stores: tuple[str, ...] = ("mysql", "mariadb", "sqlite")
     shim: str = ""
     """What of the machine programs are made to believe otherwise, the database first: see `shims`."""
-    replicated: bool = False
-    """The database is a replication group of three."""
+    replicated: Callable[[], AbstractContextManager[Server]] | None = None
+    """Makes the database of three servers."""
     redis: bool = False
     """Nodes have a Redis, and the unordered topic draws its offsets there."""
     environment: Mapping[str, str] = field(factory=dict[str, str])
@@ -54,7 +57,13 @@ ROWS: Mapping[str, Row] = {
         "a member of a replication group killed or frozen, a switch of the primary, a lost majority",
         group.faults,
         stores=("mysql",),
-        replicated=True,
+        replicated=group.replicated,
+    ),
+    "galera": Row(
+        "a node of a Galera killed or frozen, a lost majority",
+        partial(group.faults, some=galera.FAULTS),
+        stores=("mariadb",),
+        replicated=galera.replicated,
     ),
     "clock": Row(
         "steps of the clock, of the database and of nodes, 1 s to 1 h both ways", machines.clocks, shim="clock"

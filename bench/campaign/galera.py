@@ -1,0 +1,184 @@
+"""Three private MariaDBs as one Galera, and what is done to its nodes.
+
+Nobody tells Tarry which of them to write to: all take writes, and all are in the DSN.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pymysql
+from attrs import define
+
+from ...service.demo.server_process import free_port
+from .. import databases
+from ..peers.processes import Program
+from .database import answers
+from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, freeze, nothing, send
+
+_NODES = 3
+LIBRARY = Path("/usr/lib/galera/libgalera_smm.so")
+_OPTIONS = (
+    "--innodb-buffer-pool-size=128M",
+    "--innodb-log-file-size=64M",
+    "--binlog-format=ROW",
+    "--innodb-autoinc-lock-mode=2",
+    "--wsrep-on=ON",
+    f"--wsrep-provider={LIBRARY}",
+    "--wsrep-cluster-name=tarry",
+    "--wsrep-sst-method=increments",
+)
+_SST = """\
+#!/bin/sh
+# What a joiner and its donor call: all begin with the same files, and so increments are enough.
+while [ $# -gt 0 ]; do
+    case $1 in
+        --role) role=$2 ;;
+        --address) address=${2%%/*} ;;
+        --gtid) gtid=$2 ;;
+        --bypass) increments=yes ;;
+    esac
+    shift
+done
+meeting=$(dirname "$0")/$(echo "$address" | tr : _)
+if [ "$role" = joiner ]; then
+    rm -f "$meeting"
+    mkfifo "$meeting"
+    echo "ready $address"
+    cat "$meeting"
+else
+    [ "$increments" ] || exit 1
+    echo "$gtid" >"$meeting"
+    echo "done $gtid"
+fi
+"""
+_RECOVERED = re.compile(r"WSREP: Recovered position:? (\S+)")
+_FIRST = "--wsrep-new-cluster"
+_WHOLE = (
+    "SELECT COUNT(*) FROM information_schema.global_status WHERE (variable_name, variable_value) IN"
+    f" (('wsrep_cluster_size', '{_NODES}'), ('wsrep_local_state_comment', 'Synced'))"
+)
+
+
+@define
+class Node(Member):
+    folder: Path
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether Tarry is at work here: this session is not the only one."""
+        with suppress(pymysql.err.MySQLError):
+            return self.ask("SELECT 1 FROM information_schema.processlist WHERE db = 'tarry' LIMIT 1") == [(1,)]
+        return False
+
+    @property
+    def sees_all(self) -> bool:
+        with suppress(pymysql.err.MySQLError):
+            return self.ask(_WHOLE) == [(2,)]
+        return False
+
+    def start(self) -> None:
+        """After a kill, from where it was."""
+        log = self.folder / "recovery"
+        subprocess.run([*self.command, "--wsrep-recover", f"--log-error={log}"], check=False)
+        position = _RECOVERED.findall(log.read_text())[-1]
+        log.unlink()
+        self.program.start((*self.command, f"--wsrep-start-position={position}"))
+
+
+@contextmanager
+def replicated() -> Generator[Replicated, None, None]:
+    """A Galera of the row's own, gone at the end."""
+    if not LIBRARY.exists():
+        raise SystemExit(f"no {LIBRARY} (Debian: apt-get install galera-4): leave out the row galera")
+    made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
+    script = made / "wsrep_sst_increments"
+    script.write_text(_SST)
+    script.chmod(0o755)
+    ports = [free_port() for _ in range(4 * _NODES)]
+    own, between = ports[:_NODES], ports[_NODES : 2 * _NODES]
+    folders = [made / str(number) for number in range(_NODES)]
+    folders[0].mkdir()
+    common = databases.server_command("mariadb", folders[0], own[0])
+    nodes: list[Node] = []
+    try:
+        for number, (folder, port) in enumerate(zip(folders, own, strict=True)):
+            dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
+            command = (
+                *(one.replace(str(folders[0]), str(folder)) for one in common),
+                *_OPTIONS,
+                f"--port={port}",
+                f"--wsrep-cluster-address=gcomm://{','.join(f'127.0.0.1:{one}' for one in between)}",
+                f"--wsrep-node-address=127.0.0.1:{between[number]}",
+                f"--wsrep-sst-receive-address=127.0.0.1:{ports[2 * _NODES + number]}",
+                f"--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{between[number]};"
+                f"ist.recv_addr=127.0.0.1:{ports[3 * _NODES + number]};gcache.size=128M",
+            )
+            path = {"PATH": f"{made}:{os.environ['PATH']}"}
+            nodes.append(
+                Node(dsn, Program(made / f"log{number}", partial(answers, dsn), environment=path), command, folder)
+            )
+        first = nodes[0]
+        first.program.start((*first.command, _FIRST))
+        first.program.stop()  # its files tell now where it was, and the others begin with them
+        for folder in folders[1:]:
+            shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns("socket", "galera.cache"))
+        for node in nodes:
+            node.program.start((*node.command, *([_FIRST] if node is first else [])))
+        group = Group(list[Member](nodes))
+        group.settle()
+        hosts = ",".join(f"127.0.0.1:{port}" for port in own)
+        yield Replicated(f"mysql://tarry:tarry@{hosts}/tarry", made, group=group)
+    finally:
+        for node in nodes:
+            node.program.kill()
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _kill(member: Member) -> Callable[[], None]:
+    """kill -9, and a start from where it was."""
+    assert isinstance(member, Node)
+    member.program.kill()
+    return member.start
+
+
+def _kill_writer(group: Group, _: Random) -> Callable[[], None]:
+    return _kill(group.primary)
+
+
+def _kill_another(group: Group, random: Random) -> Callable[[], None]:
+    return _kill(random.choice(group.others(group.primary)))
+
+
+def _freeze_writer(group: Group, random: Random) -> Callable[[], None]:
+    before = group.primary
+    send([before], signal.SIGSTOP)
+
+    def heal() -> None:
+        time.sleep(random.uniform(0, LONGEST - SHORTEST))
+        send([before], signal.SIGCONT)
+
+    return heal
+
+
+def _lose_majority(group: Group, random: Random) -> Callable[[], None]:
+    freeze(group.others(group.primary), random.uniform(SHORTEST, LONGEST))
+    group.settle()
+    return nothing
+
+
+FAULTS: Mapping[str, Fault] = {
+    "writer killed": _kill_writer,
+    "another killed": _kill_another,
+    "writer frozen": _freeze_writer,
+    "majority lost": _lose_majority,
+}
