@@ -88,7 +88,7 @@ class Node(Member):
 
     def start(self) -> None:
         """After a kill, from where it was."""
-        log = self.folder / "recovery"
+        log = self.folder / "recovery.err"
         subprocess.run([*self.command, "--wsrep-recover", f"--log-error={log}"], check=False)
         position = _RECOVERED.findall(log.read_text())[-1]
         log.unlink()

@@ -30,7 +30,7 @@ from ..errors import (
 from ..migrations import Applied
 from ..ports import Asked, Bound, Value, Work
 from ..rows import R, read
-from . import fitness, group, read_only, server_settings
+from . import fitness, read_only, server_settings
 from .connection import Connection
 from .drawn import Drawn
 from .dsn import Dsn
@@ -339,12 +339,13 @@ class MySQLBackend:
 
     async def _ask_the_time(self, connection: Connection) -> int:
         """Unix microseconds."""
-        asked = [group.MEMBERS, _NOW] if connection.tells_group else [_NOW]  # the time last: its answer is not to wait
-        *members, answer = await connection.ask_all(asked, write=False)
+        cluster = connection.cluster
+        asked = [_NOW] if cluster is None else [cluster.query, _NOW]  # the time last: its answer is not to wait
+        *states, answer = await connection.ask_all(asked, write=False)
         ((now, *switches),) = answer.rows
         if (why := read_only.why_read_only(switches)) is not None:
             raise ReadOnly(f"{self.dsn}: {why}")
-        if members and (why := group.why_cut_off(members[0].rows)) is not None:
+        if cluster is not None and (why := cluster.why_cut_off(states[0].rows)) is not None:
             self._hosts.cut_off()
             raise ReadOnly(f"{self.dsn}: {why}")
         return int(now)

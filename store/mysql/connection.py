@@ -7,7 +7,7 @@ import math
 import re
 import secrets
 import ssl
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal, NoReturn
 
@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from ..errors import Contention, OutcomeUnknown, ReadOnly, Refused, StoreError, Unavailable, Unfit
-from . import group, read_only
+from . import galera, group, read_only
 from .dsn import Dsn
 from .errors import CUT_OFF, ROLLED_BACK, to_store_error, too_long
 from .rows import Answer, ProtocolError, Row, ServerError
@@ -30,6 +30,8 @@ that stands still, or whose COMMIT waits for a disk or for others, says nothing.
 
 _NAME = b"CONCAT_WS(' ', @@global.server_id, @@hostname, @@global.port /*!80000 , @@global.server_uuid */)"
 _WHO = b"SELECT CONNECTION_ID(), VERSION(), @@max_allowed_packet, " + _NAME + b", " + read_only.COLUMNS.encode()
+_WSREP_ON = "wsrep_on"
+_IN_GALERA = b"/*M! , @@global.wsrep_on */"
 _UNKNOWN_VARIABLE = 1193
 _QUOTED = re.compile(r"'([^']+)'")
 _LACKING: dict[str, frozenset[str]] = {}
@@ -42,6 +44,7 @@ _HINTS = {
     3159: f"; {_SAY_TLS}",
     1040: "; raise max_connections: one `tarry serve` may want 25 sessions",
 }
+NEEDED = "Tarry needs MySQL 8.0 or MariaDB 10.6 at the least, with InnoDB"
 _OLDEST = {"mysql": (8, 0), "mariadb": (10, 6)}
 
 
@@ -52,6 +55,19 @@ class Server:
     flavour: Literal["mysql", "mariadb"]
     version: tuple[int, ...]
     text: str
+
+
+@attrs.frozen
+class Cluster:
+    """What is asked of a server that commits together with others."""
+
+    query: bytes
+    why_cut_off: Callable[[Sequence[Sequence[object]]], str | None]
+    """From the query's rows: why nothing should be written there."""
+
+
+GROUP = Cluster(group.MEMBERS, group.why_cut_off)
+GALERA = Cluster(galera.STATES, galera.why_cut_off)
 
 
 class Connection:
@@ -79,8 +95,8 @@ class Connection:
         """Of the server, which no other has: those behind one host are told apart by it."""
         self.read_only: str | None = None
         """Why the server took no writes when the session began; None: it took them."""
-        self.tells_group = False
-        """Whether this user may ask for `group.MEMBERS`."""
+        self.cluster: Cluster | None = None
+        """None where there is none, or this user may not ask for `group.MEMBERS`."""
         self.silent = False
         """Whether a flight had no answer in time: the line is there, and the server stands still, or its COMMITs do."""
         self.era = 0
@@ -190,33 +206,45 @@ class Connection:
         lacking = _LACKING.get(self._wire.server_version, frozenset())
         while True:
             try:
-                *_, answer = await self.ask_all([set_up(kind, lacking), _WHO], write=False)
+                who = _WHO if _WSREP_ON in lacking else _WHO + _IN_GALERA
+                *_, answer = await self.ask_all([set_up(kind, lacking), who], write=False)
             except Refused as error:
                 name = _QUOTED.search(str(error))
-                if error.code != _UNKNOWN_VARIABLE or name is None or name[1] in lacking:
+                if error.code == _UNKNOWN_VARIABLE and (name is None or name[1] in lacking):
+                    said = f"the server ({self._wire.server_version}) lacks what Tarry's sessions set: {error}"
+                    raise Unfit(f"{said}. {NEEDED}", error.code) from error
+                if error.code != _UNKNOWN_VARIABLE or name is None:
                     raise
                 lacking = _LACKING[self._wire.server_version] = lacking | {name[1]}
             else:
                 break
         self._patience = PATIENCE[kind]
         ((self.id, text, self.max_allowed_packet, self.name, *switches),) = answer.rows
+        *switches, in_galera = switches if len(switches) > len(read_only.NAMES) else [*switches, 0]
         flavour: Literal["mysql", "mariadb"] = "mariadb" if "mariadb" in text.lower() else "mysql"
         version = tuple(int(number) for number in re.findall(r"\d+", text)[:3])
         if version < _OLDEST[flavour]:
-            raise Unfit(f"the server is {flavour} {text}: Tarry needs MySQL 8.0 or MariaDB 10.6 at the least")
+            raise Unfit(f"the server is {flavour} {text}: {NEEDED}")
         self.server = Server(flavour, version, text)
-        cut_off = await self._cut_off() if flavour == "mysql" else None
+        cluster = GROUP if flavour == "mysql" else GALERA if in_galera else None
+        cut_off = None if cluster is None else await self._join(cluster)
         self.read_only = read_only.why_read_only(switches) or cut_off
 
-    async def _cut_off(self) -> str | None:
+    async def _join(self, cluster: Cluster) -> str | None:
+        """Why nothing should be written here, as far as the cluster knows."""
         try:
-            members = await self.fetch(group.MEMBERS)
+            rows = await self.fetch(cluster.query)
         except Unavailable:
             raise
         except StoreError:  # without the right; or an engine that has no such table
             return None
-        self.tells_group = True
-        return group.why_cut_off(members)
+        self.cluster = cluster
+        return cluster.why_cut_off(rows)
+
+    async def catch_up(self) -> None:
+        """Waits until all is here that its cluster had committed: a node of a Galera may answer before."""
+        if self.cluster is GALERA:
+            await self.ask_all(galera.CATCH_UP, write=False)
 
     async def ping(self) -> None:
         """`Unavailable` when the server is away."""
@@ -274,9 +302,11 @@ class Connection:
         fault = to_store_error(error.code, error.message)
         if error.unasked or isinstance(fault, Unavailable) or error.code == 1153:
             self._wire.quit()
-        # A COMMIT may fail behind the point of no return, with any error but one that says it was rolled back.
+        # A COMMIT may fail behind the point of no return, with any error but one that says it was rolled back. That a
+        # node of a Galera says (1213) also when it was cut off in the middle, and the others may have it.
         is_rolled_back = isinstance(fault, ReadOnly) and error.code in ROLLED_BACK
-        half_done = self._begun and not isinstance(fault, Contention) and not is_rolled_back
+        is_rolled_back |= isinstance(fault, Contention) and self.cluster is not GALERA
+        half_done = self._begun and not is_rolled_back
         if commits and (error.unasked or error.code in CUT_OFF or half_done):
             self._wire.quit()
             raise OutcomeUnknown(str(fault), error.code)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..errors import Locked, Refused, Unfit
 from ..migrations import FIRST, Migration
-from .connection import Connection
+from .connection import NEEDED, Connection
 
 _LOCK = b"SELECT version FROM migration WHERE version = %d FOR UPDATE" % FIRST
 _PAST_LOCKED = _LOCK + b" SKIP LOCKED"
@@ -17,7 +17,6 @@ _KNOWN = {
     "singlestore": "it is SingleStore",
     "memsql": "it is SingleStore",
 }
-_NEEDED = "Tarry needs MySQL 8.0 or MariaDB 10.6 at the least, with InnoDB"
 _TABLE_DENIED = 1142
 _DENIED = frozenset({1044, _TABLE_DENIED, 1143, 1227, 1370})
 _LASTING = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -59,7 +58,7 @@ async def try_locks(one: Connection, other: Connection) -> None:
 def _unfit(connection: Connection, seen: str) -> Unfit:
     text = connection.server.text
     known = next((f"; {why}" for name, why in _KNOWN.items() if name in text.lower()), "")
-    return Unfit(f"the server ({text}) does not lock rows as Tarry counts on: {seen}{known}. {_NEEDED}")
+    return Unfit(f"the server ({text}) does not lock rows as Tarry counts on: {seen}{known}. {NEEDED}")
 
 
 def wrong_settings(settings: Mapping[str, str]) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MEMBERS = b"SELECT MEMBER_ID = @@global.server_uuid, MEMBER_STATE FROM performance_schema.replication_group_members"
 """Whether it is the server itself, and its state; no row where there is no group. Wants SELECT on that table."""
 GRANT = "GRANT SELECT ON performance_schema.replication_group_members"
-_FEWEST = 3
+FEWEST = 3
 """Members of which one may be lost."""
 
 
@@ -28,6 +28,8 @@ def why_cut_off(members: Sequence[Sequence[object]]) -> str | None:
     if not states:
         return None
     own = next((state for is_own, state in states if is_own), "OFFLINE")
+    if own == "RECOVERING":
+        return "it is RECOVERING in its group: it fetches what it lacks, and may take writes when it is ONLINE"
     if own != "ONLINE":
         return f"it is {own} in its group: START GROUP_REPLICATION there, or RESET PERSIST its settings to do without"
     reached = sum(state != "UNREACHABLE" for _, state in states)
@@ -83,10 +85,10 @@ async def describe(connection: "Connection") -> Group | None:
         if settings.get(f"group_replication_{name}") == value
     ]
     members: list[tuple[str, ...]] = []
-    if connection.tells_group:
+    if connection.cluster is not None:
         members = [tuple(map(text, row)) for row in await connection.fetch(_DETAILS)]
-        if len(members) < _FEWEST:
-            advice.append(f"of {len(members)} members none may be lost: a majority wants {_FEWEST} at the least")
+        if len(members) < FEWEST:
+            advice.append(f"of {len(members)} members none may be lost: a majority wants {FEWEST} at the least")
         advice += [f"{place} is {state}" for place, state, _ in members if state != "ONLINE"]
     else:
         advice.append(

@@ -18,7 +18,8 @@ import structlog
 import trio
 
 from ..errors import Contention, Foreign, Full, ReadOnly, StoreError, Unavailable
-from .connection import Connection, connect
+from . import galera
+from .connection import GALERA, Connection, connect
 from .dsn import Dsn
 from .group import Group, describe
 
@@ -33,7 +34,6 @@ _LEAVING = 1.0
 _IN_TURN = 0.2
 """Seconds that a pool goes without a session before another gives up one that is in use."""
 
-_GALERA = b"SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_state_uuid')"
 _LOGINS = 3
 """By a look at a host: a balancer in front of several servers has led to another by then."""
 
@@ -210,11 +210,13 @@ class Hosts:
             raise ReadOnly(connection.read_only)
         if connection.name == self._left and trio.current_time() < self._left_until:
             raise ReadOnly("it has just refused to write")
-        if self.name in ("", connection.name):
+        if self.name == connection.name:
             return
         try:
             with trio.fail_after(self.timeout):
-                await self.check(connection)
+                await connection.catch_up()
+                if self.name:
+                    await self.check(connection)
         except trio.TooSlowError as error:
             raise Unavailable(f"no answer within {self.timeout:g} s", 2013) from error
         except Foreign as error:
@@ -273,9 +275,13 @@ class Looked:
     """Of the servers that it leads to, see `Connection.name`; of none where nobody gets in."""
     why: StoreError | None = None
     """Why it takes no writes: it is `ReadOnly`, or nobody gets in. None: it takes them."""
-    cluster: str = ""
-    """Of the servers that all take writes, and have one database: their Galera, or their group of several primaries."""
     group: Group | None = None
+    """That it is a member of, or its Galera."""
+
+    @property
+    def cluster(self) -> str:
+        """Of the servers that all take writes, and have one database; empty for a server alone."""
+        return self.group.name if self.group is not None and self.group.several_primaries else ""
 
 
 async def look_at_each(dsn: Dsn) -> list[Looked]:
@@ -287,14 +293,13 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
     """Logs in at one host, so many times."""
     names = set[str]()
     why: StoreError | None = None
-    cluster, group = "", None
+    group: Group | None = None
     writes = False
     for _ in range(logins):
         try:
             connection = await connect(dsn, write=False, timeout=_EACH)
             with closing(connection):
-                group = group or await describe(connection)
-                cluster = cluster or await _cluster_of(connection, group)
+                group = group or await _describe(connection)
         except StoreError as error:
             why = error
             break
@@ -303,12 +308,10 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
             writes = True
         else:
             why = ReadOnly(connection.read_only)
-    return Looked(dsn.place, frozenset(names), None if writes else why, cluster, group)
+    return Looked(dsn.place, frozenset(names), None if writes else why, group)
 
 
-async def _cluster_of(connection: Connection, group: Group | None) -> str:
-    """Empty for a server alone, and for a node that has left its cluster."""
-    told = {row[0]: row[1] for row in await connection.fetch(_GALERA)}
-    if told.get("wsrep_ready") == "ON":
-        return str(told.get("wsrep_cluster_state_uuid", ""))
-    return group.name if group is not None and group.several_primaries else ""
+async def _describe(connection: Connection) -> Group | None:
+    if connection.cluster is GALERA:
+        return galera.describe(await connection.fetch(galera.STATES))
+    return await describe(connection)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 COLUMNS = "@@global.read_only, @@global.innodb_read_only"
 """Of a query: what a replica is told, and what a cloud's reader is known by."""
-_NAMES = ("read_only", "innodb_read_only")
+NAMES = ("read_only", "innodb_read_only")
 
 
 def why_read_only(values: Sequence[object]) -> str | None:
@@ -12,7 +12,7 @@ def why_read_only(values: Sequence[object]) -> str | None:
 
     A user with rights enough could write all the same. It must not, where another server takes the writes.
     """
-    for name, value in zip(_NAMES, values, strict=True):
+    for name, value in zip(NAMES, values, strict=True):
         if value not in (0, "OFF", b"OFF"):
             return f"it is read-only (@@{name} is on)"
     return None

@@ -7,7 +7,9 @@ from typing import Any
 import trio
 
 from tarry.store.errors import Full, Unavailable
+from tarry.store.mysql.connection import GALERA, GROUP
 from tarry.store.mysql.dsn import Dsn
+from tarry.store.mysql.galera import STATES
 from tarry.store.mysql.group import MEMBERS
 from tarry.store.mysql.hosts import Hosts
 from tarry.store.mysql.rows import Answer
@@ -20,7 +22,7 @@ class Session:
         self.servers = servers
         self.name, self.read_only, self.era = name, read_only, 0
         self.closed = self.in_transaction = self.silent = False
-        self.tells_group = name in servers.members
+        self.cluster = GROUP if name in servers.members else GALERA if name in servers.clusters else None
         self.gone_at = math.inf  # when the server has noticed
         self.number = 1
         self.hung_up = trio.Event()
@@ -42,9 +44,10 @@ class Session:
             raise Unavailable("closed", 2006)
         if sql == MEMBERS:
             return self.servers.members[self.name]
+        if sql == STATES:
+            return self.servers.states(self.name)
         if sql.startswith(b"SHOW"):
-            cluster = self.servers.clusters.get(self.name)
-            return [] if cluster is None else [("wsrep_ready", "ON"), ("wsrep_cluster_state_uuid", cluster)]
+            return []
         return [(1_000_000, int(self.name in self.servers.read_only), 0)]
 
     async def ask_all(self, statements: Sequence[bytes], *, write: bool) -> list[Answer]:
@@ -53,6 +56,9 @@ class Session:
         for answer, sql in zip(answers, statements, strict=True):
             answer.rows = await self.fetch(sql)
         return answers
+
+    async def catch_up(self) -> None:
+        """It has all."""
 
     async def ping(self) -> None:
         if self.servers.silent:
@@ -75,6 +81,9 @@ class Servers:
         self.read_only: set[str] = set()
         self.foreign: set[str] = set()
         self.clusters: dict[str, str] = {}
+        """Of the nodes of Galeras."""
+        self.cut_off: set[str] = set()
+        """Those of them that have no majority."""
         self.members: dict[str, list[tuple[int, str]]] = {}
         """Of the groups of those that are in one, as `group.MEMBERS` has them."""
         self.asked: list[str] = []
@@ -85,6 +94,12 @@ class Servers:
         self.leaving = 0.0
         self.silent = False
         self.before_an_answer: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+
+    def states(self, name: str) -> list[tuple[str, str]]:
+        """As `galera.STATES` has them."""
+        ready, status = ("OFF", "non-Primary") if name in self.cut_off else ("ON", "Primary")
+        uuid = ("wsrep_cluster_state_uuid", self.clusters[name])
+        return [("wsrep_ready", ready), ("wsrep_cluster_status", status), uuid]
 
     async def connect(self, dsn: Dsn, *, write: bool, timeout: float) -> Any:
         assert dsn.others == ()

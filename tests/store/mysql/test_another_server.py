@@ -190,3 +190,17 @@ async def test_a_server_whose_group_lost_its_majority_is_left_and_nobody_waits_t
         await backend.write(nothing)
     await backend.write(nothing)
     assert servers.wrote[-1] == "two"
+
+
+async def test_a_node_of_a_galera_that_lost_the_majority_is_left(servers: Servers) -> None:
+    """It goes on telling the time."""
+    servers.clusters = {"one": "f59564f7", "two": "f59564f7"}
+    backend = backend_of("a", "b")
+    await backend.write(nothing)
+    await backend.now()
+    servers.cut_off = {"one"}
+    servers.hosts["a"] = ReadOnly("its Galera has no majority here")
+    with pytest.raises(ReadOnly, match="no majority here"):
+        await backend.now()
+    assert await backend.now() == 1000
+    assert backend.server == "two"

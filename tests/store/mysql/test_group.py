@@ -26,9 +26,13 @@ def test_a_member_without_a_majority(others: list[str]) -> None:
     assert f"of {len(others) + 1} members it reaches {reached}" in why
 
 
-@pytest.mark.parametrize("state", ["OFFLINE", "ERROR", RECOVERING])
-def test_a_member_that_is_not_in_it(state: str) -> None:
-    assert f"it is {state} in its group" in str(why_cut_off([(1, state)]))
+@pytest.mark.parametrize(
+    ("state", "told"), [("OFFLINE", "START GROUP_REPLICATION"), ("ERROR", "START"), (RECOVERING, "when it is ONLINE")]
+)
+def test_a_member_that_is_not_in_it(state: str, told: str) -> None:
+    why = str(why_cut_off([(1, state)]))
+    assert f"it is {state} in its group" in why
+    assert told in why
 
 
 def test_a_member_whose_own_row_is_of_nobody() -> None:
