@@ -138,12 +138,13 @@ async def _hosts(dsn: str) -> list[Finding]:
     told = "; ".join(f"{one.place}: {one.why or 'takes writes'}" for one in found)
     # All nodes of a cluster have what is written to one of them.
     writers = {one.cluster or name for one in found if one.why is None for name in one.names}
-    if (clusters := {one.cluster for one in found if one.cluster}) and len(writers) == 1:
+    clusters = {one.cluster for one in found if one.cluster}
+    if clusters and len(writers) == 1:
         told += f". They are one cluster ({clusters.pop()}); Tarry is at work on one of them at a time"
     for one in found:
         if one.why is None and len(one.names) > 1:
             told += f". {one.place} leads to {len(one.names)} servers in turn: it must lead to one at a time"
-    if len(writers) > 1:
+    if len(writers) > 1 and not clusters:  # of hosts of several clusters `_groups` tells
         told += ". Of several that take writes each has what is written to it: set read_only on all but one"
     if len(writers) != 1 or any(isinstance(one.why, Refused) for one in found):
         return [Finding("hosts", "wrong", told), *groups]
@@ -159,7 +160,7 @@ def _groups(found: "Sequence[Looked]") -> list[Finding]:
     first, names = next(iter(told.values())), {group.name for group in told.values()}
     if len(names) > 1 or len(told) < sum(one.why is None or isinstance(one.why, ReadOnly) for one in found):
         each = "; ".join(f"{one.place}: {one.group.name if one.group else 'none'}" for one in found)
-        return [Finding("group", "wrong", f"the hosts are not all of one replication group: {each}. Name those of one")]
+        return [Finding("group", "wrong", f"the hosts are not all of one group or Galera: {each}. Name those of one")]
     advice = dict.fromkeys(one for group in told.values() for one in group.advice)
     if len(found) == 1 and first.members > 1:
         advice[_ONE_OF_SEVERAL] = None

@@ -466,7 +466,8 @@ class MySQLBackend:
 
     async def advice(self) -> list[str]:
         """Settings of the server with which it goes on, and would do so better with others."""
-        return server_settings.slow(await self._settings())
+        settings = await self._settings()
+        return [*server_settings.slow(settings), *server_settings.falling_back(settings)]
 
     async def longest_statement(self) -> int:
         """By `max_allowed_packet`."""

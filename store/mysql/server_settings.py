@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 QUERY = (
     b"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',"
     b" 'wsrep_on', 'innodb_log_writer_threads', 'binlog_format', 'disabled_storage_engines', 'enforce_storage_engine',"
-    b" 'max_binlog_cache_size')"
+    b" 'max_binlog_cache_size') OR Variable_name LIKE 'rpl\\_semi\\_sync\\_%'"
 )
+_LONG = 3_600_000
+"""Milliseconds: no replica should be away for so long that nobody has looked."""
 STATUS_QUERY = b"SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'"
 """No variable: it is set by ALTER INSTANCE, which MySQL has since 8.0.21 and MariaDB has not."""
 
@@ -44,6 +46,28 @@ def slow(settings: Mapping[str, str]) -> list[str]:
         "innodb_log_writer_threads is OFF: so COMMIT was seen to take 100 ms now and then, and all that waits for it."
         " SET PERSIST innodb_log_writer_threads = ON, which needs no restart"
     ]
+
+
+def falling_back(settings: Mapping[str, str]) -> list[str]:
+    """Semi-synchronous replication answers without a replica when none has been heard for long; and with AFTER_COMMIT
+    others have seen what a failover loses."""
+    problems: list[str] = []
+    for role in ("master", "source"):
+        name = f"rpl_semi_sync_{role}"
+        if settings.get(f"{name}_enabled") != "ON":
+            continue
+        timeout = int(settings.get(f"{name}_timeout", _LONG))
+        if timeout < _LONG:
+            problems.append(
+                f"{name}_timeout is {timeout}: with no replica for {timeout / 1000:g} s commits are answered without"
+                f" one, and a failover loses them. SET GLOBAL {name}_timeout = {_LONG} or more"
+            )
+        if settings.get(f"{name}_wait_point") == "AFTER_COMMIT":
+            problems.append(
+                f"{name}_wait_point is AFTER_COMMIT: others act on what a failover loses. SET GLOBAL {name}_wait_point"
+                " = AFTER_SYNC"
+            )
+    return problems
 
 
 def text(value: object) -> str:

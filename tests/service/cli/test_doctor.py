@@ -293,14 +293,16 @@ async def test_the_hosts_of_one_cluster(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def look(_: object) -> list[Looked]:
         await trio.lowlevel.checkpoint()
-        return [Looked(at, frozenset({at}), cluster=cluster) for at, cluster in clusters.items()]
+        return [Looked(at, frozenset({at}), group=Group(name, True, 3, "several", ())) for at, name in clusters.items()]
 
     monkeypatch.setattr(hosts, "look_at_each", look)
-    (told,) = await _hosts("mysql://u@a,b/d")
+    told, group = await _hosts("mysql://u@a,b/d")
     assert (told.state, "They are one cluster (f595)" in told.detail) == ("ok", True)
+    assert group.state == "ok"
     clusters["b"] = "0000"
-    (told,) = await _hosts("mysql://u@a,b/d")
-    assert (told.state, "set read_only on all but one" in told.detail) == ("wrong", True)
+    told, group = await _hosts("mysql://u@a,b/d")
+    assert (told.state, told.detail) == ("wrong", "a: takes writes; b: takes writes")
+    assert (group.state, "a: f595; b: 0000. Name those of one" in group.detail) == ("wrong", True)
 
 
 GROUP = Group("one", False, 3, "group one", ("group_replication_consistency is EVENTUAL",))
@@ -311,8 +313,8 @@ GROUP = Group("one", False, 3, "group one", ("group_replication_consistency is E
     [
         ([GROUP, GROUP, GROUP], [("ok", "group one"), ("note", "group_replication_consistency is EVENTUAL")]),
         ([evolve(GROUP, advice=())], [("ok", "group one"), ("note", "the DSN names one member of its group")]),
-        ([GROUP, evolve(GROUP, name="two")], [("wrong", "not all of one replication group: a: one; b: two. Name")]),
-        ([GROUP, None], [("wrong", "not all of one replication group: a: one; b: none. Name")]),
+        ([GROUP, evolve(GROUP, name="two")], [("wrong", "not all of one group or Galera: a: one; b: two. Name")]),
+        ([GROUP, None], [("wrong", "not all of one group or Galera: a: one; b: none. Name")]),
         ([None, None], []),
     ],
 )

@@ -19,6 +19,7 @@ from tarry.store.errors import (
     OutcomeUnknown,
     ReadOnly,
     Refused,
+    StoreError,
     Unavailable,
     Unfit,
 )
@@ -27,6 +28,7 @@ from tarry.store.mysql import wire
 from tarry.store.mysql.connection import Connection, connect
 from tarry.store.mysql.dsn import Dsn, SslMode
 from tarry.store.mysql.errors import to_store_error
+from tarry.store.mysql.rows import Answer, ServerError
 
 Open = Callable[..., Awaitable[Connection]]
 
@@ -370,7 +372,20 @@ async def test_the_session_is_set_up(open_connection: Open) -> None:
 
 async def test_an_old_server_is_refused(dsn: Dsn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_OLDEST", {"mysql": (99,), "mariadb": (99,)})
-    with pytest.raises(Refused, match="at the least"):
+    with pytest.raises(Unfit, match="at the least"):
+        await connect(dsn, write=True)
+
+
+@pytest.mark.parametrize("said", ["Unknown system variable 'time_zone'", "Unknown variable: time_zone"])
+async def test_an_engine_that_knows_too_little_is_refused(dsn: Dsn, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    """One that lacks what every MySQL has, and may say so in words of its own."""
+
+    async def lacking(*_: object, **__: object) -> None:
+        raise to_store_error(1193, said)
+
+    monkeypatch.setattr(Connection, "ask_all", lacking)
+    monkeypatch.setattr(module, "_LACKING", {})
+    with pytest.raises(Unfit, match=r"the server \(.*\) lacks what Tarry's sessions set: .*time_zone.*at the least"):
         await connect(dsn, write=True)
 
 
@@ -573,6 +588,27 @@ async def test_a_deadlock_is_contention_and_wants_a_rollback(connection: Connect
     await loser.begin()
     assert await loser.fetch(b"SELECT a FROM t WHERE a = 3") == []
     await loser.commit()
+
+
+@pytest.mark.parametrize(("cluster", "kind"), [(None, Contention), (module.GALERA, OutcomeUnknown)])
+async def test_a_deadlock_at_commit_is_no_verdict_of_a_galera(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, cluster: module.Cluster | None, kind: type[StoreError]
+) -> None:
+    """It says so, too, when it was cut off in the middle of it."""
+    connection.cluster = cluster
+    await connection.begin()
+    await connection.fetch(b"SELECT 1")
+
+    async def cut_off(_: list[bytes]) -> list[Answer]:
+        answer = Answer()
+        answer.error = ServerError(1213, "Deadlock found", unasked=False)
+        return [answer]
+
+    monkeypatch.setattr(connection._wire, "ask_as_one", cut_off)
+    with pytest.raises(StoreError) as caught:
+        await connection.commit()
+    assert type(caught.value) is kind
+    assert connection.closed is (kind is OutcomeUnknown)
 
 
 async def test_statements_in_one_flight(connection: Connection, open_connection: Open) -> None:

@@ -12,7 +12,7 @@ from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.mysql.errors import to_store_error
 from tarry.store.mysql.fitness import rights_for, wrong_settings
 from tarry.store.mysql.hosts import _of_all
-from tarry.store.mysql.server_settings import lossy
+from tarry.store.mysql.server_settings import falling_back, lossy
 
 
 async def test_an_engine_that_does_not_lock(backend: MySQLBackend, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,5 +143,27 @@ async def test_the_redo_log_is_asked_for_where_there_is_a_choice(mysql_dsn: str)
         largest = await backend.largest_transaction()
         assert (largest is None) == (settings["log_bin"] != "ON")
         assert largest is None or largest > 1 << 40
+    finally:
+        await backend.aclose()
+
+
+@pytest.mark.parametrize("role", ["master", "source"])
+def test_semi_synchronous_replication_that_goes_on_without_a_replica(role: str) -> None:
+    name = f"rpl_semi_sync_{role}"
+    good = {f"{name}_enabled": "ON", f"{name}_timeout": "3600000", f"{name}_wait_point": "AFTER_SYNC"}
+    off = {f"{name}_enabled": "OFF", f"{name}_timeout": "10000", f"{name}_wait_point": "AFTER_COMMIT"}
+    assert falling_back({}) == falling_back(good) == falling_back(off) == []
+    short, late = falling_back(off | {f"{name}_enabled": "ON"})
+    assert f"{name}_timeout is 10000: with no replica for 10 s commits are answered without one" in short
+    assert f"SET GLOBAL {name}_wait_point = AFTER_SYNC" in late
+
+
+async def test_what_is_asked_of_semi_synchronous_replication(mysql_dsn: str) -> None:
+    """MariaDB has it in the server, MySQL in a plug-in that may not be there."""
+    backend = MySQLBackend(mysql_dsn)
+    try:
+        settings = await backend._settings()
+        semi = [name for name in settings if name.startswith("rpl_semi_sync_")]
+        assert bool(semi) == ("innodb_log_writer_threads" not in settings)
     finally:
         await backend.aclose()
