@@ -82,6 +82,7 @@ class Lifecycle:
             log.info("schema_migrated", migrations=applied)
         await self._clock.take()
         node = self._make(self._clock)
+        self._store.backend.introduce(node.nodes.boot)
         await node.nodes.enter()
         await node.keyring.refresh()
         await node.directory.refresh()

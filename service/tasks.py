@@ -29,6 +29,7 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(node.write_probe.run)
         nursery.start_soon(every, 1, node.write_probe.look)
         nursery.start_soon(every, 0.2, node.host_watch.look)
+        nursery.start_soon(every, 1, node.store.backend.agree)
         nursery.start_soon(every, 0.2, node.directory.refresh_in_time)
         if node.store.backend.shared:
             nursery.start_soon(every, 0, node.pauses.look_in_time)

@@ -96,8 +96,8 @@ class Node(Member):
 
 
 @contextmanager
-def replicated() -> Generator[Replicated, None, None]:
-    """A Galera of the row's own, gone at the end."""
+def replicated(*options: str) -> Generator[Replicated, None, None]:
+    """A Galera of the row's own, gone at the end. `options` are some of its provider's."""
     if not LIBRARY.exists():
         raise SystemExit(f"no {LIBRARY} (Debian: apt-get install galera-4): leave out the row galera")
     made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
@@ -121,7 +121,7 @@ def replicated() -> Generator[Replicated, None, None]:
                 f"--wsrep-node-address=127.0.0.1:{between[number]}",
                 f"--wsrep-sst-receive-address=127.0.0.1:{ports[2 * _NODES + number]}",
                 f"--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{between[number]};"
-                f"ist.recv_addr=127.0.0.1:{ports[3 * _NODES + number]};gcache.size=128M",
+                f"ist.recv_addr=127.0.0.1:{ports[3 * _NODES + number]};{';'.join(('gcache.size=128M', *options))}",
             )
             path = {"PATH": f"{made}:{os.environ['PATH']}"}
             nodes.append(

@@ -54,6 +54,8 @@ _LOCK_WAIT = 60
 _DOUBT = 10.0
 """Seconds after which a transaction whose COMMIT got no answer stays in doubt: five times what the server gives a
 writer that is cut off (`session.WAITS`) before it rolls back."""
+_DISAGREED = 3
+"""Looks in a row."""
 _FORGET_EVERY = 300.0
 """Seconds; less while there is more of it than is taken at a time."""
 _FORGET_MORE = 1.0
@@ -209,6 +211,7 @@ class MySQLBackend:
         self._admitted: str | None = None
         self._doubt = doubt
         self._forget_at = 0.0
+        self._disagreed = 0
         self._transactions = 0
         self._run_again = 0
         self._in_doubt = 0
@@ -437,6 +440,26 @@ class MySQLBackend:
     def admit(self, server: str) -> None:
         """From the first call on, `write` is for this server alone."""
         self._admitted = server
+
+    @property
+    def writes_to(self) -> list[str]:
+        """By its ids, its machine and its port, where others of its Galera take writes, too."""
+        return [self._hosts.name] if self._hosts.in_galera else []
+
+    def introduce(self, boot: str) -> None:
+        """The row of this name is this server's own."""
+        self._hosts.boot = boot
+
+    async def agree(self) -> None:
+        """Not at once: another may have seen before this server that a node is gone."""
+        if not self._hosts.in_galera:
+            return
+        async with self._readers.connection() as connection:
+            self._disagreed = 0 if await self._hosts.agree(connection) else self._disagreed + 1
+        if self._disagreed >= _DISAGREED:
+            self._disagreed = 0
+            log.warning("store_host_left", server=self.server, because="other servers of Tarry write to another node")
+            self._hosts.give_way()
 
     async def rivals(self) -> list[str]:
         """Looks at one more of the DSN's hosts each time, with a login; of one host there is nothing to look at."""

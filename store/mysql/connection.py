@@ -242,9 +242,8 @@ class Connection:
         return cluster.why_cut_off(rows)
 
     async def catch_up(self) -> None:
-        """Waits until all is here that its cluster had committed: a node of a Galera may answer before."""
-        if self.cluster is GALERA:
-            await self.ask_all(galera.CATCH_UP, write=False)
+        """Waits until all is here that its Galera had committed: a node may answer before."""
+        await self.ask_all(galera.CATCH_UP, write=False)
 
     async def ping(self) -> None:
         """`Unavailable` when the server is away."""

@@ -18,7 +18,7 @@ import structlog
 import trio
 
 from ..errors import Contention, Foreign, Full, ReadOnly, StoreError, Unavailable
-from . import galera
+from . import galera, one_writer
 from .connection import GALERA, Connection, connect
 from .dsn import Dsn
 from .group import Group, describe
@@ -70,6 +70,11 @@ class Hosts:
         """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
         self.check: Callable[[Connection], Awaitable[None]] = _take_any
         """Asked of a session with another server than the one before; raises `Foreign`."""
+        self.boot = ""
+        """By which name this server of Tarry's tells others of itself."""
+        self.in_galera = False
+        """Whether the server that the sessions are with is a node of one."""
+        self._apart = False  # from the other servers of Tarry, at work on another node
         self._before = ""  # the name of the one before
         self.pools: list[Sessions] = []
         # The callers that found no session in their pool, and since when; when one was last closed.
@@ -123,6 +128,16 @@ class Hosts:
         if self.dsn.others:
             self._first = (self._good + 1) % len(self._each)
             self._left, self._left_until = self.name, trio.current_time() + _REST
+
+    async def agree(self, connection: Connection) -> bool:
+        """Whether the servers of Tarry in the slots before this one's write to the same node of a Galera."""
+        names = await one_writer.told(connection, self.boot, before=True)
+        return not names or self.name in names
+
+    def give_way(self) -> None:
+        """They write to another node: from now on only that one is good."""
+        self._apart = True
+        self.leave()
 
     def cut_off(self) -> None:
         """The server's group can commit nothing: it is left, and so is every COMMIT that waits there."""
@@ -210,11 +225,12 @@ class Hosts:
             raise ReadOnly(connection.read_only)
         if connection.name == self._left and trio.current_time() < self._left_until:
             raise ReadOnly("it has just refused to write")
-        if self.name == connection.name:
+        if self.name == connection.name and not self._apart:
             return
         try:
             with trio.fail_after(self.timeout):
-                await connection.catch_up()
+                if connection.cluster is GALERA:
+                    await self._judge_node(connection)
                 if self.name:
                     await self.check(connection)
         except trio.TooSlowError as error:
@@ -225,6 +241,13 @@ class Hosts:
                 self._foreign.add(because)
                 log.error("store_host_refused", host=dsn.place, because=because)
             raise
+
+    async def _judge_node(self, connection: Connection) -> None:
+        await connection.catch_up()
+        names = await one_writer.told(connection, self.boot)
+        if names and connection.name not in names:
+            others = ", ".join(sorted(names))
+            raise ReadOnly(f"other servers of Tarry write to another node of its Galera ({others}), and one takes all")
 
     def _with(self, number: int, connection: Connection) -> Connection:
         if connection.name != self.name:
@@ -241,6 +264,7 @@ class Hosts:
             for pool in self.pools:
                 pool.hang_up(self.name)
         self._good = self._first = number
+        self._apart, self.in_galera = False, connection.cluster is GALERA
         self._fault = None
         self._foreign.clear()
         connection.era = self.era

@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from support.commands import command
+from support.commands import doctor
 from support.replication_group import Group, replication_group
 from support.server import client_of, start_server
-from support.servers import NoServerError, free_port, skip_or_fail
+from support.servers import NoServerError, skip_or_fail
 from support.waiting import wait_until
 from tarry.service.demo.server_process import ServerProcess
 
@@ -54,13 +54,6 @@ def publish(server: ServerProcess) -> httpx.Response:
 def goes_on(server: ServerProcess) -> None:
     """Publishes again, with no restart and nobody's help."""
     wait_until(lambda: publish(server).status_code == 201, 120)
-
-
-def doctor(dsn: str) -> list[tuple[str, str, str]]:
-    """What it finds, check by check."""
-    ended = command("", "doctor", "--json", "--dsn", dsn, "--listen", f"127.0.0.1:{free_port()}")
-    assert ended.stdout, ended.stderr
-    return [(one["check"], one["state"], one["detail"]) for one in map(json.loads, ended.stdout.splitlines())]
 
 
 def log(server: ServerProcess, event: str) -> str:

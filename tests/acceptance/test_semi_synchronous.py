@@ -3,22 +3,20 @@ answered is lost, even where the replica had heard nothing for a while; without 
 of MariaDB and MySQL, two of Tarry."""
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
 import pymysql.cursors
 import pytest
-from attrs import define, field, frozen
+from attrs import define, frozen
 
+from support.publishing import Publishing, there
 from support.replicas import pair_of_servers, place_of
 from support.server import client_of, start_server
 from support.servers import NoServerError, PrivateServer, mysql, run_sql, skip_or_fail
 from support.waiting import wait_until
-from tarry.client import Tarry
 from tarry.service.demo.server_process import ServerProcess
 
 _APPLIED = 30
@@ -152,51 +150,6 @@ def mysql_pair() -> Iterator[Pair]:
 def mariadb_pair() -> Iterator[Pair]:
     with pair_of_servers() as pair:
         yield Pair(pair.leader, pair.follower, MARIADB)
-
-
-@define
-class Publishing:
-    """One message after the other at each of the servers, none of them twice."""
-
-    urls: list[str]
-    answered: set[str] = field(factory=set[str])
-    """What was said to be there."""
-    _done: threading.Event = field(factory=threading.Event)
-
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        threads = [threading.Thread(target=self._publish, args=(name, url)) for name, url in enumerate(self.urls * 3)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._done.set()
-            for thread in threads:
-                thread.join()
-
-    def more(self, many: int) -> None:
-        """Waits until so many more were answered."""
-        wanted = len(self.answered) + many
-        wait_until(lambda: len(self.answered) >= wanted, 60)
-
-    def _publish(self, name: int, url: str) -> None:
-        made = 0
-        with httpx.Client(base_url=url, timeout=60) as client:
-            while not self._done.is_set():
-                made += 1
-                body = f"{name}-{made}"
-                if client.post("/v1/topics/orders/messages", json={"body": body}).status_code == 201:
-                    self.answered.add(body)
-
-
-def there(tarry: Tarry) -> set[object]:
-    """What a new group gets, from the beginning."""
-    bodies = set[object]()
-    while (claim := tarry.claim("orders", "all", max=500, wait="2s", start="earliest")) is not None:
-        bodies |= {message.body for message in claim.messages}
-        tarry.ack(claim)
-    return bodies
 
 
 @pytest.mark.parametrize("semi_synchronous", [True, False])

@@ -54,6 +54,16 @@ class StillBackend:
     def server(self) -> str:
         return ""
 
+    @property
+    def writes_to(self) -> list[str]:
+        return []
+
+    def introduce(self, boot: str) -> None:
+        del boot
+
+    async def agree(self) -> None:
+        """There is no other."""
+
     async def rivals(self) -> list[str]:
         return []
 

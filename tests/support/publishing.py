@@ -1,0 +1,56 @@
+"""Messages published without a pause while something is done to the database, and which of them are there then."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+from attrs import define, field
+
+from support.waiting import wait_until
+from tarry.client import Tarry
+
+
+@define
+class Publishing:
+    """One message after the other at each of the servers, none of them twice."""
+
+    urls: list[str]
+    answered: set[str] = field(factory=set[str])
+    """What was said to be there."""
+    _done: threading.Event = field(factory=threading.Event)
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        threads = [threading.Thread(target=self._publish, args=(name, url)) for name, url in enumerate(self.urls * 3)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            for thread in threads:
+                thread.join()
+
+    def more(self, many: int) -> None:
+        """Waits until so many more were answered."""
+        wanted = len(self.answered) + many
+        wait_until(lambda: len(self.answered) >= wanted, 60)
+
+    def _publish(self, name: int, url: str) -> None:
+        made = 0
+        with httpx.Client(base_url=url, timeout=60) as client:
+            while not self._done.is_set():
+                made += 1
+                body = f"{name}-{made}"
+                if client.post("/v1/topics/orders/messages", json={"body": body}).status_code == 201:
+                    self.answered.add(body)
+
+
+def there(tarry: Tarry) -> set[object]:
+    """What a new group gets, from the beginning."""
+    bodies = set[object]()
+    while (claim := tarry.claim("orders", "all", max=500, wait="2s", start="earliest")) is not None:
+        bodies |= {message.body for message in claim.messages}
+        tarry.ack(claim)
+    return bodies
