@@ -478,8 +478,10 @@ class MySQLBackend:
         return 0
 
     async def durability(self) -> list[str]:
-        """Settings of the server under which an answered commit may be lost with the machine."""
-        return server_settings.lossy(await self._settings())
+        """Settings of the server under which an answered commit may be lost with the machine, or undone by another."""
+        settings = await self._settings()
+        several = server_settings.several_primaries(settings) if self.dsn.others else []
+        return [*server_settings.lossy(settings), *several]
 
     async def room(self) -> tuple[int, int]:
         """By `max_connections`, or the account's own limit where that is less."""

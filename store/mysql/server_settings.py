@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 QUERY = (
     b"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',"
-    b" 'wsrep_on', 'innodb_log_writer_threads', 'binlog_format', 'disabled_storage_engines', 'enforce_storage_engine',"
-    b" 'max_binlog_cache_size') OR Variable_name LIKE 'rpl\\_semi\\_sync\\_%'"
+    b" 'innodb_log_writer_threads', 'binlog_format', 'disabled_storage_engines', 'enforce_storage_engine',"
+    b" 'max_binlog_cache_size', 'group_replication_group_name', 'group_replication_single_primary_mode')"
+    b" OR Variable_name LIKE 'rpl\\_semi\\_sync\\_%'"
 )
 _LONG = 3_600_000
 """Milliseconds: no replica should be away for so long that nobody has looked."""
@@ -30,9 +31,17 @@ def lossy(settings: Mapping[str, str]) -> list[str]:
         )
     if settings.get("log_bin") == "ON" and settings.get("sync_binlog") != "1":
         problems.append("sync_binlog is not 1: a crash of the server's machine loses commits on the replicas")
-    if settings.get("wsrep_on") == "ON":
-        problems.append("Galera is on: its commits can fail after the fact, and SKIP LOCKED sees one node only")
     return problems
+
+
+def several_primaries(settings: Mapping[str, str]) -> list[str]:
+    """Of a group in multi-primary mode, for one who names several of its members."""
+    if not settings.get("group_replication_group_name") or settings["group_replication_single_primary_mode"] != "OFF":
+        return []
+    return [
+        "the replication group has several primaries: what one of them has locked the others give out. Name one host,"
+        " the same in the DSN of all servers, or SELECT group_replication_switch_to_single_primary_mode()"
+    ]
 
 
 def slow(settings: Mapping[str, str]) -> list[str]:

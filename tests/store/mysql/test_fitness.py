@@ -12,7 +12,7 @@ from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.mysql.errors import to_store_error
 from tarry.store.mysql.fitness import rights_for, wrong_settings
 from tarry.store.mysql.hosts import _of_all
-from tarry.store.mysql.server_settings import falling_back, lossy
+from tarry.store.mysql.server_settings import falling_back, lossy, several_primaries
 
 
 async def test_an_engine_that_does_not_lock(backend: MySQLBackend, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,3 +167,11 @@ async def test_what_is_asked_of_semi_synchronous_replication(mysql_dsn: str) -> 
         assert bool(semi) == ("innodb_log_writer_threads" not in settings)
     finally:
         await backend.aclose()
+
+
+def test_a_group_of_several_primaries() -> None:
+    single = {"group_replication_group_name": "AAAA-1", "group_replication_single_primary_mode": "ON"}
+    none = {"group_replication_group_name": "", "group_replication_single_primary_mode": "OFF"}
+    assert several_primaries({}) == several_primaries(single) == several_primaries(none) == []
+    (told,) = several_primaries(single | {"group_replication_single_primary_mode": "OFF"})
+    assert "several primaries" in told
