@@ -5,7 +5,6 @@ from typing import Any
 from attrs import define, frozen
 
 from .. import __version__
-from ..store.nodes import WRITES_TO
 from ..store.ports import Backend
 from .engine.dispatch.spoilt import FACT as SPOILT
 from .engine.dispatch.spoilt import TOLD
@@ -37,5 +36,4 @@ class Facts:
         behind, timers = self._pending.behind, len(self._pending)
         told = {"version": __version__, "url": self._place.url, "hand_behind": behind, "timers": timers}
         told |= {"skew": self._backend.skew(), RIVALS: list(self._writers.found)}
-        told |= {WRITES_TO: self._backend.writes_to}
         return told | {SPOILT: self._spoilt.named(TOLD)}

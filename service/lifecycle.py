@@ -80,9 +80,9 @@ class Lifecycle:
             applied = await self._store.backend.migrate()
         if applied:
             log.info("schema_migrated", migrations=applied)
+        await self._store.backend.agree()
         await self._clock.take()
         node = self._make(self._clock)
-        self._store.backend.introduce(node.nodes.boot)
         await node.nodes.enter()
         await node.keyring.refresh()
         await node.directory.refresh()

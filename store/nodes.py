@@ -10,9 +10,6 @@ from attrs import evolve, frozen
 from .ports import Transaction
 from .rows import encode
 
-WRITES_TO = "writes_to"
-"""Under which a server tells in its facts where it writes, a list: see `mysql.one_writer`."""
-
 
 @frozen
 class NodeRow:

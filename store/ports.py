@@ -174,17 +174,9 @@ class Backend(Guest, Protocol):
         has the database: its numbers, and its clock, may be other ones."""
         ...
 
-    @property
-    def writes_to(self) -> list[str]:
-        """Of a cluster whose servers all take writes, the one that these go to, for others to know; else nothing."""
-        ...
-
-    def introduce(self, boot: str) -> None:
-        """Under which name this server tells that in its row of `node`."""
-        ...
-
     async def agree(self) -> None:
-        """A look at where others write; if it is elsewhere, so does this server, unless it was there before them."""
+        """Sees to it that all servers write to one and the same of a cluster whose servers all take writes; to be
+        called each second, from before the first write on."""
         ...
 
     async def rivals(self) -> list[str]:

@@ -30,7 +30,7 @@ from ..errors import (
 from ..migrations import Applied
 from ..ports import Asked, Bound, Value, Work
 from ..rows import R, read
-from . import fitness, read_only, server_settings
+from . import fitness, one_writer, read_only, server_settings
 from .connection import Connection
 from .drawn import Drawn
 from .dsn import Dsn
@@ -54,8 +54,6 @@ _LOCK_WAIT = 60
 _DOUBT = 10.0
 """Seconds after which a transaction whose COMMIT got no answer stays in doubt: five times what the server gives a
 writer that is cut off (`session.WAITS`) before it rolls back."""
-_DISAGREED = 3
-"""Looks in a row."""
 _FORGET_EVERY = 300.0
 """Seconds; less while there is more of it than is taken at a time."""
 _FORGET_MORE = 1.0
@@ -205,13 +203,14 @@ class MySQLBackend:
         self.dsn = Dsn.parse(dsn)
         self._redis_offsets = RedisOffsets(None if redis is None else RedisSequencer(redis, self.dsn.database))
         self._hosts = Hosts(self.dsn)
+        self._hosts.settle = self._settle
+        self._agrees = False
         self._writers = Pool(self._hosts, size=_WRITERS, write=True)
         self._readers = Pool(self._hosts, size=_READERS, write=False)
         self._notes = Pool(self._hosts, size=_NOTES, write=False)
         self._admitted: str | None = None
         self._doubt = doubt
         self._forget_at = 0.0
-        self._disagreed = 0
         self._transactions = 0
         self._run_again = 0
         self._in_doubt = 0
@@ -441,25 +440,23 @@ class MySQLBackend:
         """From the first call on, `write` is for this server alone."""
         self._admitted = server
 
-    @property
-    def writes_to(self) -> list[str]:
-        """By its ids, its machine and its port, where others of its Galera take writes, too."""
-        return [self._hosts.name] if self._hosts.in_galera else []
-
-    def introduce(self, boot: str) -> None:
-        """The row of this name is this server's own."""
-        self._hosts.boot = boot
-
     async def agree(self) -> None:
-        """Not at once: another may have seen before this server that a node is gone."""
+        """Keeps up the lease of the node of a Galera that is written to, or leaves it for the one that has the lease.
+        From the first call on this server is one that writes."""
+        self._agrees = True
         if not self._hosts.in_galera:
             return
         async with self._readers.connection() as connection:
-            self._disagreed = 0 if await self._hosts.agree(connection) else self._disagreed + 1
-        if self._disagreed >= _DISAGREED:
-            self._disagreed = 0
-            log.warning("store_host_left", server=self.server, because="other servers of Tarry write to another node")
+            other = await self._settle(connection)
+        if other is not None and connection.era == self._hosts.era:
+            log.warning("store_host_left", server=connection.name, because=f"other servers of Tarry write to {other}")
             self._hosts.give_way()
+
+    async def _settle(self, connection: Connection) -> str | None:
+        tx = _Noting(connection, self._redis_offsets)
+        ((now, *_),) = await connection.fetch(_NOW)
+        settle = one_writer.hold if self._agrees else one_writer.holder
+        return await settle(tx, connection.name, now // 1000)
 
     async def rivals(self) -> list[str]:
         """Looks at one more of the DSN's hosts each time, with a login; of one host there is nothing to look at."""

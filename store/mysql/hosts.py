@@ -18,7 +18,7 @@ import structlog
 import trio
 
 from ..errors import Contention, Foreign, Full, ReadOnly, StoreError, Unavailable
-from . import galera, one_writer
+from . import galera
 from .connection import GALERA, Connection, connect
 from .dsn import Dsn
 from .group import Group, describe
@@ -70,11 +70,11 @@ class Hosts:
         """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
         self.check: Callable[[Connection], Awaitable[None]] = _take_any
         """Asked of a session with another server than the one before; raises `Foreign`."""
-        self.boot = ""
-        """By which name this server of Tarry's tells others of itself."""
+        self.settle: Callable[[Connection], Awaitable[str | None]] = _none
+        """Asked of a session with another node of a Galera: which node has the writes instead, see `one_writer`."""
         self.in_galera = False
         """Whether the server that the sessions are with is a node of one."""
-        self._apart = False  # from the other servers of Tarry, at work on another node
+        self._gave_way = False  # to another node of it, at which others write
         self._before = ""  # the name of the one before
         self.pools: list[Sessions] = []
         # The callers that found no session in their pool, and since when; when one was last closed.
@@ -108,10 +108,14 @@ class Hosts:
 
     async def _try_each(self, *, write: bool) -> Connection:
         wrong: list[StoreError] = []
-        first = self._first
+        first, name = self._first, self.name
         for number in (first, *(n for n in range(len(self._each)) if n != first)):
             try:
-                return self._with(number, await self._log_in(self._each[number], write=write))
+                connection = await self._log_in(self._each[number], write=write)
+                if connection.cluster is GALERA and self.name not in (name, connection.name):
+                    connection.close()  # meanwhile another session has found one, which would have done as well
+                    return await self._try_each(write=write)
+                return self._with(number, connection)
             except StoreError as error:
                 wrong.append(error)
                 if number == first:
@@ -129,14 +133,9 @@ class Hosts:
             self._first = (self._good + 1) % len(self._each)
             self._left, self._left_until = self.name, trio.current_time() + _REST
 
-    async def agree(self, connection: Connection) -> bool:
-        """Whether the servers of Tarry in the slots before this one's write to the same node of a Galera."""
-        names = await one_writer.told(connection, self.boot, before=True)
-        return not names or self.name in names
-
     def give_way(self) -> None:
-        """They write to another node: from now on only that one is good."""
-        self._apart = True
+        """Another node of the Galera has the writes: from now on only that one is good."""
+        self._gave_way = True
         self.leave()
 
     def cut_off(self) -> None:
@@ -225,7 +224,7 @@ class Hosts:
             raise ReadOnly(connection.read_only)
         if connection.name == self._left and trio.current_time() < self._left_until:
             raise ReadOnly("it has just refused to write")
-        if self.name == connection.name and not self._apart:
+        if self.name == connection.name and not self._gave_way:
             return
         try:
             with trio.fail_after(self.timeout):
@@ -244,10 +243,8 @@ class Hosts:
 
     async def _judge_node(self, connection: Connection) -> None:
         await connection.catch_up()
-        names = await one_writer.told(connection, self.boot)
-        if names and connection.name not in names:
-            others = ", ".join(sorted(names))
-            raise ReadOnly(f"other servers of Tarry write to another node of its Galera ({others}), and one takes all")
+        if (other := await self.settle(connection)) is not None:
+            raise ReadOnly(f"Tarry writes to another node of its Galera ({other}), and to one at a time")
 
     def _with(self, number: int, connection: Connection) -> Connection:
         if connection.name != self.name:
@@ -264,7 +261,7 @@ class Hosts:
             for pool in self.pools:
                 pool.hang_up(self.name)
         self._good = self._first = number
-        self._apart, self.in_galera = False, connection.cluster is GALERA
+        self._gave_way, self.in_galera = False, connection.cluster is GALERA
         self._fault = None
         self._foreign.clear()
         connection.era = self.era
@@ -277,6 +274,10 @@ class Hosts:
 
 async def _take_any(_: Connection) -> None:
     """Nothing is known that it should have."""
+
+
+async def _none(_: Connection) -> None:
+    """Nobody else writes."""
 
 
 def _of_all(wrong: list[StoreError]) -> StoreError:

@@ -89,14 +89,6 @@ class SQLiteBackend:
     def admit(self, server: str) -> None:
         """There is no other."""
 
-    @property
-    def writes_to(self) -> list[str]:
-        """There is no other."""
-        return []
-
-    def introduce(self, boot: str) -> None:
-        """There is no other."""
-
     async def agree(self) -> None:
         """There is no other."""
 

@@ -44,8 +44,6 @@ class Session:
             raise Unavailable("closed", 2006)
         if sql == MEMBERS:
             return self.servers.members[self.name]
-        if b"FROM node" in sql:
-            return self.servers.nodes
         if sql == STATES:
             return self.servers.states(self.name)
         if sql.startswith(b"SHOW"):
@@ -84,8 +82,6 @@ class Servers:
         self.foreign: set[str] = set()
         self.clusters: dict[str, str] = {}
         """Of the nodes of Galeras."""
-        self.nodes: list[tuple[object, ...]] = []
-        """Rows of `node.look`."""
         self.cut_off: set[str] = set()
         """Those of them that have no majority."""
         self.members: dict[str, list[tuple[int, str]]] = {}

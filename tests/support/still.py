@@ -54,13 +54,6 @@ class StillBackend:
     def server(self) -> str:
         return ""
 
-    @property
-    def writes_to(self) -> list[str]:
-        return []
-
-    def introduce(self, boot: str) -> None:
-        del boot
-
     async def agree(self) -> None:
         """There is no other."""
 
