@@ -160,7 +160,8 @@ class Hosts:
         takes_writes = found.why is None and self.name not in found.names
         if takes_writes and found.cluster:
             # All nodes of it have what is written to one of them.
-            takes_writes = found.cluster != (await look_at(self._each[self._good])).cluster
+            good = await look_at(self._each[self._good])
+            takes_writes = good.why is None and found.cluster != good.cluster
         (self._rivals.add if takes_writes else self._rivals.discard)(place)
         return takes_writes
 

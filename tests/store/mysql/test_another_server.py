@@ -117,6 +117,10 @@ async def test_the_nodes_of_a_cluster_are_no_second_servers(servers: Servers) ->
     await backend.now()
     assert await backend.rivals() == []
     assert await backend.rivals() == ["c:3306"]
+    servers.hosts["a"] = Unavailable("a does not answer just now")
+    servers.clusters["three"] = "f59564f7"
+    assert await backend.rivals() == ["c:3306"]
+    assert await backend.rivals() == [], "nor are they while ours cannot be asked"
 
 
 async def test_a_change_of_the_server_is_no_second_one(servers: Servers) -> None:
