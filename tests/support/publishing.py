@@ -45,6 +45,8 @@ class Publishing:
                 body = f"{name}-{made}"
                 if client.post("/v1/topics/orders/messages", json={"body": body}).status_code == 201:
                     self.answered.add(body)
+                else:
+                    self._done.wait(0.05)
 
 
 def there(tarry: Tarry) -> set[object]:
