@@ -162,7 +162,7 @@ def _groups(found: "Sequence[Looked]") -> list[Finding]:
         each = "; ".join(f"{one.place}: {one.group.name if one.group else 'none'}" for one in found)
         return [Finding("group", "wrong", f"the hosts are not all of one group or Galera: {each}. Name those of one")]
     advice = dict.fromkeys(one for group in told.values() for one in group.advice)
-    if len(found) == 1 and first.members > 1:
+    if len(found) == 1 and first.members > 1 and first.all_named:
         advice[_ONE_OF_SEVERAL] = None
     return [Finding("group", "ok", first.text), *(Finding("group", "note", one) for one in advice)]
 

@@ -228,7 +228,7 @@ class Connection:
         self.server = Server(flavour, version, text)
         cluster = GROUP if flavour == "mysql" else GALERA if in_galera else None
         cut_off = None if cluster is None else await self._join(cluster)
-        self.read_only = read_only.why_read_only(switches) or cut_off
+        self.read_only = cut_off or read_only.why_read_only(switches)  # a member that is cut off is mostly both
 
     async def _join(self, cluster: Cluster) -> str | None:
         """Why nothing should be written here, as far as the cluster knows."""

@@ -49,6 +49,8 @@ class Group:
     text: str
     advice: Sequence[str]
     """What should be set, or mended."""
+    all_named: bool = True
+    """Whether a DSN should name all members."""
 
 
 _SETTINGS = b"SHOW GLOBAL VARIABLES LIKE 'group\\_replication\\_%'"
@@ -107,4 +109,5 @@ async def describe(connection: "Connection") -> Group | None:
         + [f"{name} {settings[key]}" for name in told if (key := f"group_replication_{name}") in settings]
     )
     several = settings.get("group_replication_single_primary_mode") == "OFF"
-    return Group(settings["group_replication_group_name"], several, len(members), told_of, advice)
+    name = settings["group_replication_group_name"]
+    return Group(name, several, len(members), told_of, advice, all_named=not several)

@@ -313,6 +313,7 @@ GROUP = Group("one", False, 3, "group one", ("group_replication_consistency is E
     [
         ([GROUP, GROUP, GROUP], [("ok", "group one"), ("note", "group_replication_consistency is EVENTUAL")]),
         ([evolve(GROUP, advice=())], [("ok", "group one"), ("note", "the DSN names one member of its group")]),
+        ([evolve(GROUP, advice=(), all_named=False)], [("ok", "group one")]),
         ([GROUP, evolve(GROUP, name="two")], [("wrong", "not all of one group or Galera: a: one; b: two. Name")]),
         ([GROUP, None], [("wrong", "not all of one group or Galera: a: one; b: none. Name")]),
         ([None, None], []),
