@@ -63,6 +63,7 @@ fi
 """
 _RECOVERED = re.compile(r"WSREP: Recovered position:? (\S+)")
 _FIRST = "--wsrep-new-cluster"
+_ISOLATE = "SET GLOBAL wsrep_provider_options = 'gmcast.isolate={}'"
 _WHOLE = (
     "SELECT COUNT(*) FROM information_schema.global_status WHERE (variable_name, variable_value) IN"
     f" (('wsrep_cluster_size', '{_NODES}'), ('wsrep_local_state_comment', 'Synced'))"
@@ -170,6 +171,18 @@ def _freeze_writer(group: Group, random: Random) -> Callable[[], None]:
     return heal
 
 
+def _cut_off_writer(group: Group, random: Random) -> Callable[[], None]:
+    """It hears of no other node and none of it, and goes on answering whoever asks."""
+    before = group.primary
+    before.ask(_ISOLATE.format(1))
+
+    def heal() -> None:
+        time.sleep(random.uniform(0, LONGEST - SHORTEST))
+        before.ask(_ISOLATE.format(0))
+
+    return heal
+
+
 def _lose_majority(group: Group, random: Random) -> Callable[[], None]:
     freeze(group.others(group.primary), random.uniform(SHORTEST, LONGEST))
     group.settle()
@@ -180,5 +193,6 @@ FAULTS: Mapping[str, Fault] = {
     "writer killed": _kill_writer,
     "another killed": _kill_another,
     "writer frozen": _freeze_writer,
+    "writer cut off": _cut_off_writer,
     "majority lost": _lose_majority,
 }

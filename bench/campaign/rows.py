@@ -60,7 +60,7 @@ ROWS: Mapping[str, Row] = {
         replicated=group.replicated,
     ),
     "galera": Row(
-        "a node of a Galera killed or frozen, a lost majority",
+        "a node of a Galera killed, frozen or cut off from the others, a lost majority",
         partial(group.faults, some=galera.FAULTS),
         stores=("mariadb",),
         replicated=galera.replicated,
