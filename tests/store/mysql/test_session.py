@@ -63,6 +63,15 @@ async def test_a_variable_that_the_server_lacks_is_left_out(dsn: Dsn, monkeypatc
     (await connect(dsn, write=True)).close()  # at once
 
 
+async def test_a_server_that_was_built_without_galera(dsn: Dsn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not know the variable that tells whether it is in one."""
+    monkeypatch.setattr(module, "_LACKING", {})
+    monkeypatch.setattr(module, "_WSREP_ON", "nowhere")
+    monkeypatch.setattr(module, "_IN_GALERA", b", @@global.nowhere")
+    (await connect(dsn, write=True)).close()
+    assert list(module._LACKING.values()) == [frozenset({"nowhere"})]
+
+
 async def test_one_that_it_will_not_have_is_an_error(dsn: Dsn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "SETTINGS", (*SETTINGS, Setting("sql_mode", "'NOWHERE'", "a planted fault")))
     with pytest.raises(Refused, match="NOWHERE"):
