@@ -5,7 +5,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,11 @@ import pymysql
 import trio
 from attrs import define, field
 
-from ...service.demo.server_process import free_port
 from .. import databases
 from ..peers.processes import Program
 from .database import Server, answers
 from .faults import PATIENCE, moment
+from .networks import Line, Place, places
 from .stage import Stage
 
 _MEMBERS = 3
@@ -29,13 +29,13 @@ _OPTIONS = (
     "--log-bin=log",
     "--gtid-mode=ON",
     "--enforce-gtid-consistency=ON",
-    "--report-host=127.0.0.1",
     "--plugin-load-add=group_replication.so",
     "--plugin-load-add=mysql_clone.so",
     "--loose-group-replication-group-name=7a277a27-0000-4000-8000-000000000001",
     "--loose-group-replication-start-on-boot=OFF",
     "--loose-group-replication-recovery-get-public-key=ON",
-    "--loose-group-replication-ip-allowlist=127.0.0.1/32",
+    "--loose-group-replication-ip-allowlist=127.0.0.1/32,10.0.0.0/8",
+    "--bind-address=*",
 )
 _ELECTED = 60.0
 """Seconds in which a group has another primary: it takes about 20 to be sure that one is gone."""
@@ -49,6 +49,8 @@ class Member:
     dsn: str
     program: Program
     command: tuple[str, ...]
+    place: Place | None = field(default=None, kw_only=True)
+    """Where it has lines that can be cut."""
 
     def ask(self, *statements: str) -> list[tuple[object, ...]]:
         """In a session of its own; the rows of the last."""
@@ -132,12 +134,15 @@ def send(members: Iterable[Member], what: signal.Signals) -> None:
 def replicated() -> Generator[Replicated, None, None]:
     """A group of the row's own, gone at the end."""
     made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
-    ports = [free_port() for _ in range(2 * _MEMBERS)]
-    own, between = ports[:_MEMBERS], ports[_MEMBERS:]
+    with places(_MEMBERS) as network:
+        yield from _replicated(made, network)
+
+
+def _replicated(made: Path, network: list[Place]) -> Generator[Replicated, None, None]:
     members: list[Member] = []
     try:
-        for number, port in enumerate(own):
-            members.append(_member(made / str(number), number, port, between))
+        for number in range(_MEMBERS):
+            members.append(_member(made / str(number), number, network))
             members[-1].program.start(members[-1].command)
         for number, member in enumerate(members):
             member.ask(
@@ -149,26 +154,29 @@ def replicated() -> Generator[Replicated, None, None]:
             )
         group = Group(members)
         group.settle()
-        hosts = ",".join(f"127.0.0.1:{port}" for port in own)
-        yield Replicated(f"mysql://tarry:tarry@{hosts}/tarry", made, group=group)
+        hosts = ",".join(f"{place.address}:{place.port}" for place in network)
+        yield Replicated(f"mysql://tarry:tarry@{hosts}/tarry?ssl_mode=DISABLED", made, group=group)
     finally:
         for member in members:
             member.program.kill()
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _member(folder: Path, number: int, port: int, between: list[int]) -> Member:
+def _member(folder: Path, number: int, network: list[Place]) -> Member:
     folder.mkdir()
-    dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
+    place = network[number]
+    dsn = f"mysql://tarry:tarry@{place.address}:{place.port}/tarry"
     command = (
-        *databases.server_command("mysql", folder, port),
+        *place.within,
+        *databases.server_command("mysql", folder, place.port),
         *_OPTIONS,
         f"--server-id={number + 1}",
-        f"--report-port={port}",
-        f"--loose-group-replication-local-address=127.0.0.1:{between[number]}",
-        f"--loose-group-replication-group-seeds={','.join(f'127.0.0.1:{one}' for one in between)}",
+        f"--report-host={place.address}",
+        f"--report-port={place.port}",
+        f"--loose-group-replication-local-address={place.between}",
+        f"--loose-group-replication-group-seeds={','.join(one.between for one in network)}",
     )
-    return Member(dsn, Program(folder / "log", partial(answers, dsn)), command)
+    return Member(dsn, Program(folder / "log", partial(answers, dsn)), command, place=place if place.within else None)
 
 
 def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:
@@ -221,6 +229,19 @@ def _freeze_primary(group: Group, random: Random) -> Callable[[], None]:
     return nothing
 
 
+def _cut_off(group: Group, random: Random, lines: Sequence[Line]) -> Callable[[], None]:
+    """Until another primary is elected, and a little longer."""
+    before = group.primary
+    assert before.place is not None
+    before.place.cut(*lines)
+    try:
+        group.elected(group.others(before))
+        time.sleep(random.uniform(0, 3))
+    finally:
+        before.place.join()
+    return nothing
+
+
 def nothing() -> None:
     """It is whole."""
 
@@ -232,6 +253,11 @@ FAULTS: Mapping[str, Fault] = {
     "majority lost": _lose_majority,
     "primary frozen": _freeze_primary,
 }
+_WITH_LINES: Mapping[str, Fault] = {
+    "primary cut off": partial(_cut_off, lines=("clients", "others")),
+    "primary cut off from the others": partial(_cut_off, lines=("others",)),
+}
+"""Where the members are on a network of their own. In the second servers of Tarry still reach the old primary."""
 
 
 async def faults(stage: Stage, some: Mapping[str, Fault] = FAULTS) -> None:
@@ -239,6 +265,8 @@ async def faults(stage: Stage, some: Mapping[str, Fault] = FAULTS) -> None:
     random, replicated = stage.crew.random("group"), stage.database
     assert isinstance(replicated, Replicated)
     group = replicated.group
+    if group.members[0].place is not None:
+        some = {**some, **_WITH_LINES}
     while stage.wanted:
         await moment(stage, random)
         what = random.choice(list(some))
