@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from ...store.printable import print_table
 from ..cli.printing import note, print_json, print_line
 from .flights import load_day
 from .ledger import Lateness, Ledger
-from .replay import GROUP, TOPIC, Announcer, Squeeze, now, schedule_day, work
+from .replay import GROUP, LEASE, TOPIC, Announcer, Squeeze, now, schedule_day, work
 from .server_process import ServerFailed, ServerProcess
 
 DAY_MS = 30_000
@@ -143,7 +144,7 @@ class Show:
 
     def _count(self, tarry: Tarry, ledger: Ledger, apart: tuple[int, int]) -> None:
         ledger.bury(letter.message.id for letter in tarry.dead(TOPIC, GROUP))
-        self.faults += ledger.faults(doubtful_until=apart[1])
+        self.faults += ledger.faults(doubtful_until=apart[1] + LEASE // timedelta(milliseconds=1))
         for entry in ledger.entries:
             if entry.fate == "cancelled" and (state := tarry.message(entry.id)["state"]) != "cancelled":
                 self.faults.append(f"{entry.flight.key}: cancelled, and the server says {state}")

@@ -163,8 +163,8 @@ class Ledger:
     def faults(self, doubtful_until: int = 0) -> list[str]:
         """Everything that is not as promised, one sentence each.
 
-        What was handed out before `doubtful_until`, in Unix milliseconds, may come again as the same attempt: with its
-        server went the word that it was begun.
+        What a handler was given before `doubtful_until`, in Unix milliseconds, may come again as the same attempt: its
+        claim may be of the server that was killed, and with that went the word that it was begun.
         """
         faults = [*self._complaints, *self.early()]
         for entry in self.entries:

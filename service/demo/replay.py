@@ -23,7 +23,7 @@ GROUP = "gates"
 NOTICE = 500
 """Milliseconds before a planned departure at which the producer hears that the flight is late or cancelled."""
 
-_LEASE = timedelta(seconds=6)
+LEASE = timedelta(seconds=6)
 """Longer than the server is away, so that what was handled in the meantime can still be acked."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -137,7 +137,7 @@ def work(tarry: Tarry, ledger: Ledger, workers: int, stop: threading.Event) -> N
         if ledger.see(message.id, message.attempt, now(), _unix(message.deliver_at)):
             raise HandlerFailed(f"attempt {message.attempt} of {message.key} fails as planned")
 
-    tarry.run(TOPIC, GROUP, handle, workers, pass_message=True, max=20, lease=_LEASE, wait="1s", stop=stop)
+    tarry.run(TOPIC, GROUP, handle, workers, pass_message=True, max=20, lease=LEASE, wait="1s", stop=stop)
 
 
 def now() -> int:

@@ -701,7 +701,9 @@ async def test_a_turn_that_was_refused_while_a_group_is_paused_keeps_nobody(coun
     assert got == [None]
 
 
-async def test_a_wait_that_is_over_while_a_group_is_paused_gets_nothing(counter: Counter) -> None:
+async def test_a_wait_that_is_over_while_a_group_is_paused_gets_nothing(
+    counter: Counter, mock_clock: trio.testing.MockClock
+) -> None:
     """Also his whose last turn was to be gone on with."""
     pause(counter)
     got: list[Claim | None] = []
@@ -712,9 +714,10 @@ async def test_a_wait_that_is_over_while_a_group_is_paused_gets_nothing(counter:
     with trio.fail_after(5):
         async with trio.open_nursery() as asking:
             asking.start_soon(ask)
-            await trio.testing.wait_all_tasks_blocked(0.01)
+            await trio.testing.wait_all_tasks_blocked()
             (waiting,) = counter.bell.asking
             waiting.cut = True
+            mock_clock.jump(0.05)
     assert got == [None]
 
 
