@@ -45,6 +45,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
     longest_first(items)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """pytest-trio skips what skips itself within Trio once more, and without its reason."""
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, pytest.skip.Exception) and not error.msg:
+        within = error.__context__
+        while isinstance(within, BaseExceptionGroup):
+            within = within.exceptions[0]
+        if isinstance(within, pytest.skip.Exception):
+            error.msg = within.msg
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many tests went without what, behind all else."""
     reports: list[pytest.TestReport] = terminalreporter.getreports("skipped")
