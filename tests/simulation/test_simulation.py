@@ -1,6 +1,7 @@
 """Two nodes on simulated time, over a database that delays, stalls, deadlocks and loses answers, under the load of the
 fault campaign; and faults that are planted, each of which only the right interleaving shows."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,12 @@ _TRIES = 40
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
+def _quiet() -> Iterator[None]:
     """What goes wrong in a simulation is meant to."""
+    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    yield
+    structlog.configure(**before)
 
 
 def _judge(number: int, folder: Path) -> None:
