@@ -23,7 +23,7 @@ from ...service.demo.server_process import free_port
 from .. import databases
 from ..peers.processes import Program
 from .database import answers
-from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, freeze, nothing, send
+from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, ended, freeze, nothing, send, together
 
 _NODES = 3
 LIBRARY = Path("/usr/lib/galera/libgalera_smm.so")
@@ -111,7 +111,7 @@ def replicated(*options: str) -> Generator[Replicated, None, None]:
     folders[0].mkdir()
     common = databases.server_command("mariadb", folders[0], own[0])
     nodes: list[Node] = []
-    try:
+    with ended(made, nodes):
         for number, (folder, port) in enumerate(zip(folders, own, strict=True)):
             dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
             command = (
@@ -135,14 +135,7 @@ def replicated(*options: str) -> Generator[Replicated, None, None]:
             shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns("socket", "galera.cache"))
         for node in nodes:
             node.program.start((*node.command, *([_FIRST] if node is first else [])))
-        group = Group(list[Member](nodes))
-        group.settle()
-        hosts = ",".join(f"127.0.0.1:{port}" for port in own)
-        yield Replicated(f"mysql://tarry:tarry@{hosts}/tarry", made, group=group)
-    finally:
-        for node in nodes:
-            node.program.kill()
-        shutil.rmtree(made, ignore_errors=True)
+        yield together(made, nodes, [f"127.0.0.1:{port}" for port in own])
 
 
 def _kill(member: Member) -> Callable[[], None]:

@@ -131,6 +131,24 @@ def send(members: Iterable[Member], what: signal.Signals) -> None:
 
 
 @contextmanager
+def ended(made: Path, members: Iterable[Member]) -> Generator[None, None, None]:
+    """In the end no member is left, and none of their files."""
+    try:
+        yield
+    finally:
+        for member in members:
+            member.program.kill()
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def together(made: Path, members: Iterable[Member], hosts: Iterable[str]) -> Replicated:
+    """Waits until all are in their group."""
+    group = Group(list(members))
+    group.settle()
+    return Replicated(f"mysql://tarry:tarry@{','.join(hosts)}/tarry?ssl_mode=DISABLED", made, group=group)
+
+
+@contextmanager
 def replicated() -> Generator[Replicated, None, None]:
     """A group of the row's own, gone at the end."""
     made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
@@ -140,7 +158,7 @@ def replicated() -> Generator[Replicated, None, None]:
 
 def _replicated(made: Path, network: list[Place]) -> Generator[Replicated, None, None]:
     members: list[Member] = []
-    try:
+    with ended(made, members):
         for number in range(_MEMBERS):
             members.append(_member(made / str(number), number, network))
             members[-1].program.start(members[-1].command)
@@ -152,14 +170,7 @@ def _replicated(made: Path, network: list[Place]) -> Generator[Replicated, None,
                 "START GROUP_REPLICATION",
                 "SET GLOBAL group_replication_bootstrap_group = 0",
             )
-        group = Group(members)
-        group.settle()
-        hosts = ",".join(f"{place.address}:{place.port}" for place in network)
-        yield Replicated(f"mysql://tarry:tarry@{hosts}/tarry?ssl_mode=DISABLED", made, group=group)
-    finally:
-        for member in members:
-            member.program.kill()
-        shutil.rmtree(made, ignore_errors=True)
+        yield together(made, members, [f"{place.address}:{place.port}" for place in network])
 
 
 def _member(folder: Path, number: int, network: list[Place]) -> Member:

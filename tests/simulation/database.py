@@ -18,12 +18,10 @@ from attrs import define, field, frozen
 
 from support.embedded import schema
 from tarry.store.errors import Contention, OutcomeUnknown, Unavailable
-from tarry.store.migrations import Applied
 from tarry.store.ports import Bound, Value, Work
 from tarry.store.rows import R
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.sqlite.connection import SQLiteTransaction, connect
-from tarry.store.sqlite.schema import read_applied
 
 T = TypeVar("T")
 
@@ -49,9 +47,6 @@ class Fates:
     """Of what is said over a line."""
     rest: float = 0.05
     """Of a statement: another has its turn before it."""
-
-
-CALM = Fates(0, 0, 0, 0, 0, 0)
 
 
 def now_ns() -> int:
@@ -212,10 +207,6 @@ class Backend(SQLiteBackend):
     async def migrate(self) -> list[str]:
         await self._link.pass_over()
         return []
-
-    async def applied(self) -> Applied:
-        await self._link.pass_over()
-        return read_applied(self._link.database.reader)
 
     async def aclose(self) -> None:
         """The line ends with its node."""

@@ -42,11 +42,9 @@ class Node:
     drift: float
     """Of its clock, which gains so much of each second."""
     life: Life | None = field(default=None, init=False)
-    starts: int = field(default=0, init=False)
 
     async def run(self) -> None:
         """One life, until it is killed."""
-        self.starts += 1
         settings = Settings(dsn="mysql://tarry@127.0.0.1/tarry", node=f"n{self.number}", client_timeout=_CLIENT_TIMEOUT)
         link, metrics = Link(self.database, self.random, self.fates), Metrics()
         lifecycle = begin(Backend(link), settings, metrics, elapsed=self._elapsed)

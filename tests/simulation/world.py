@@ -30,7 +30,7 @@ from tarry.bench.campaign.plan import GROUPS, ORDERS, setup
 from tarry.bench.checker.event import read
 from tarry.bench.checker.report import Report, check
 
-SECONDS = 6.0
+_SECONDS = 6.0
 """Of simulated time in which there are faults."""
 _HANDS = Hands(publishers=2, ordered=1, consumers=1, meddlers=3, keepers=1)
 _RATE = 25.0
@@ -41,7 +41,6 @@ _MAKING = 60.0
 
 @define(eq=False)
 class World:
-    seed: int
     crew: Crew
     nodes: list[Node]
     database: Database
@@ -144,12 +143,12 @@ async def _simulate(seed: int, folder: Path) -> None:
             with trio.fail_after(_MAKING):
                 await make_topics(crew, "store")
                 await make_schedules(crew, crew.caller("schedules"))
-            world = World(seed, crew, nodes, database, nursery)
+            world = World(crew, nodes, database, nursery)
             async with loaded(crew, _HANDS), trio.open_nursery() as mortal:
                 mortal.start_soon(world.register)
                 for group in ("billing", "mails"):
                     mortal.start_soon(world.mortals, group)
-                await world.faults(SECONDS)
+                await world.faults(_SECONDS)
                 crew.publishing = False
                 crew.gate.set()
                 with trio.move_on_after(_DRAIN):
