@@ -1,6 +1,6 @@
-"""A server's absence in the log: a line when it is noticed, few while it lasts, one when it is over. Pure.
+"""Logs a server's absence: a line when it is noticed, few while it lasts, one when it is over. Pure.
 
-All calls of a loop fail while the server is away, over and over, and what they say is the same each time.
+While the server is away all calls of a loop fail, over and over, and each time with the same error.
 """
 
 import logging
@@ -19,14 +19,14 @@ class Absence:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._failures = 0
-        """Calls that have failed since it went away; 0 while it is there."""
+        """Calls that have failed since the server went away; 0 while it is there."""
         self._again = 0
-        """Messages that come again because of it."""
+        """Messages that come again because of the absence."""
         self._since = 0.0
         self._remind_at = 0.0
 
     def failed(self, what: str, error: Unavailable, now: float) -> None:
-        """A call failed for good."""
+        """Notes that a call failed for good."""
         self._failures += 1
         if self._failures == 1:
             self._since, self._remind_at = now, now + _REMIND
@@ -37,17 +37,17 @@ class Absence:
             _log.warning("%s: away for %.0f s, %d calls: %s", self._topic, away, self._failures, error)
 
     def lost(self, messages: int) -> bool:
-        """Whether so many messages come again because of it; the line at its end counts them."""
+        """Whether so many messages come again because of the absence; the line at its end counts them."""
         if self._failures:
             self._again += messages
         return self._failures > 0
 
     def answered(self, now: float) -> None:
-        """A call was answered, by a success or a refusal."""
+        """Notes that a call was answered, by a success or a refusal."""
         self._end("the server answers again after %.0f s", now)
 
     def closed(self, now: float) -> None:
-        """The loop has ended."""
+        """Notes that the loop has ended."""
         self._end("the server was away until the end, for %.0f s", now)
 
     def _end(self, what: str, now: float) -> None:

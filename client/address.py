@@ -1,4 +1,4 @@
-"""The address of the server: given, or in the environment, or where a server of this machine listens."""
+"""The address of the server: as given, from the environment, or the default on this machine."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _VARIABLE = "TARRY_URL"
 
 
 def address_of(url: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """The address without a slash at its end; None is what `TARRY_URL` holds, or the default. Raises ValueError."""
+    """The address without a slash at its end; for None that in `TARRY_URL`, or the default. Raises ValueError."""
     if url is not None:
         return _checked(url)
     try:

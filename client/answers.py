@@ -1,4 +1,4 @@
-"""A call as a request of HTTP, and what its answer means. Pure."""
+"""Turns a call into an HTTP request, and the response into an answer or an error. Pure."""
 
 import base64
 import json
@@ -17,26 +17,26 @@ from .errors import TarryError, Unavailable, refusal
 from .http11 import Request, Response
 
 _EXPOSITION = "text/plain; version="
-"""How the type of Prometheus' text begins."""
+"""The beginning of the content type of text for Prometheus."""
 
 _SAYS = ("type", "title", "detail")
-"""A problem has one of them."""
+"""Members of a problem, which has at least one of them."""
 
 
 def alone(call: Call[Any]) -> Request:
-    """The request of a call."""
+    """The request for a call that goes alone."""
     kind = None if call.content is None else "application/json"
     headers = {**call.headers, **ways} if (ways := spans.ways()) and call.headers else ways or call.headers
     return Request(call.method, call.path, call.content, kind, params=call.params, headers=headers, wait=call.wait)
 
 
 def together(share: Share, content: bytes) -> Request:
-    """A request that calls share."""
+    """The request that calls share."""
     return Request("POST", share.path, content, share.form.media_type)
 
 
 def taker(url: str, share: Share, took: Taker) -> Callable[[Response], Taker]:
-    """Has `took` given the answers to those who share a request, if that is what they are."""
+    """Checks the head of a response, and then has `took` given the answers to a shared request."""
 
     def begun(response: Response) -> Taker:
         check_shared(url, response, share)
@@ -46,7 +46,7 @@ def taker(url: str, share: Share, took: Taker) -> Callable[[Response], Taker]:
 
 
 def check_shared(url: str, response: Response, share: Share) -> None:
-    """Raises `TarryError` unless it has an answer for each of those who share it."""
+    """Raises `TarryError` unless the response is the answer to a shared request."""
     if not response.is_success:
         read(url, response)
     if not response.headers.get("content-type", "").startswith(share.form.media_type):
@@ -54,24 +54,24 @@ def check_shared(url: str, response: Response, share: Share) -> None:
 
 
 def unanswered(url: str, error: httpx.RequestError) -> Unavailable:
-    """The error of a request that was not answered."""
+    """The error for a request that got no answer."""
     if (why := distrust(error)) is not None:
         return Unavailable(f"{url} is not trusted: {why}; SSL_CERT_FILE names the certificates to trust")
     told: BaseException = error
-    while not str(told) and told.__cause__ is not None:  # on trio, what is wrong with a certificate
+    while not str(told) and told.__cause__ is not None:  # on trio a certificate's error has its text in the cause
         told = told.__cause__
     return Unavailable(f"{url} does not answer: {str(told) or type(error).__name__}")
 
 
 def distrust(error: BaseException | None) -> str | None:
-    """What is wrong with the server's certificate, if that is why nothing was asked: to try again does not help."""
+    """What is wrong with the server's certificate, if that is why nothing was sent: trying again does not help."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__
     return None if error is None else error.verify_message.rstrip(".")
 
 
 def read(url: str, response: Response) -> Reply:
-    """A success. Raises `TarryError` for any other answer."""
+    """Reads a successful response. Raises `TarryError` for any other."""
     if response.is_success and response.headers.get("content-type", "").startswith(_EXPOSITION):
         return Reply({}, len(response.content), text=response.content.decode("utf-8"))
     document = _document(response)
@@ -93,9 +93,8 @@ def _document(response: Response) -> dict[str, Any] | None:
 
 
 def _by_pieces(content: bytes) -> Any:
-    """An answer; where it has a body that `json` cannot read, or not write again, such as a number of 5,000 digits or
-    1e999, its message alone has bytes in place of it, as one whose body is no JSON has, and the others are as they
-    are."""
+    """Decodes an answer. A body that `json` cannot read, or could not write again, such as a number of 5,000 digits or
+    1e999, becomes bytes, as if its message had a body that is no JSON; the other messages are as they are."""
     try:
         return _decode(content.decode())
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The API as methods: one for each call of the contract, for both fronts. The classes built on it add the loops."""
+"""The API as methods, one for each call, for `Tarry` and `AsyncTarry`, which add `consume` and `run`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Api(TimerCalls, ScheduleCalls, OperatorCalls):
-    """All that one server can be asked for."""
+    """Every call that a server answers, except for the loops of `consume` and `run`."""
 
     # Publishing
 
@@ -55,10 +55,10 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
         content_type: str | None = None,
     ) -> Receipt:
         """Publishes a message: now, after `delay` (`"48h"`, a timedelta), at `deliver_at`, or in the emptiest second of
-        `deliver_between`, from and to. From `expires_at` on it is not handed out any more, also not once more after a
-        failure.
+        `deliver_between` (from, to). From `expires_at` on it is not handed out any more, not even as a retry.
 
-        `guard`: who is asked then, with the `key`, whether it is sent; one that the server declares.
+        `guard` names a guard that the server declares: at the due time it is asked, with the `key`, whether to send the
+        message.
         """
         with spans.sending(topic, again=idempotency_key is not None) as sent:
             draft = Draft(
@@ -93,7 +93,7 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
     ) -> list[Receipt]:
         """Publishes drafts, or dicts of a draft's fields, in batches; each batch is one transaction.
 
-        When one fails, those before it stay published: `on_batch` has had their receipts.
+        If a batch fails, those before it stay published; `on_batch` was called with their receipts.
         """
         landed: list[Receipt] = []
         with spans.sending(topic) as sent:
@@ -110,15 +110,15 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
 
     @api_call
     async def cancel(self, id: Named) -> Literal["cancelled", "suppressed"]:  # noqa: A002 - the contract's word
-        """Returns when the message will never be delivered: it is cancelled, or its guard had suppressed it.
+        """Cancels a message; once this returns, it is never delivered. `suppressed`: its guard had ended it before.
 
-        Raises `TooLate` when it was handed out, `NotFound`.
+        Raises `TooLate` if the message was handed to the stream before, and `NotFound`.
         """
         return await self._transport.send(Call("DELETE", f"/v1/messages/{part(id_of(id))}", cancelled))
 
     @api_call
     async def nudge(self, topic: str | None = None) -> None:
-        """After the commit of an outbox: its messages are looked for at once, instead of within a second."""
+        """Call it after the commit of an outbox: the server looks for its messages at once, not within a second."""
         await self._call("POST", "/v1/nudge", {} if topic is None else {"topic": topic})
 
     @api_call
@@ -158,13 +158,12 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
         after: str | None = None,
         tells_begun: bool = False,
     ) -> Claim | None:
-        """Up to `max` messages for `lease`, waiting up to `wait` for the first; None when there are none.
+        """Claims up to `max` messages for `lease`, waiting up to `wait` for the first; returns None if there are none.
 
         `start` is where a new group begins, or a new client of a broadcast topic: `"earliest"` or `"latest"`. Messages
-        with other `tags` than these are skipped for the group. Of a broadcast topic, `after` is `next` of the claim
-        before, and confirms it (`""` at first); without it the client's offset moves with the answer. With
-        `tells_begun` you say in `extend` which messages you have begun: the others go back uncounted when the lease
-        runs out.
+        with other `tags` than these are skipped for the group. On a broadcast topic, `after` is `next` of the previous
+        claim, and confirms it (`""` at first); without it the client's offset moves with the answer. With `tells_begun`
+        you say in `extend` which messages you have begun: the others go back uncounted when the lease runs out.
         """
         since = spans.now()
         claim = await self._transport.send(
@@ -222,30 +221,30 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
 
     @api_call
     async def extend(self, claim: Claim | str, lease: Duration, *, begun: Sequence[str] = ()) -> datetime:
-        """A lease that runs from now; returns its end. `begun` are ids of messages that you have begun to handle.
-        Raises `LeaseLost`."""
+        """Renews a lease, which runs from now; returns its end. `begun` are ids of messages that you have begun to
+        handle. Raises `LeaseLost`."""
         call = claims.extend(arguments.claim_id(claim), milliseconds(lease, "lease"), begun)
         return await self._transport.send(call)
 
     @api_call
     async def renew(self, client: str | None = None) -> datetime:
-        """A sign of life of a consumer; from the first on it is dead 15 s after the last, and its claims end.
+        """Sends a consumer's sign of life; from the first on it counts as dead 15 s after the last, and its claims end.
 
-        A claim and an open long poll are signs, too. `consume` and `run` send their own. Returns until when it lives.
+        Claims and open long polls are signs, too. `consume` and `run` send their own. Returns until when it is alive.
         """
         alive = await self._transport.send(claims.renew(client or self._identity.client()))
         return alive.until
 
     @api_call
     async def deregister(self, client: str | None = None) -> int:
-        """The consumer goes: its claims end at once, and what is open comes to others. Returns how many claims."""
+        """Deregisters a consumer: its claims end at once, and open messages go to others. Returns how many claims."""
         return await self._transport.send(claims.deregister(client or self._identity.client()))
 
     # Looking
 
     @api_pages
     def clients(self) -> Call[Page[dict[str, Any]]]:
-        """The clients there are, by name, with what they hold, page by page."""
+        """The known clients by name, with what they hold, page by page."""
         return paged("/v1/clients", {}, lambda page: page["clients"])
 
     @api_call
@@ -311,7 +310,7 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
     ) -> dict[str, Any]:
         """How many messages of a topic, or of all, fall due in each stretch of `width` from now on, or from `start`.
 
-        Many messages, of any topic, are not all counted: then `counted_until` is where to go on with `start`.
+        If there are too many messages (of any topic) to count, `counted_until` says where to go on, as `start`.
         """
         params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width, "width")}
         if start is not None:
@@ -331,7 +330,7 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
         pages = self._transport.pages(
             paged("/v1/topics", {"sort": sort, "max": 1000}, lambda page: cast("list[dict[str, Any]]", page["topics"]))
         )
-        # One whose rank has changed meanwhile may come twice.
+        # An entry whose rank changes between two pages may come twice.
         topics = {topic["topic"]: topic async for topic in pages}
         return list(topics.values())
 
@@ -356,11 +355,11 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
         max_rate: int | Literal["default"] | None = None,
         release_rate: int | Literal["default"] | None = None,
     ) -> dict[str, Any]:
-        """Makes a topic, or changes what is named. `"default"` for `ladder`, `retention` or a limit takes it back.
+        """Makes a topic, or changes the given settings. `"default"` resets `ladder`, `retention` or a limit.
 
-        `sequencer` says who draws the offsets: the store, or on MySQL a Redis. `max_pending`: messages that may wait
-        for their time; `max_rate`: messages that are accepted a second. What is beyond is `Unavailable` (429).
-        `release_rate`: of what falls due, so many a second go into the stream; the rest waits.
+        `sequencer` says who draws the offsets: the store, or on MySQL a Redis. `max_pending`: most messages that may
+        wait for their time; `max_rate`: most messages accepted per second; beyond these a publish raises `Unavailable`
+        (429). `release_rate`: most messages per second that go into the stream when they fall due; the rest waits.
         """
         settings = {
             "kind": kind,
@@ -385,7 +384,7 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
         limit: int | None = None,
     ) -> list[dict[str, Any]]:
         """The groups of all topics, or of one, with their counts, a call for each thousand; or the first `limit`, 1 to
-        1000, in one call. `backlog` and `dead_letters` have those first that have most."""
+        1000, in one call. Sorting by `backlog` or `dead_letters` puts the largest first."""
         params = arguments.given({"sort": sort, "topic": topic, "max": 1000 if limit is None else limit})
         if limit is not None:
             page = await self._call("GET", "/v1/groups", params=params)
@@ -393,7 +392,7 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
         pages = self._transport.pages(
             paged("/v1/groups", params, lambda page: cast("list[dict[str, Any]]", page["groups"]))
         )
-        # One whose rank has changed meanwhile may come twice.
+        # An entry whose rank changes between two pages may come twice.
         groups = {(group["topic"], group["group"]): group async for group in pages}
         return list(groups.values())
 
@@ -414,10 +413,10 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
         on_exhausted: Literal["dead", "block"] | None = None,
         concurrency: int | Literal["default"] | None = None,
     ) -> dict[str, Any]:
-        """Makes a group, or changes what is named. `"default"` for `ladder` or `concurrency` takes it back.
+        """Makes a group, or changes the given settings. `"default"` resets `ladder` or `concurrency`.
 
-        `start` is where a group that is made begins: `"earliest"`, `"latest"` or a time. `seek` moves one there is.
-        `concurrency`: messages in its clients' hands at once, at most.
+        `start` is where a new group begins: `"earliest"`, `"latest"` or a time; `seek` moves an existing one.
+        `concurrency`: most messages that its clients may hold at once.
         """
         settings = {
             "ladder": arguments.or_default(ladder, arguments.rungs),
@@ -441,8 +440,8 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
     ) -> dict[str, Any]:
         """Has the messages of a group posted to an endpoint, signed with the secret, or with each of several.
 
-        A secret is `whsec_` and 24 to 64 random bytes in base64. `timeout` is of one post. What is left out is the
-        server's, whatever it was before.
+        A secret is `whsec_` and 24 to 64 random bytes in base64. `timeout` is for one post. Settings that are left out
+        become the server's defaults, whatever they were before.
         """
         settings = {
             "url": url,
@@ -459,17 +458,17 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
 
     @api_call
     async def delete_push(self, topic: str, group: str) -> None:
-        """Has no more messages of a group posted. Raises `NotFound`."""
+        """Stops posting the messages of a group. Raises `NotFound`."""
         await self._call("DELETE", _push(topic, group))
 
     @api_call
     async def metrics(self) -> str:
-        """What `GET /metrics` tells: text for Prometheus."""
+        """The text of `GET /metrics`, for Prometheus."""
         return await self._transport.send(Call("GET", "/metrics", lambda reply: reply.text))
 
     @api_call
     async def ready(self) -> bool:
-        """Whether the server takes calls at this moment; never raises for a server that is away."""
+        """Whether the server takes calls at this moment; False, and no error, if it is away."""
         try:
             await self._transport.send(Call("GET", "/readyz", document_of, once=True))
         except TarryError:

@@ -1,4 +1,4 @@
-"""What users give, checked and ready to be sent."""
+"""Checks the arguments of users, and converts them for requests."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ def claim_id(claim: Claim | str) -> str:
 
 
 def claim_place(claim: Claim | str) -> tuple[str, str] | None:
-    """Topic and group of a claim; None where its id is all that is known."""
+    """Topic and group of a claim; None if only its id is known."""
     return (claim.topic, claim.group) if isinstance(claim, Claim) else None
 
 
@@ -37,31 +37,31 @@ def _listed(name: str, values: T) -> T:
 
 
 def at_least_one(**numbers: int) -> None:
-    """With none of them nothing would ever be done, and no error would say so."""
+    """Refuses numbers below 1: with them nothing would ever be done, and no error would say so."""
     for name, number in numbers.items():
         if number < 1:
             raise ValueError(f"{name} is 1 or more, not {number}")
 
 
 _DEFAULT = object()
-"""Stands for `null` in what is sent."""
+"""Stands for `null` in a request."""
 
 
 def or_default(value: Any, write: Callable[[Any], Any]) -> Any:
-    """A setting as it is sent; None leaves it as it is, `"default"` takes it back."""
+    """A setting for a request; None leaves it unchanged, `"default"` resets it."""
     return None if value is None else _DEFAULT if value == "default" else write(value)
 
 
 def rungs(ladder: Sequence[Duration]) -> list[int | str]:
-    """A ladder as it is sent."""
+    """A ladder for a request."""
     return [duration_out(rung, "ladder") for rung in _listed("ladder", ladder)]
 
 
 def retention(duration: Duration) -> int | str:
-    """A retention as it is sent."""
+    """A retention for a request."""
     return duration_out(duration, "retention")
 
 
 def given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without those that are None."""
+    """The settings without those that are None; `_DEFAULT` becomes None."""
     return {name: None if value is _DEFAULT else value for name, value in settings.items() if value is not None}

@@ -1,8 +1,8 @@
-"""`loops` in three tasks. They are shielded from cancellation, because what is held must be given back; `stop` and
-`close` end them. Nothing is awaited between a look at the state and the wait for its change, so the lock is none.
+"""Runs `loops` in three tasks. They are shielded from cancellation, because held messages must be given back; `stop`
+and `close` end them. Nothing is awaited between reading the state and waiting for its change, so they need no lock.
 
-Of several topics that are consumed together the end does not wait for the long polls: each is given up at `stop`. What
-the server may have given meanwhile goes back with the client's goodbye.
+When several topics are consumed together, the end does not wait for their long polls: `stop` gives each up. Messages
+that the server may have given out meanwhile go back when the client deregisters.
 """
 
 import time
@@ -26,12 +26,12 @@ T = TypeVar("T")
 D = TypeVar("D", bound=Delivery)
 
 _SOON = 0.4
-"""Seconds in which a claim is answered, unless it is a long poll that waits. None is given up before: an answer that is
-on its way, and comes to nobody after the client's goodbye, is left to its lease."""
+"""Seconds in which a claim is answered, unless it is a long poll that waits. No claim is given up before: one that the
+server carries out after the client has deregistered would leave its messages to their lease."""
 
 
 class TaskBell:
-    """Rung by the tasks of the same event loop."""
+    """A `Bell` for the tasks of one event loop."""
 
     def __init__(self) -> None:
         self._event = Event()
@@ -63,17 +63,17 @@ class TaskLoops(Loops[D, Event]):
     ) -> None:
         super().__init__(transport, terms, clock, lock, bell, Event(), delivery, together)
         self._gives_up = gives_up
-        """The end does not wait for long polls."""
+        """Whether the end does not wait for long polls."""
         self._poll: CancelScope | None = None
-        """Around the one that is under way, if it may be given up."""
+        """Around the claim that is under way, if it may be given up."""
         self._asked = 0.0
-        """When it was sent, by anyio's clock."""
+        """When that claim was sent, by anyio's clock."""
         self._but_in_hands = False
         self._closing = Event()
         self._drained = Event()
 
     async def live(self) -> None:
-        """Claims, settles and renews until `leave`; then gives back what is held and sends what is owed."""
+        """Claims, settles and renews until `leave`; then gives back held messages and sends pending results."""
         with CancelScope(shield=True):
             async with create_task_group() as tasks:
                 start(tasks, self._guard, self._settle)
@@ -95,7 +95,7 @@ class TaskLoops(Loops[D, Event]):
             self._poll.cancel()
 
     def leave(self, *, but_in_hands: bool = False) -> None:
-        """Begins to close. With `but_in_hands` what handlers still work on is left to its lease."""
+        """Begins to close. With `but_in_hands`, messages that handlers still work on are left to their lease."""
         self.stop()
         self._but_in_hands = but_in_hands
         self._closing.set()
@@ -122,8 +122,8 @@ class TaskLoops(Loops[D, Event]):
 
 
 class AsyncConsumption:
-    """Messages of one topic or several, held by one client, for the tasks of one event loop: the loops over each side
-    by side, and a rota."""
+    """Messages of one topic or several, held by one client, for the tasks of one event loop: the loops of each topic
+    side by side, and a rota."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class AsyncConsumption:
         self._ended = Event()
 
     async def live(self) -> None:
-        """Claims, settles and renews until `close`; then gives back what is held and sends what is owed."""
+        """Claims, settles and renews until `close`; then gives back held messages and sends pending results."""
         try:
             with CancelScope(shield=True):
                 async with create_task_group() as tasks:
@@ -154,9 +154,9 @@ class AsyncConsumption:
             self._ended.set()
 
     async def next(self, timeout: float | None = None) -> AsyncDelivery | None:
-        """The next message; None when there was none for `timeout`, after `stop`, and past the limit.
+        """The next message; None if there was none for `timeout` seconds, after `stop`, and past the limit.
 
-        Cancelled, it has taken none.
+        If it is cancelled, it has taken no message.
         """
         await checkpoint()
         until = None if timeout is None else self._clock() + timeout
@@ -168,15 +168,15 @@ class AsyncConsumption:
         return None
 
     def end_loop(self) -> None:
-        """The loop goes no further: what it has left unsettled has failed."""
+        """Ends the user's loop: messages that it has left unsettled have failed."""
         self._rota.end_loop()
 
     def warn_of_left(self) -> None:
-        """Warns once of each topic that the loop has left messages of it unsettled."""
+        """Warns, once for each topic, that the loop has left messages unsettled."""
         self._rota.warn_of_left()
 
     def stop(self) -> None:
-        """No more claims, and nothing more is handed out; what is being handled may be finished."""
+        """Stops claiming and handing out; messages that are being handled may be finished."""
         self._stopped = True
         for one in self.loops:
             one.stop()
@@ -188,7 +188,7 @@ class AsyncConsumption:
             one.leave()
 
     async def close(self) -> None:
-        """Gives back what is held, sends what is owed, and ends the tasks; also where all else is cancelled."""
+        """Gives back held messages, sends pending results, and ends the tasks, even in a cancelled scope."""
         self.leave()
         with CancelScope(shield=True):
             await self._ended.wait()

@@ -1,7 +1,7 @@
 """`async for message in tarry.consume(...)`, and the tasks behind it.
 
-No async generator: one that is left has no moment at which it may await. The tasks live in the block of the client
-(`Consumptions`), so they may outlive a loop that was left by `break`, and never the client.
+This is no async generator: one that is left has no moment at which it may await. The tasks live in the block of the
+client (`Consumptions`), so they may outlive a loop that was left by `break`, but never the client.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -26,17 +26,17 @@ class Consumptions:
         self._consumptions: set[AsyncConsumption] = set()
 
     async def open(self) -> None:
-        """At the beginning of the block."""
+        """To be called at the beginning of the block."""
         tasks = create_task_group()
         await tasks.__aenter__()
         self._tasks = tasks
 
     def room(self) -> TaskGroup | None:
-        """Where the client's own tasks live; None outside of the block."""
+        """The task group of the client's own tasks; None outside of the block."""
         return self._tasks
 
     def start(self, consumption: AsyncConsumption) -> None:
-        """Begins one. Raises `RuntimeError` outside of the block."""
+        """Begins a consumption. Raises `RuntimeError` outside of the block."""
         if self._tasks is None:
             raise RuntimeError("consume wants `async with AsyncTarry(...) as tarry`: its tasks live in that block")
         self._consumptions.add(consumption)
@@ -49,18 +49,18 @@ class Consumptions:
             self._consumptions.discard(consumption)
 
     async def close(self) -> None:
-        """Ends all of them: together, and shielded."""
+        """Ends all consumptions, side by side, and shielded from cancellation."""
         for consumption in list(self._consumptions):
             consumption.leave()
         for consumption in list(self._consumptions):
             await consumption.close()
 
     async def leave(self) -> None:
-        """At the end of the block. No error of the block goes through the task group, which would wrap it."""
+        """To be called at the end of the block. Its errors do not go through the task group, which would wrap them."""
         await self.close()
         if (tasks := self._tasks) is not None:
             self._tasks = None
-            # A task that has ended leaves its group in a step of its own, which is waited for whatever is cancelled.
+            # A task that has ended leaves its group in a step of its own, awaited even in a cancelled scope.
             tasks.cancel_scope.shield = True
             await tasks.__aexit__(None, None, None)
 
@@ -68,8 +68,8 @@ class Consumptions:
 class AsyncMessages(AsyncIterator[AsyncDelivery]):
     """Messages, one after the other. `async with` around the loop ends it there; `close` does so by hand.
 
-    Other tasks may handle them, when the block is around these tasks: `async with tarry.consume(...) as messages,
-    create_task_group() as tasks`. Without a block the end of the loop gives back what is not settled by then.
+    Other tasks may handle them, if the block is around these tasks: `async with tarry.consume(...) as messages,
+    create_task_group() as tasks`. Without a block the end of the loop gives back messages not settled by then.
     """
 
     def __init__(self, consumptions: Consumptions, consumption: AsyncConsumption, idle_timeout: Seconds | None) -> None:
@@ -96,7 +96,7 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
         return self
 
     async def __anext__(self) -> AsyncDelivery:
-        """Cancelled, it has taken no message, and may be called again."""
+        """If it is cancelled, it has taken no message, and may be called again."""
         if self._over:
             raise StopAsyncIteration
         if not self._begun:
@@ -121,15 +121,15 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
         await self.close()
 
     async def close(self) -> None:
-        """Gives back what was not handled, uncounted; takes up to `wait`, also where all else is cancelled."""
+        """Gives back messages that were not handled, uncounted; takes up to `wait`, even in a cancelled scope."""
         self._over = True
         if self._begun:
             await self._consumption.close()
 
     def __del__(self) -> None:
         # Left by `break` or by an error. Nothing may be awaited here, and the collector may come at any moment, so the
-        # event loop is asked to begin.
+        # event loop is asked to begin the closing.
         if self._later is not None and not self._over:
-            # An event loop that has ended has ended the client before.
+            # If the event loop has ended, so has the client.
             with suppress(Exception):
                 self._later(self._consumption.leave)

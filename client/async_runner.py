@@ -1,4 +1,4 @@
-"""Workers over an asynchronous consumption, until a signal or an event says stop."""
+"""The worker tasks of `AsyncTarry.run`, until a signal or an event stops them."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ class Stop(Protocol):
     """An event of anyio, asyncio or trio."""
 
     async def wait(self) -> object:
-        """Until it is set."""
+        """Waits until it is set."""
         ...
 
 
@@ -33,9 +33,9 @@ class AsyncRunner:
 
     consumption: AsyncConsumption
     handlers: Mapping[str, Handler]
-    """By topic."""
+    """The handler of each topic."""
     whole: bool
-    """A handler gets the message, and not its body alone."""
+    """Whether a handler gets the message, and not only its body."""
     workers: int
     stop: Stop | None
     drain: float | None
@@ -43,11 +43,12 @@ class AsyncRunner:
     _over: Event = field(factory=Event, init=False)
     _error: BaseException | None = field(default=None, init=False)
     _task: asyncio.Task[Any] | None = field(default=None, init=False)
-    """Of whoever awaits `run`: its cancel is the run's."""
+    """The task that awaits `run`: cancelling it cancels the run."""
     _cancelled_before: int = field(default=0, init=False)
 
     async def run(self) -> None:
-        """Returns when what was in flight is finished, or cancelled after `drain` seconds, and the rest given back."""
+        """Runs until it is stopped; then finishes messages in flight, or cancels them after `drain` seconds, and gives
+        back the rest."""
         self._task = own_task()
         self._cancelled_before = 0 if self._task is None else self._task.cancelling()
         with ends.heard(partial(from_outside(), self._over.set), self.signals):
@@ -61,7 +62,7 @@ class AsyncRunner:
             raise self._error
 
     async def _work_until_over(self) -> None:
-        with CancelScope() as scope:  # around the group: before anyio 4.7 a group's own was over while it waits
+        with CancelScope() as scope:  # around the group: before anyio 4.7 a group's own scope was over while it waits
             async with create_task_group() as workers:
                 for _ in range(self.workers):
                     workers.start_soon(self._work)
@@ -108,7 +109,7 @@ class AsyncRunner:
                 await result
         except BaseException:
             if not self._cancelled():
-                uncancel(own_task())  # its worker goes on, if the message has failed by that alone
+                uncancel(own_task())  # the worker goes on: the cancellation was the handler's own
             raise
 
     def _cancelled(self) -> bool:

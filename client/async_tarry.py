@@ -1,4 +1,4 @@
-"""`AsyncTarry`: one object for producers and consumers, one method per call of the contract; for asyncio and trio."""
+"""`AsyncTarry`, the client for asyncio and trio: one object for producers and consumers, one method per API call."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
@@ -22,18 +22,18 @@ from .work import Handler, Topics, terms_of, work_of
 
 
 class AsyncTarry(Api, Awaited):
-    """A client of one server. For the tasks of one event loop, asyncio's or trio's. Use it in an
-    `async with`; what `consume` begins lives in that block and ends with it.
+    """A client of one server, for the tasks of one event loop, asyncio's or trio's. Use it in an `async with`: the
+    loops that `consume` begins live in that block and end with it.
 
     A call is tried again while the server is away, overloaded or failing (back-off with full jitter, `Retry-After`
     honoured), and raises `Unavailable` when `deadline` seconds have passed. Repeating is harmless: a publish carries an
     idempotency key of its own, and acks and cancels count once. Only a claim whose answer was lost costs something: its
     messages come again when their lease is over, with one attempt used.
 
-    `url` is the server's; else what `TARRY_URL` holds, else `http://127.0.0.1:8277`. `key` is what the server knows you
-    by; else `TARRY_KEY`, or what the file named in `TARRY_KEY_FILE` holds. It is never shown. `timeout` is for one try.
-    `client` is an httpx client of your own (proxies, certificates, credentials), for which the environment's key is not
-    taken. `on_failure` is called with topic, body (a list of them for a batch) and error when a publish has finally
+    `url` is the server's address; by default `TARRY_URL`, or `http://127.0.0.1:8277`. `key` is the API key; by default
+    `TARRY_KEY`, or the content of the file named in `TARRY_KEY_FILE`. It is never shown. `timeout` is for one try.
+    `client` is an httpx client of your own (proxies, certificates, credentials); the environment's key is not used with
+    it. `on_failure` is called with topic, body (a list of bodies for a batch) and error when a publish has finally
     failed, before the error is raised. `json` writes bodies, from any value to JSON text: `msgspec.json.encode`,
     `orjson.dumps`.
     """
@@ -96,25 +96,26 @@ class AsyncTarry(Api, Awaited):
         tags: Sequence[str] | None = None,
         start: str | None = None,
     ) -> AsyncMessages:
-        """Messages, one after the other, each to be handled in an `async with message:`.
+        """Yields messages one after the other, each to be handled in an `async with message:`.
 
-        While one is handled the next claim is made and leases are renewed, in tasks of their own. Acks go out with the
-        others of their claim, 100 ms later at most. A claim asks for `max` messages: where one takes long, a smaller
-        number leaves more of them to other clients. It ends after `limit` messages, or `idle_timeout` seconds without
-        one. `async with tarry.consume(...) as messages` around the loop gives back at its end what was not handled,
-        uncounted. A loop that is left without it, by `break` or an error, does so in the background, at the
-        latest at the end of the client's own block. That takes up to `wait`, because a claim in
-        flight is waited for.
+        While one is handled, tasks of the loop make the next claim and renew leases. Acks go out with the others of
+        their claim, 100 ms later at most. A claim asks for `max` messages: if one takes long, a smaller number leaves
+        more of them to other clients. The loop ends after `limit` messages, or `idle_timeout` seconds without one.
+        `async with tarry.consume(...) as messages` around the loop gives back at its end the messages that were not
+        handled, uncounted. A loop left without it, by `break` or an error, does so in the background, at the latest at
+        the end of the client's own block. That takes up to `wait`, because a claim in flight is waited for.
 
-        A message that is let go of without `async with message:`, `ack`, `fail` or `retry` has failed: it comes again
-        by its ladder, and a RuntimeWarning tells of the first. What is kept may be settled until the loop's end.
+        A message that is dropped without `async with message:`, `ack`, `fail` or `retry` has failed: it comes again by
+        its ladder, and a RuntimeWarning reports the first. A message that you keep may be settled until the end of the
+        loop.
 
-        `tags` chooses: other messages are skipped for the group. Of a broadcast topic each `client` gets every message,
-        from `start` on (`"earliest"`, or `"latest"`, the default, for one that is new). Leaving `with message:` notes
-        it as seen, whether it raises or not: nothing is acked, and nothing comes again, but for what was not seen.
+        `tags` filters: messages with other tags are skipped for the group. On a broadcast topic each `client` gets
+        every message, from `start` on (`"earliest"`, or `"latest"`, the default, for a new one). Leaving `async with
+        message:` marks the message as seen, whether the block raises or not: nothing is acked, and only unseen messages
+        come again.
 
-        A list in place of a topic has the messages of all of these, as `message.topic` tells; one of each in turn,
-        where they wait.
+        `topic` may be a list: then the messages of all these topics come, one of each in turn while they have any;
+        `message.topic` tells which.
         """
         rest = {"group": group, "client": client, "lease": lease, "wait": wait, "limit": limit, "start": start}
         consumption = AsyncConsumption(self._transport, terms_of(self._identity, topic, max, tags, **rest), limit)
@@ -140,26 +141,26 @@ class AsyncTarry(Api, Awaited):
         tags: Sequence[str] | None = None,
         start: str | None = None,
     ) -> None:
-        """The same with workers: `await handler(message.body)` in tasks, until SIGTERM, SIGINT or `stop`.
+        """Consumes with workers: awaits `handler(message.body)` in tasks, until SIGTERM, SIGINT or `stop`.
 
-        With `pass_message` the handler gets the message itself, with its headers, its attempt and `retry`. Then what is
-        in flight is finished, for `drain` at most (None: without a limit), the rest is given back uncounted, and it
-        returns. A handler that has not returned by then is cancelled, and its message goes back too.
+        With `pass_message` the handler gets the message itself, with its headers, its attempt and `retry`. At the end
+        messages in flight are finished, for `drain` at most (None: without a limit), the rest is given back uncounted,
+        and `run` returns. A handler that has not returned by then is cancelled, and its message is given back too.
 
-        `signals` says whether SIGTERM and SIGINT are heard. Unless it is said, they are where this is the main program:
-        in the main thread, and where nobody else has a handler for SIGTERM.
+        `signals` says whether SIGTERM and SIGINT are caught. By default they are if this is the main program: in the
+        main thread, and if nobody else has a handler for SIGTERM.
 
-        A claim asks for `max` messages: unless it is said, for 100, or for two for each worker where these are more,
-        and for up to 500 while the workers are so quick that they wait for each. Where a message takes long, a smaller
-        `max` leaves more of them to other clients. No claim is made while `max_cached` messages or `max_cached_bytes`
-        are held. `tags`, `start` and broadcast topics: as in `consume`.
+        A claim asks for `max` messages; by default for 100, or two for each worker if that is more, and for up to 500
+        while the workers are so quick that they wait for each claim. If a message takes long, a smaller `max` leaves
+        more of them to other clients. No claim is made while `max_cached` messages or `max_cached_bytes` are held.
+        `tags`, `start` and broadcast topics: as in `consume`.
 
-        A list of pairs in place of one topic is one worker for many: `[("orders", bill), ("mails", send)]`, each with
-        a handler of its own, and no `handler`. The `workers` are shared. One that is free goes to the topic at which
-        the fewest are: so a topic with much waiting has all that no other has use for, and keeps none waiting for
-        longer than until a worker is free. Long polls last longer, so that the server is asked no oftener than for one
-        topic, and the end does not wait for them. All else said is said of each topic, but `max_cached` and
-        `max_cached_bytes`, of which each has an even part.
+        `topic` may be a list of pairs, so that one worker serves many topics: `[("orders", bill), ("mails", send)]`,
+        each with a handler of its own, and without `handler`. The topics share the `workers`. A free worker goes to the
+        topic that the fewest workers handle: so a busy topic gets all workers that no other topic needs, and no topic
+        waits longer than until a worker is free. Long polls last longer, so that the server is asked no more often than
+        for one topic, and the end does not wait for them. All other arguments apply to each topic, except `max_cached`
+        and `max_cached_bytes`, which are divided evenly.
         """
         work = work_of(
             self._identity,

@@ -1,4 +1,4 @@
-"""Tasks of the client's own, beside those of its user; and whether one of them was cancelled."""
+"""Starts tasks of the client's own, and tells whether a task was cancelled, on asyncio and trio."""
 
 import asyncio
 import math
@@ -15,7 +15,7 @@ Args = TypeVarTuple("Args")
 def loop() -> Any:
     """The running event loop of asyncio, or trio's token."""
     token: Any = current_token()
-    return getattr(token, "native_token", token)  # before anyio 4.11 it was the thing itself
+    return getattr(token, "native_token", token)  # before anyio 4.11 the token was the native one
 
 
 def on_trio() -> bool:
@@ -24,26 +24,27 @@ def on_trio() -> bool:
 
 
 def own_task() -> asyncio.Task[Any] | None:
-    """The running task of asyncio, whose `cancel` anybody may call; trio has scopes alone."""
+    """The running task of asyncio, whose `cancel` anybody may call; None on trio, which has only scopes."""
     return None if on_trio() else asyncio.current_task()
 
 
 def is_cancelled(task: asyncio.Task[Any] | None, before: int = 0) -> bool:
-    """Whether a scope around the caller was cancelled, or `task`, oftener than `before`.
+    """Whether a scope around the caller was cancelled, or `task` more often than `before`.
 
-    A CancelledError that comes while neither was is somebody else's: of a task, or a future, that was waited for.
+    A CancelledError that comes while neither was is that of a task or a future that was awaited.
     """
     return current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > before)
 
 
 def uncancel(task: asyncio.Task[Any] | None) -> None:
-    """It is to go on, though it was cancelled."""
+    """Lets a task go on, though it was cancelled."""
     while task is not None and task.cancelling():
         task.uncancel()
 
 
 def from_outside() -> Callable[[Callable[[], object]], object]:
-    """Has the event loop call something soon: for signal handlers, other threads and the garbage collector."""
+    """A function that has the event loop call something soon: for signal handlers, other threads and the garbage
+    collector."""
     token = loop()
     later: Callable[[Callable[[], object]], object] = (
         getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
@@ -54,8 +55,8 @@ def from_outside() -> Callable[[Callable[[], object]], object]:
 def start(tasks: TaskGroup, work: Callable[[*Args], Awaitable[None]], *args: *Args) -> None:
     """Starts `work`, which a Ctrl-C does not interrupt.
 
-    Trio raises a KeyboardInterrupt in whichever task runs. Out of the client's it would come in a group of groups, and
-    with nothing given back; it is the user's own task that is to be interrupted, as on asyncio.
+    Trio raises a KeyboardInterrupt in whichever task runs. From one of the client's it would come in a group of groups,
+    with nothing given back; the user's own task is to be interrupted, as on asyncio.
     """
 
     async def task() -> None:

@@ -15,7 +15,7 @@ MAX_BYTES = 4 * 1024 * 1024
 
 @frozen
 class Batch:
-    """What goes in one request; `wires` are the drafts as JSON."""
+    """The drafts of one request; `wires` are the same as JSON."""
 
     drafts: tuple[Draft, ...]
     wires: tuple[bytes, ...]

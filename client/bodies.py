@@ -1,6 +1,6 @@
-"""Requests as JSON. A user's own `json` writes bodies, and nothing else; what it wrote is read before it is sent.
+"""Writes requests as JSON. A user's own `json` writes bodies only, and its output is checked before it is sent.
 
-For one request holds many messages, as one claim does: what no reader can read takes its neighbours along.
+For a request holds many messages, and so does a claim: one body that cannot be read would spoil its neighbours.
 """
 
 import json as json_
@@ -28,13 +28,13 @@ _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 MAX_DEPTH = 500
-"""Lists and objects in each other. What is nested more deeply some readers cannot read, `json` of Python 3.11 among
-them, and nothing else of the same answer."""
+"""Levels of lists and objects in each other. With deeper nesting some readers, such as `json` of Python 3.11, cannot
+read the body, nor anything else in the same answer."""
 
 TOO_DEEP = f"it is nested too deeply: {MAX_DEPTH} levels are the most"
 
 Dumps = Callable[[Any], str | bytes]
-"""From a body to JSON: `orjson.dumps`, `msgspec.json.encode`, `partial(json.dumps, default=str)`."""
+"""Writes a body as JSON: `orjson.dumps`, `msgspec.json.encode`, `partial(json.dumps, default=str)`."""
 
 
 def written(draft: Draft, json: Dumps | None, **more: Any) -> bytes:
@@ -47,7 +47,7 @@ def written(draft: Draft, json: Dumps | None, **more: Any) -> bytes:
 
 
 def body_text(body: Any, json: Dumps | None) -> bytes:
-    """A body that is no bytes, as JSON that the server takes. Raises `TypeError`, and `ValueError`."""
+    """A body other than bytes, as JSON that the server takes. Raises `TypeError` and `ValueError`."""
     text = encode(body, "body") if json is None else _given(body, json)
     if (wrong := wrong_json(text)) is not None:
         raise ValueError(f"{'body' if json is None else 'json: what it gave for the body is no JSON'}: {wrong}")
@@ -55,7 +55,7 @@ def body_text(body: Any, json: Dumps | None) -> bytes:
 
 
 def _given(body: Any, json: Dumps) -> bytes:
-    """What a user's own function made of it."""
+    """The body as JSON by the user's own function. Raises `TypeError` and `ValueError`."""
     text = cast("object", json(body))  # users are not all typed
     if isinstance(text, bytes):
         return text
@@ -85,13 +85,13 @@ def wrong_json(text: bytes) -> str | None:
             return f"JSON has no {found[1].decode()}: write null or a text for it"
         if _HALF.search(text) is not None:
             return "it has half of a surrogate pair that stands alone (\\ud800 to \\udfff), which is no character"
-        # Which data, it does not say.
+        # msgspec does not say which data.
         return "it is cut off" if str(error) == "Input data was truncated" else str(error)
     return TOO_DEEP if is_too_deep(text) else None
 
 
 def is_too_deep(text: bytes) -> bool:
-    """Whether JSON is nested more deeply than `MAX_DEPTH`; looked at closely only where there are so many brackets."""
+    """Whether JSON is nested more deeply than `MAX_DEPTH`; levels are counted only if there are so many brackets."""
     if len(text) <= MAX_DEPTH or text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     steps = _TEXT.sub(b"", text).translate(_STEPS, _OTHERS)
@@ -99,9 +99,10 @@ def is_too_deep(text: bytes) -> bool:
 
 
 def encode(document: Any, name: str = "") -> bytes:
-    """JSON in UTF-8. Errors name the part that is wrong, which begins with `name`.
+    """A document as JSON in UTF-8.
 
-    NaN, infinities and lone surrogates have no place in it: ValueError. What is no JSON value: TypeError.
+    Raises ValueError for NaN, infinities and lone surrogates, and TypeError for values that JSON does not have. Errors
+    give the path of the wrong value, which begins with `name`; those for NaN and infinities do not.
     """
     try:
         text = _ENCODER.encode(document)
@@ -119,7 +120,7 @@ def encode(document: Any, name: str = "") -> bytes:
 
 
 def _torn(value: Any, path: str = "") -> str | None:
-    """The path of the first text in a document that is not Unicode."""
+    """The path of the first text in a document that has a lone surrogate."""
     if isinstance(value, str):
         return path if any("\ud800" <= letter <= "\udfff" for letter in value) else None
     if isinstance(value, dict) and any(_torn(name, "x") for name in cast("Mapping[Any, Any]", value)):
@@ -128,7 +129,7 @@ def _torn(value: Any, path: str = "") -> str | None:
 
 
 def _foreign(value: Any, path: str) -> str | None:
-    """The first value in a document that JSON does not have, by its path, and what to write for it."""
+    """Names the path of the first value that JSON does not have, and what to write instead."""
     if value is None or isinstance(value, str | int | float):
         return None
     if isinstance(value, dict | list | tuple):
@@ -151,7 +152,7 @@ _REMEDIES: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 def _members(value: Any, path: str) -> Iterable[tuple[str, Any]]:
-    """Its members, with their paths."""
+    """The members of a dict or list, with their paths."""
     if isinstance(value, dict):
         members = cast("Mapping[Any, Any]", value).items()
         return ((f"{path}.{name}" if path else str(name), member) for name, member in members)

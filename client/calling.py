@@ -1,4 +1,4 @@
-"""What the methods of a client are made with: of `api`, and of its parts `timers`, `schedules` and `operations`."""
+"""`Calling`, the base of `api` and its parts `timers`, `schedules` and `operations`: it sends their calls."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Calling:
-    """Who sends calls to one server."""
+    """Sends calls to one server."""
 
     def __init__(
         self, transport: Transport[Any], identity: Identity, on_failure: OnFailure | None, json: Dumps | None

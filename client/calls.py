@@ -1,4 +1,4 @@
-"""Calls of the contract as plain values: what is asked, and how the answer is read; names in their paths. Pure.
+"""Calls of the API as plain values: the request, and how its answer is read; names as parts of paths. Pure.
 
 `claims` and `operations` make them; `transport` sends them.
 """
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 @frozen
 class Reply:
-    """A success."""
+    """A successful answer."""
 
     document: dict[str, Any]
     size: int
-    """Bytes."""
+    """Bytes of the answer."""
     in_doubt: bool = False
     """An earlier try of this call, whose answer was lost, may have done what was asked."""
     text: str = ""
-    """Of an answer that is text for Prometheus."""
+    """The answer, if it is text for Prometheus."""
 
 
 @lru_cache
@@ -48,23 +48,23 @@ def document_of(reply: Reply) -> dict[str, Any]:
 
 
 class Answers(Protocol):
-    """The answer to a request that many share, as it comes in. Raises `ValueError` for what is none."""
+    """Reads the answer to a shared request as it comes in. Raises `ValueError` if it is malformed."""
 
     def feed(self, piece: bytes, /) -> Sequence[Reply | TarryError]:
         """The answers that this piece completes, in the order of what was asked."""
         ...
 
     def end(self) -> Sequence[Reply | TarryError]:
-        """Those that the end completes."""
+        """The answers that the end completes."""
         ...
 
 
 class Form(Protocol):
-    """How many share a request."""
+    """How calls are combined into a shared request."""
 
     @property
     def media_type(self) -> str:
-        """Of the request, and of its answer."""
+        """The media type of the request, and of its answer."""
         ...
 
     def content(self, shares: Sequence[bytes], /) -> bytes:
@@ -72,7 +72,7 @@ class Form(Protocol):
         ...
 
     def answers(self) -> Answers:
-        """To one request."""
+        """A reader for the answer to one request."""
         ...
 
 
@@ -81,12 +81,12 @@ class Share:
     """What a call puts into a request that it shares with others."""
 
     place: Hashable
-    """Those that are for one place go together."""
+    """Calls for the same place go together."""
     path: str
     form: Form
     content: bytes
     size: int
-    """What it weighs of a request's bytes."""
+    """Bytes that it counts for in the request."""
 
 
 @frozen
@@ -100,13 +100,13 @@ class Call(Generic[T]):
     """JSON."""
     params: Mapping[str, str | int] | None = field(default=None, kw_only=True)
     wait: float = field(default=0.0, kw_only=True)
-    """Seconds that the server may rightly take, on top of the time-out."""
+    """Seconds that the server may take to answer, on top of the time-out."""
     once: bool = field(default=False, kw_only=True)
-    """It is not tried again."""
+    """The call is not tried again."""
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
-    """Of its own, in ASCII."""
+    """Headers of this call alone, in ASCII."""
     share: Share | None = field(default=None, kw_only=True)
-    """How it may go together with others; None when it goes alone."""
+    """How the call may go together with others; None if it goes alone."""
 
 
 @frozen

@@ -1,15 +1,15 @@
 """How many messages a loop claims at once. Pure.
 
-What a claim costs beside its messages is most of a quick handler's time. So the claims of `run` grow while its workers
-wait for each with nothing to do, and are as they were once there is enough, or nothing is left behind them.
+With a quick handler, most of the time goes into what a claim costs beside its messages. So the claims of `run` grow
+while its workers wait for each with nothing to do, and shrink again once enough messages wait, or a claim is not full.
 """
 
 MANY = 100
-"""Messages of a claim, unless another number is said: of ten, the claims are most of the work."""
+"""Messages of a claim by default: with ten, the claims would be most of the work."""
 _GROWN = 500
-"""What it grows to, at most: of more, little more is gained."""
+"""What it grows to, at most: more gains little."""
 _MOST = 1000
-"""That the server gives in one."""
+"""Most messages that the server gives in one claim."""
 
 
 def claim_size(workers: int, max_messages: int) -> int:
@@ -18,12 +18,12 @@ def claim_size(workers: int, max_messages: int) -> int:
 
 
 def grown(size: int, max_messages: int) -> int:
-    """What such a claim may grow to: the half of what may be held, for the next is claimed ahead."""
+    """What such a claim may grow to: half of what may be held, since the next is claimed ahead."""
     return max(size, min(_GROWN, max_messages // 2))
 
 
 def ahead(size: int, workers: int) -> int:
-    """How many may wait when the next claim is made: work for all until it is answered."""
+    """How many messages may wait when the next claim is made: work for all workers until it is answered."""
     return max(workers, size // 2)
 
 
@@ -36,15 +36,15 @@ class ClaimSize:
         self._ahead = ahead
         self.now = least
         self._full = False
-        """The last claim was."""
+        """Whether the last claim was full."""
 
     @property
     def ahead(self) -> int:
-        """How many may wait when the next claim is made."""
+        """How many messages may wait when the next claim is made."""
         return self._ahead if self.now == self._least else max(self._ahead, self.now // 2)
 
     def claimed(self, messages: int, waiting: int) -> None:
-        """So many came, and so many had waited for a worker until then."""
+        """Takes how many messages came, and how many had waited for a worker until then."""
         had_work, self._full = self._full, messages >= self.now
         if not self._full:
             self.now = self._least

@@ -1,4 +1,4 @@
-"""Claim, ack, fail, extend, and the signs of life of who claims: the calls of `consume`, `run` and of users. Pure."""
+"""Makes the calls that claim, ack, fail and extend, and those of a client's life, for loops and users alike. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -28,8 +28,8 @@ def claim(
     after: str | None = None,
     tells: bool = False,
 ) -> Call[Claim | None]:
-    """Up to `size` messages; None when there are none. `wait` and `lease` are milliseconds. `tells`: the client says
-    which messages it begins."""
+    """Claims up to `size` messages; None if there are none. `wait` and `lease` are milliseconds. `tells`: the client
+    will say which messages it begins."""
     request: dict[str, Any] = {"client": client, "max": size, "wait": wait, "lease": lease}
     if tells:
         request["tells_begun"] = True
@@ -57,18 +57,18 @@ def claim(
 
 
 def renew(client: str, begun: Sequence[tuple[str, Sequence[str]]] = ()) -> Call[Alive]:
-    """How long the client is taken to live, without another sign of life. `begun`: of claims, which messages."""
+    """A sign of life; the answer says how long the client counts as alive. `begun`: ids of begun messages by claim."""
     said = encode({"begun": [{"claim": claim, "ids": ids} for claim, ids in begun]}) if begun else None
     return Call("POST", f"/v1/clients/{part(client)}/renew", lambda reply: Alive.read(reply.document), said)
 
 
 def deregister(client: str) -> Call[int]:
-    """How many of its claims were ended."""
+    """Ends the claims of a client that leaves; the answer is how many."""
     return Call("DELETE", f"/v1/clients/{part(client)}", lambda reply: int(reply.document["claims"]))
 
 
 def ack(claim: str, ids: Sequence[str] | None, place: Subscription | None = None) -> Call[int]:
-    """How many were acked; `LeaseLost` when none was. `place` is where the claim is of, if it is known."""
+    """Acks messages of a claim; the answer is how many, or `LeaseLost`. `place` is its topic and group, if known."""
     request = {} if ids is None else {"ids": ids}
 
     def read(reply: Reply) -> int:
@@ -88,7 +88,7 @@ def fail(
     count: bool,
     place: Subscription | None = None,
 ) -> Call[Failed]:
-    """What became of them; `LeaseLost` when nothing was done, or when a try whose answer was lost did it."""
+    """Fails messages of a claim; `LeaseLost` if nothing was done, or if a try whose answer was lost did it."""
     request: dict[str, Any] = {"count": count}
     if ids is not None:
         request["ids"] = ids
@@ -105,7 +105,7 @@ def fail(
 
 
 def together(calls: Iterable[Call[Any]]) -> Iterator[list[Call[Any]]]:
-    """Acks and fails as they may go in one request, in their order; one that may not is by itself."""
+    """Divides acks and fails into requests, in their order; a call that cannot be shared is by itself."""
     some: list[Call[Any]] = []
     size = 0
     for call in calls:
@@ -119,7 +119,7 @@ def together(calls: Iterable[Call[Any]]) -> Iterator[list[Call[Any]]]:
 
 
 def settle(calls: Sequence[Call[Any]]) -> Call[list[TarryError | None]]:
-    """Acks and fails together: of each its error, or None. All of them may be shared."""
+    """Sends acks and fails in one request; the answer is the error of each, or None. Each must have a share."""
     parts = [call.share.content for call in calls if call.share is not None]
 
     def read(reply: Reply) -> list[TarryError | None]:
@@ -135,7 +135,7 @@ def settle(calls: Sequence[Call[Any]]) -> Call[list[TarryError | None]]:
 
 
 def extend(claim: str, lease: int, begun: Sequence[str] = ()) -> Call[datetime]:
-    """The new end of the lease of so many milliseconds; the server notes which messages were begun."""
+    """Renews a lease for `lease` milliseconds; the answer is its end. The server notes which messages were begun."""
     request: dict[str, Any] = {"lease": lease}
     if begun:
         request["begun"] = list(begun)

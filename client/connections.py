@@ -1,7 +1,7 @@
-"""Connections to one server, each kept for the next request; for threads and tasks alike.
+"""HTTP connections to one server, each kept for the next request; for threads and tasks alike.
 
-A request over httpx costs several times the processor time of all the rest of a call: so this is what a client has
-unless it is lent one of httpx, or the environment names a proxy. Sockets, TLS and time-outs are httpcore's, as there.
+A request over httpx costs several times the processor time of all the rest of a call, so a client uses these unless the
+user gives it an httpx client, or the environment names a proxy. Sockets, TLS and time-outs are httpcore's, as in httpx.
 """
 
 import threading
@@ -18,23 +18,24 @@ from .http11 import Request, Response, ResponseReader, written
 from .networks import Network
 
 MAX_IDLE = 64
-"""Connections that are kept while nothing is asked."""
+"""Most idle connections that are kept."""
 EXPIRY = 5.0
-"""Seconds after which an idle one is not used again: servers close theirs, and a request may cross with that."""
+"""Seconds after which an idle connection is not used again: the server may close it just as a request is sent."""
 _READ_BYTES = 1 << 16
 
 Taker = Callable[[bytes], object]
 
 
 class Exchanges(Protocol):
-    """What makes requests of one server. Raises `httpx.RequestError`."""
+    """Sends requests to one server. Raises `httpx.RequestError`."""
 
     async def exchange(self, request: Request, begun: Callable[[Response], Taker] | None = None) -> Response:
-        """The answer. Of a success `begun` is given the head, and names who takes its content as it comes."""
+        """Sends a request; returns the response. On success `begun` is given the head, and returns the function that
+        takes the content as it comes."""
         ...
 
     async def close(self) -> None:
-        """No request can be made any more."""
+        """Closes the connections; no request can be made any more."""
         ...
 
 
@@ -44,15 +45,15 @@ class _Connection:
     reader: ResponseReader = field(factory=ResponseReader, init=False)
     idle_since: float = field(default=0.0, init=False)
     last: bool = field(default=False, init=False)
-    """It can have no request after this one."""
+    """The connection can take no further request."""
 
     def fresh(self, now: float) -> bool:
-        """Whether it may be used again: what is readable while nothing is asked is its end."""
+        """Whether it may be used again: an idle connection that is readable was closed by the server."""
         return now - self.idle_since < EXPIRY and not self.stream.get_extra_info("is_readable")
 
 
 class Connections:
-    """To one server. Safe to share between threads, if the network is theirs."""
+    """Connections to one server. Safe to share between threads, if the network is a `ThreadNetwork`."""
 
     def __init__(
         self,
@@ -78,11 +79,11 @@ class Connections:
         self._lock = threading.Lock()
         self._open: set[_Connection] = set()
         self._idle: deque[_Connection] = deque()
-        """Of these; the last one was used last, and is used first."""
+        """Those of the open ones that are idle; the last one was used last, and is used first."""
         self._closed = False
 
     async def exchange(self, request: Request, begun: Callable[[Response], Taker] | None = None) -> Response:
-        """Over a connection that is idle, or a new one."""
+        """Sends a request over an idle connection, or a new one."""
         try:
             connection = await self._take()
             try:
@@ -94,7 +95,7 @@ class Connections:
             raise known(str(error)) from error
 
     async def close(self) -> None:
-        """Closes those in use too."""
+        """Closes all connections, also those in use."""
         with self._lock:
             self._closed = True
             connections = list(self._open)
@@ -109,7 +110,7 @@ class Connections:
         reader.begin()
         try:
             await stream.write(written(request, self._prefix, self._common), self._timeout)
-        except httpcore.WriteError:  # it may have answered all the same: that the request is too large, for instance
+        except httpcore.WriteError:  # the server may have answered, say that the request is too large
             connection.last = True
         pieces: list[bytes] = []
         while (head := reader.head) is None:
@@ -140,7 +141,7 @@ class Connections:
             return self._idle.pop() if self._idle else None
 
     async def _give_back(self, connection: _Connection) -> None:
-        """It is idle if its answer came whole. Those that have been so for too long go, and the oldest of too many."""
+        """Keeps a connection whose answer came whole. Drops those idle for too long, and the oldest of too many."""
         connection.idle_since = now = self._clock()
         gone: list[_Connection] = []
         with self._lock:

@@ -1,6 +1,6 @@
-"""`loops` in three threads of the client's own. A handler's thread, and the user's, take messages and settle them.
+"""Runs `loops` in three threads of the client; the threads of handlers and of the user take and settle messages.
 
-A Ctrl-C does not interrupt what the main thread does under the lock: it comes before, or after.
+A Ctrl-C never interrupts the main thread while it holds the lock: it comes before, or after.
 """
 
 import logging
@@ -32,7 +32,7 @@ _GLANCE = 0.2
 
 
 class Lock:
-    """Within its `with` there is no other thread, and no Ctrl-C."""
+    """A lock that also holds off Ctrl-C within its `with`."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -47,7 +47,7 @@ class Lock:
 
 
 class ThreadBell(threading.Condition):
-    """For threads."""
+    """A `Bell` for threads."""
 
     ring = threading.Condition.notify
 
@@ -58,16 +58,16 @@ class ThreadBell(threading.Condition):
 
 
 class ForThreads(Loops[Delivery, E]):
-    """Loops whose messages threads handle, in the process in which they began."""
+    """Loops whose messages are handled by threads, in the process that started them."""
 
     _owner: Owner
 
     def ack(self, hold: Hold, id_: str) -> bool:
-        """Notes a handled message."""
+        """Records that a message was handled; False in a fork."""
         return not self._forked(id_) and super().ack(hold, id_)
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
-        """Notes a message to be given back."""
+        """Records that a message is to be given back; False in a fork."""
         return not self._forked(id_) and super().fail(hold, id_, reason, retry_after, count=count)
 
     def check_process(self) -> None:
@@ -79,7 +79,7 @@ class ForThreads(Loops[Delivery, E]):
             )
 
     def _forked(self, id_: str) -> bool:
-        """Whether this process is a fork, where the lock may be held for good and no thread sends what is noted."""
+        """Whether this process is a fork, where the lock may be held forever and no thread sends results."""
         if self._owner.here():
             return False
         _log.warning(
@@ -108,7 +108,7 @@ class Consumption(ForThreads[threading.Event]):
         }
 
     def start(self) -> None:
-        """Starts all threads, or none when a Ctrl-C comes before; call `close` after it in any case."""
+        """Starts all threads, or none if a Ctrl-C comes first; call `close` after it in any case."""
         signals.watch()
         with signals:
             for thread in self._threads.values():
@@ -118,7 +118,7 @@ class Consumption(ForThreads[threading.Event]):
         drive(self._guard(loop))
 
     def next(self, timeout: float | None = None) -> Delivery | None:
-        """The next message; None when there was none for `timeout`, after `stop`, and past the limit."""
+        """The next message; None if there was none for `timeout` seconds, after `stop`, and past the limit."""
         self.check_process()
         until = None if timeout is None else self._clock() + timeout
         while True:
@@ -129,7 +129,7 @@ class Consumption(ForThreads[threading.Event]):
                 drive(self._change(until))
 
     def _answer(self, until: float | None) -> tuple[bool, Delivery | None]:
-        """Under the lock: whether `next` has its answer, and the message. It has waited for long enough at `until`."""
+        """Under the lock: whether `next` may return, and the message that it returns. Its time is over at `until`."""
         if self.error is not None:
             raise self.error
         if self._stopped.is_set():
@@ -139,7 +139,7 @@ class Consumption(ForThreads[threading.Event]):
         return self.stock.exhausted() or (until is not None and self._clock() >= until), None
 
     async def _change(self, until: float | None) -> None:
-        """Under the lock: waits until there may be another answer."""
+        """Under the lock: waits until `_answer` may have another result."""
         self.hunger()
         try:
             await self._arrived.rung(None if until is None else until - self._clock())
@@ -147,12 +147,13 @@ class Consumption(ForThreads[threading.Event]):
             self.sate()
 
     def close(self, *, but_in_hands: bool = False) -> None:
-        """Gives back what is held, sends what is owed, and ends the threads.
+        """Gives back held messages, sends pending results, and ends the threads.
 
-        With `but_in_hands` what handlers still work on is left to its lease, and comes to nobody else before.
+        With `but_in_hands`, messages that handlers still work on are left to their lease, so nobody else gets them
+        before.
         """
         try:
-            if self._owner.here():  # a fork's end is not the loop's
+            if self._owner.here():  # the end of a fork is not the end of the loop
                 self.stop()
                 if self._threads["keeper"].ident is not None:
                     self._end(but_in_hands=but_in_hands)

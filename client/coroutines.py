@@ -1,4 +1,4 @@
-"""What is written once for threads and tasks, as coroutines: in threads nothing that they await ever suspends."""
+"""Runs in threads the coroutines that are written once for threads and tasks: in threads none of them ever suspends."""
 
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never suspends: one step is all. Raises `RuntimeError` for one that does."""
+    """Runs a coroutine that never suspends, in one step, and returns its result. Raises `RuntimeError` if it does."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,4 +1,4 @@
-"""The key that a client brings: given, or in the environment, or in a file that is named there. It is never shown."""
+"""The API key that a client sends: as given, from the environment, or from a file named there. It is never shown."""
 
 import os
 import re
@@ -10,7 +10,7 @@ _FORM = re.compile(r"[!-~]{1,4096}")
 
 
 def key_from(environment: Mapping[str, str] = os.environ) -> str | None:
-    """What `TARRY_KEY`, or the file in `TARRY_KEY_FILE`, holds. Raises ValueError."""
+    """The key in `TARRY_KEY`, or in the file named by `TARRY_KEY_FILE`. Raises ValueError."""
     if _KEY in environment and _FILE in environment:
         raise ValueError(f"{_FILE} and {_KEY} are both set: leave one of them out")
     if (file := environment.get(_FILE)) is None:
@@ -22,7 +22,7 @@ def key_from(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def authorization(key: str | None, *, own: bool) -> dict[str, str]:
-    """The header for requests; none without a key. `own`: the connections are the client's own, so that the
+    """The `Authorization` header for requests; none without a key. `own`: the connections are the client's own, so the
     environment's key is for them. Raises ValueError."""
     key = key_from() if key is None and own else key
     if key is None:

@@ -1,4 +1,4 @@
-"""A message in a handler's hands: `with message:`, or `async with message:`, around the work settles it."""
+"""The message that a handler gets: `with message:`, or `async with message:`, around the work settles it."""
 
 import asyncio
 import logging
@@ -20,18 +20,18 @@ _FIELDS = tuple(Message.__annotations__)
 
 
 class Acknowledger(Protocol):
-    """Takes the results of handlers; sends them in its own time."""
+    """Takes the results of handlers, and sends them later."""
 
     def ack(self, hold: Hold, id_: str) -> bool:
-        """False when the message is not in our hands any more."""
+        """False if the client does not hold the message any more."""
         ...
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
-        """False when the message is not in our hands any more."""
+        """False if the client does not hold the message any more."""
         ...
 
     def lost(self, hold: Hold) -> bool:
-        """Whether the lease of what it holds is over, as far as is known."""
+        """Whether the lease is over, as far as the client knows."""
         ...
 
 
@@ -39,37 +39,38 @@ class Acknowledger(Protocol):
 class Delivery(Message):
     """A message of `consume` or `run`. Leaving `with message:` acks it; an exception fails it, and the loop goes on.
 
-    What ends the program passes through (KeyboardInterrupt, SystemExit, GeneratorExit), and the message goes back
-    uncounted. A message that is settled inside the block by `ack`, `fail` or `retry` stays as it was settled.
+    Exceptions that end the program (KeyboardInterrupt, SystemExit, GeneratorExit) pass through, and the message goes
+    back uncounted. A message that is settled inside the block by `ack`, `fail` or `retry` stays as it was settled.
     """
 
     hold: Hold = field(repr=False)
     acknowledger: Acknowledger = field(repr=False)
     work: list[spans.Processing] = field(factory=list[spans.Processing], repr=False)
-    """The span of the block that is under way, where anybody looks."""
+    """The span of the block that is under way, if OpenTelemetry is installed."""
 
     @classmethod
     def of(cls, message: Message, hold: Hold, acknowledger: Acknowledger) -> Self:
-        """A message of a claim, as it is handed out."""
+        """Makes a delivery of a message of a claim."""
         return cls(**{name: getattr(message, name) for name in _FIELDS}, hold=hold, acknowledger=acknowledger)
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is over, as far as the client knows: the message comes to somebody again, or has, and the
-        server takes no result from here. Look at it before what must not be done twice, and now and then in long work.
+        """Whether the lease is over, as far as the client knows: the message is or will be handed out again, and the
+        server takes no result from here. Check it before a step that must not be done twice, and now and then in long
+        work.
         """
         return self.acknowledger.lost(self.hold)
 
     def ack(self) -> None:
-        """Done. Sent to the server with the other acks of its claim, 100 ms later at most."""
+        """Reports success; sent to the server with the other acks of its claim, 100 ms later at most."""
         self._check(self.acknowledger.ack(self.hold, self.id))
 
     def fail(self, reason: str | None = None, *, retry_after: Duration | None = None, count: bool = True) -> None:
-        """Not done: onto the next rung of the ladder, or back after `retry_after`."""
+        """Reports failure: the message goes onto the next rung of the ladder, or comes back after `retry_after`."""
         self._check(self.acknowledger.fail(self.hold, self.id, reason, retry_after, count=count))
 
     def retry(self, after: Duration, *, reason: str | None = None, count: bool = True) -> None:
-        """Again after a time of the handler's choice; `count=False` does not use up an attempt."""
+        """Has the message come again after a time of your choice; `count=False` does not use up an attempt."""
         self.fail(reason, retry_after=after, count=count)
 
     def _check(self, taken: bool) -> None:
@@ -92,7 +93,7 @@ class Delivery(Message):
             return False
         if self._is_own(error):
             _log.warning("message %s of %s failed", self.id, self.topic, exc_info=error)
-            # What is half a character in the text of an error cannot be sent.
+            # A lone surrogate in the text of an error cannot be sent.
             reason = f"{type(error).__name__}: {error}"[:500].encode("utf-8", "replace")
             self.fail(reason.decode("utf-8"))
             return True
@@ -100,7 +101,7 @@ class Delivery(Message):
         return False
 
     def _is_own(self, error: BaseException) -> bool:
-        """Whether it is the work's, and fails its message alone; of a group, whether all in it are."""
+        """Whether the error is the handler's own, so that it only fails the message; for a group, whether all are."""
         if isinstance(error, BaseExceptionGroup):
             return all(map(self._is_own, cast("BaseExceptionGroup[BaseException]", error).exceptions))
         return isinstance(error, Exception) or (self._is_cancel(error) and not self._cancelled())
@@ -109,7 +110,7 @@ class Delivery(Message):
         return isinstance(error, asyncio.CancelledError)
 
     def _cancelled(self) -> bool:
-        """Whether this thread's work was cancelled, which threads are not: only where an event loop runs in it."""
+        """Whether this thread's work was cancelled: never, unless an event loop runs in the thread."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -122,8 +123,8 @@ class AsyncDelivery(Delivery):
     """A message of `consume` or `run`. Leaving `async with message:` acks it; an exception fails it, the loop goes on.
 
     The cancellation of its task, or of a scope around it, passes through, and the message goes back uncounted. `ack`,
-    `fail` and `retry` only note what the client's tasks send, so there is nothing to await; call them in the event
-    loop.
+    `fail` and `retry` only record the result, which the client's tasks send, so there is nothing to await; call them in
+    the event loop.
     """
 
     async def __aenter__(self) -> Self:

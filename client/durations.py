@@ -1,8 +1,8 @@
-"""Durations and instants on their way in and out.
+"""Converts durations and instants between users and the wire.
 
-A duration has its unit: `"10m"`, ISO 8601 or a timedelta. A bare number is refused, since time-outs beside it are
-seconds and the wire has milliseconds; 0 is 0 in any unit. An instant is a datetime with a zone, or RFC 3339. Both round
-up to the millisecond: a message may be late, and never early.
+A duration has its unit: `"10m"`, ISO 8601 or a timedelta. A bare number is refused, since time-outs are in seconds and
+the wire has milliseconds; 0 is 0 in any unit. An instant is a datetime with a zone, or RFC 3339. Both round up to the
+millisecond: a message may be late, but never early.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 Duration = str | timedelta | Literal[0]
 Seconds = float | str | timedelta
-"""A time-out of the client's own: a number is seconds there, as everywhere in Python."""
+"""A time-out of the client itself: a number is seconds, as everywhere in Python."""
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SHORT = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
@@ -23,12 +23,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def is_bare(text: str) -> bool:
-    """Whether it is a number without its unit, and not 0, which is 0 in any."""
+    """Whether the text is a number without a unit, and not 0, which needs none."""
     return _NUMBER.fullmatch(text) is not None and text.strip() != "0"
 
 
 def duration_out(duration: Duration, field: str = "") -> int | str:
-    """As it goes over the wire; the server reads strings itself. `field` is named in what is wrong with it."""
+    """A duration for the wire; a string goes as it is, for the server to read. Errors name the `field`."""
     given = cast("object", duration)  # users are not all typed
     if isinstance(given, timedelta):
         return -(-(given // _MICROSECOND) // 1000)
@@ -53,7 +53,7 @@ def _unitless(number: str) -> str:
 
 
 def milliseconds(duration: Duration, field: str = "") -> int:
-    """How long it is, for what the client itself has to time: waits and leases."""
+    """A duration in milliseconds, for waits and leases, which the client times itself."""
     out = duration_out(duration, field)
     if isinstance(out, int):
         return out
@@ -70,14 +70,14 @@ def milliseconds(duration: Duration, field: str = "") -> int:
 
 
 def seconds(timeout: Seconds, field: str) -> float:
-    """A time-out: a number is seconds, and all that is a duration is one here too."""
+    """A time-out in seconds: a number is taken as seconds, and any duration is converted."""
     if isinstance(timeout, str | timedelta):
         return milliseconds(timeout, field) / 1000
     return timeout
 
 
 def instant_out(instant: datetime | str, field: str = "deliver_at") -> str:
-    """RFC 3339 in UTC. A datetime without a zone is refused: nobody knows which moment it names."""
+    """An instant as RFC 3339 in UTC. A datetime without a zone is refused: nobody knows which moment it names."""
     if isinstance(instant, str):
         return instant
     given = cast("object", instant)
@@ -94,5 +94,5 @@ def instant_out(instant: datetime | str, field: str = "deliver_at") -> str:
 
 
 def instant_in(text: str) -> datetime:
-    """A time of the server's."""
+    """Reads a time from the server."""
     return datetime.fromisoformat(text)

@@ -1,11 +1,11 @@
-"""What a call can come to: one base, flat. Made from the server's problem in one place, `refusal`."""
+"""The errors of calls: flat, under one base. Those from a server's problem are made in one place, `refusal`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 
 class TarryError(Exception):
-    """The call did not succeed. `status`, `problem` and `errors` are the server's, where it answered."""
+    """The call did not succeed. `status`, `problem` and `errors` are the server's, if it answered."""
 
     def __init__(
         self,
@@ -23,16 +23,16 @@ class TarryError(Exception):
         self.retry_after = retry_after
         """Seconds after which the server wants to be asked again."""
         self.in_doubt = False
-        """An earlier try of the call, whose answer was lost, may have done what was asked. A fail that is tried again
-        after such a try raises `LeaseLost` either way: the messages are out of this client's hands and come again."""
+        """A try of the call whose answer was lost may have done what was asked. A fail that is tried again after such a
+        try raises `LeaseLost` either way: this client does not hold the messages any more, and they come again."""
 
 
 OnFailure = Callable[[str, Any, TarryError], object]
-"""Called with topic, body (a list of them for a batch) and error when a publish has finally failed."""
+"""Called with topic, body (a list of bodies for a batch) and error when a publish has finally failed."""
 
 
 class BadRequest(TarryError):
-    """The request is not one the server takes; `errors` names the fields."""
+    """The server refused the request as invalid; `errors` names the fields."""
 
 
 class TooLarge(BadRequest):
@@ -40,7 +40,7 @@ class TooLarge(BadRequest):
 
 
 class Forbidden(TarryError):
-    """The server wants other credentials."""
+    """The credentials are missing, or do not allow the call."""
 
 
 class NotFound(TarryError):
@@ -48,7 +48,7 @@ class NotFound(TarryError):
 
 
 class Conflict(TarryError):
-    """What is there does not go together with the request."""
+    """The request conflicts with what the server has."""
 
 
 class TooLate(Conflict):
@@ -56,19 +56,19 @@ class TooLate(Conflict):
 
 
 class Cancelled(Conflict):
-    """The message was cancelled before, so that it cannot be rescheduled, or its timer be set at its revision."""
+    """The message was cancelled before, so it cannot be rescheduled, nor its timer be set at its revision."""
 
 
 class Suppressed(Cancelled):
-    """Its guard has ended the message, so that it cannot be rescheduled."""
+    """The message's guard has ended it, so it cannot be rescheduled."""
 
 
 class Changed(Conflict):
-    """The timer is not at the revision that was asked for; `problem["revision"]` is what it is at."""
+    """The timer or schedule is at another revision than was asked for; `problem["revision"]` is its current one."""
 
 
 class LeaseLost(Conflict):
-    """The claim's lease is over, or the message is not in its hands: nothing was done."""
+    """The claim's lease is over, or the claim does not hold the message: nothing was done."""
 
 
 class IdempotencyConflict(TarryError):
@@ -76,11 +76,11 @@ class IdempotencyConflict(TarryError):
 
 
 class Unsupported(TarryError):
-    """The contract names it, and this server cannot do it yet."""
+    """The API has this call, but this server cannot do it yet."""
 
 
 class Unavailable(TarryError):
-    """The server is away, overloaded or failing. What was asked may have been done all the same."""
+    """The server is away, overloaded or failing. The request may have been carried out all the same."""
 
 
 _BY_STATUS: dict[int, type[TarryError]] = {

@@ -1,4 +1,4 @@
-"""A call of the API stands once, as a coroutine: `Tarry` returns when it is done, and in `AsyncTarry` it is awaited."""
+"""Makes a call of the API, written once as a coroutine, a blocking method of `Tarry` and an awaited one elsewhere."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
@@ -22,7 +22,7 @@ class Awaited:
 
 
 class api_call(Generic[P, T]):  # noqa: N801 - a decorator
-    """A method of both kinds of fronts, written as a coroutine that awaits the front's transport alone."""
+    """A method of both fronts, written as a coroutine that awaits only the transport, or the cursor of an outbox."""
 
     def __init__(self, work: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         @wraps(work)
@@ -45,7 +45,7 @@ class api_call(Generic[P, T]):  # noqa: N801 - a decorator
 
 
 class api_pages(Generic[P, T]):  # noqa: N801 - a decorator
-    """A method of both kinds of fronts that gives items page by page, written as what makes the first page's call."""
+    """A method of both fronts that gives items page by page, written as a function that makes the first page's call."""
 
     def __init__(self, first: Callable[Concatenate[Any, P], Call[Page[T]]]) -> None:
         @wraps(first)
@@ -73,7 +73,7 @@ class api_pages(Generic[P, T]):  # noqa: N801 - a decorator
 
 
 def _told(method: Any, first: Callable[..., Any], items: Any) -> Any:
-    """The method, whose signature says that it gives such `items`, and not the call of a page of them."""
+    """Gives the method a signature that returns such `items`, and not the call for a page of them."""
     told = signature(first)
     page: Any = get_args(told.return_annotation)[0]
     method.__signature__ = told.replace(return_annotation=items[get_args(page)[0]])
@@ -81,7 +81,7 @@ def _told(method: Any, first: Callable[..., Any], items: Any) -> Any:
 
 
 def _each(transport: Transport[Any], first: Call[Page[T]]) -> Iterator[T]:
-    """Each page is asked for when the items of the one before have been taken."""
+    """Yields the items; each page is asked for when the items of the one before have been taken."""
     following: Call[Page[T]] | None = first
     while following is not None:
         page = drive(transport.send(following))

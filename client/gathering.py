@@ -1,10 +1,11 @@
-"""What goes to one place, in two requests under way at most: what comes meanwhile waits for the next. Pure.
+"""Decides which calls for one place go together, in two requests under way at most. Pure.
 
-Nothing lingers: who comes when nothing is under way sends at once. The next request has what came meanwhile, in its
-order, up to its limits. Of a crowd each request has half, so that the server works on one while the other's callers
-have their answers and come again. A small crowd goes together: two requests would cost more than they gain.
+Nothing is delayed: a call that comes while nothing is under way is sent at once. The next request has the calls that
+came meanwhile, in their order, up to its limits. Of many callers each request has half, so that the server works on one
+while the callers of the other get their answers and come again. A few callers go together: two requests would cost more
+than they gain.
 
-`sharing` brings the lock and the requests, and whoever waits.
+`sharing` supplies the lock, the requests and the waiting.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -18,9 +19,9 @@ from .errors import Unavailable
 from .shares import MAX_BYTES, MAX_SHARES, Outcome, fate
 
 _AT_ONCE = 2
-"""Requests under way."""
+"""Most requests under way."""
 WORTH = 32
-"""Calls that are worth a second request: those that wait, and half of the crowd."""
+"""Calls that are worth a second request: half of those without an outcome must be so many, and wait."""
 
 
 T = TypeVar("T", bound="Turn")
@@ -28,7 +29,7 @@ T = TypeVar("T", bound="Turn")
 
 @define(eq=False)
 class Load(Generic[T]):
-    """What is under way in one request."""
+    """The calls under way in one request."""
 
     turns: Sequence[T]
     """In their order."""
@@ -37,20 +38,20 @@ class Load(Generic[T]):
 
 @define(eq=False)
 class Turn:
-    """One caller's place."""
+    """The call of one caller, and its way into a request."""
 
     call: Call[Any]
     share: Share
     sends: bool = field(default=False, init=False)
-    """Its caller is to send a request, or has sent one that is under way."""
+    """Whether its caller is to send a request, or has sent one that is under way."""
     load: "Load[Any] | None" = field(default=None, init=False)
-    """What its caller has sent."""
+    """The request that its caller has sent."""
     outcome: Outcome | None = field(default=None, init=False)
-    """What came of it."""
+    """The result of the call, once there is one."""
 
 
 class Gathering(Generic[T]):
-    """Those who have something for one place."""
+    """The callers that have a call for one place."""
 
     def __init__(self, max_shares: int = MAX_SHARES, max_bytes: int = MAX_BYTES, worth: int = WORTH) -> None:
         self._max_shares = max_shares
@@ -59,24 +60,24 @@ class Gathering(Generic[T]):
         self._waiting: dict[T, None] = {}
         """Unsent, in the order in which they came."""
         self._requests = 0
-        """Under way."""
+        """Requests that are under way."""
         self._unanswered = 0
-        """Calls that are in them."""
+        """Calls in these requests that have no outcome yet."""
         self._called = False
-        """Somebody is about to send."""
+        """Whether a caller is about to send."""
 
     @property
     def busy(self) -> bool:
-        """A request is under way, or somebody is about to send it."""
+        """Whether a request is under way, or a caller is about to send one."""
         return self._called or self._requests > 0
 
     def enter(self, turn: T) -> T | None:
-        """Somebody comes: who sends now, if anybody does; at once when nothing is under way."""
+        """Adds a turn; returns the turn that sends now, if any: at once if nothing is under way."""
         self._waiting[turn] = None
         return self.call()
 
     def call(self) -> T | None:
-        """Who sends now: whoever has waited for the longest, if a request may go."""
+        """The turn that sends now: the one that has waited for the longest, if a request may go."""
         if self._called or not self._waiting or not self._may_go():
             return None
         self._called = True
@@ -91,12 +92,12 @@ class Gathering(Generic[T]):
         return self._requests < _AT_ONCE and half >= self._worth and len(self._waiting) >= half
 
     def take(self) -> Load[T]:
-        """What goes in the request of whoever was called: who has waited for the longest, and all who have room."""
+        """Takes the calls for the request of the turn that was called: the longest waiting, and all that have room."""
         taken: list[T] = []
         size = 0
         most = self._most()
         for turn in self._waiting:
-            size += turn.share.size + 1  # and what is between two
+            size += turn.share.size + 1  # and the separator
             if taken and (size > self._max_bytes or len(taken) >= most):
                 break
             taken.append(turn)
@@ -108,7 +109,7 @@ class Gathering(Generic[T]):
         return Load(taken, len(taken))
 
     def _most(self) -> int:
-        """How many go in the next request."""
+        """Most calls in the next request."""
         half = self._crowd // 2
         return min(self._max_shares, self._crowd - half if half >= self._worth else self._crowd)
 
@@ -118,17 +119,17 @@ class Gathering(Generic[T]):
         return len(self._waiting) + self._unanswered
 
     def answered(self, load: Load[T], count: int) -> None:
-        """So many more of a request have an outcome."""
+        """Notes that `count` more calls of a request have an outcome."""
         load.unanswered -= count
         self._unanswered -= count
 
     def end(self, load: Load[T]) -> None:
-        """A request has ended."""
+        """Notes that a request has ended."""
         self.answered(load, load.unanswered)
         self._requests -= 1
 
     def leave(self, turn: T) -> T | None:
-        """Somebody has an outcome or gives up, and is taken out if unsent: who sends now in its place, if it did."""
+        """Removes a turn that has an outcome or gives up; returns the turn that sends now in its place, if it did."""
         self._waiting.pop(turn, None)
         if not turn.sends:
             return None
@@ -140,12 +141,12 @@ class Gathering(Generic[T]):
         return self.call()
 
     def unsent(self, turn: T) -> bool:
-        """Whether it waits yet."""
+        """Whether the turn still waits."""
         return turn in self._waiting
 
 
 class Distribution(Generic[T]):
-    """The answer to a shared request on its way to those who share it, each its own."""
+    """Hands out the answer to a shared request, to each caller its own part."""
 
     def __init__(self, turns: Sequence[T]) -> None:
         self.share = turns[0].share
@@ -158,15 +159,16 @@ class Distribution(Generic[T]):
         return self.share.form.content([turn.share.content for turn in self._turns])
 
     def feed(self, piece: bytes) -> Sequence[T]:
-        """A piece of the answer has come: who has an outcome now. Raises `ValueError` for what is none."""
+        """Takes a piece of the answer; returns the turns that have an outcome now. Raises `ValueError` if malformed."""
         return self._hand_out(self._answers.feed(piece))
 
     def end(self) -> Sequence[T]:
-        """The answer has come whole: who has an outcome now. Who has none is in doubt. Raises `ValueError`."""
+        """Takes the end of the answer; returns the turns that have an outcome now. Those without one are in doubt.
+        Raises `ValueError`."""
         return self._hand_out(self._answers.end())
 
     def fail(self, error: BaseException | None) -> Sequence[T]:
-        """Nothing more comes, because of an error or without one: all others have an outcome now."""
+        """Gives all remaining turns an outcome, since no more answers come, with an error or without; returns them."""
         left = self._turns[self._answered :]
         if error is None:
             error = Unavailable(f"the answer ended early: {self._answered} of {len(self._turns)} had theirs")
@@ -177,13 +179,13 @@ class Distribution(Generic[T]):
 
     @contextmanager
     def handed_out(self, wake: Callable[[Sequence[T]], object]) -> Generator[None, None, None]:
-        """Around the request that brings the answers: at its end `wake` has had everybody, whatever became of it."""
+        """Around the request that brings the answers: at its end `wake` was given every turn, whatever happened."""
         error: BaseException | None = None
         try:
             yield
             wake(self.end())
         except Exception as caught:
-            error = caught  # each has its own, or asks for it
+            error = caught  # each caller has its own error, or asks alone
         except BaseException as caught:
             wake(self.fail(caught))
             raise
@@ -192,14 +194,14 @@ class Distribution(Generic[T]):
     def _hand_out(self, outcomes: Sequence[Outcome]) -> Sequence[T]:
         first = self._answered
         done = self._turns[first : first + len(outcomes)]
-        for turn, outcome in zip(done, outcomes, strict=False):  # more than were asked for are nobody's
+        for turn, outcome in zip(done, outcomes, strict=False):  # surplus answers are nobody's
             turn.outcome = outcome
         self._answered += len(done)
         return done
 
 
 def not_sent(patience: float) -> Unavailable:
-    """The error of who has waited for so many seconds, and gives up unsent."""
+    """The error of a caller that has waited for so many seconds, and gives up unsent."""
     error = Unavailable(f"not sent: the request before it takes longer than {patience:g} s")
     error.__cause__ = TimeoutError()
     return error

@@ -1,6 +1,6 @@
-"""What a consumer holds, and what it owes the server: acks, fails and renewals, each with its moment. Pure.
+"""The claims that a consumer holds, and when their acks, fails and renewals are due. Pure.
 
-No thread and no clock lives here: `consumption` brings the time, keeps the lock and sends the calls.
+No thread and no clock lives here: the loops supply the time, keep the lock and send the calls.
 """
 
 import math
@@ -16,32 +16,33 @@ from .records import Claim
 
 @define(eq=False)
 class Hold:
-    """One claim in our hands."""
+    """One claim that the client holds."""
 
     claim: Claim
     expires_at: float
-    """By our clock, from the answer's arrival: after it nothing is handed out any more."""
+    """By the client's clock, counted from the answer's arrival: after it nothing is handed out any more."""
     renew_at: float
     open: set[str]
     """Ids that are neither settled nor lost."""
     acks: list[str] = field(factory=list[str])
-    """Handled, and the server does not know it yet."""
+    """Ids of handled messages whose ack is not on its way yet."""
     acks_since: float = 0.0
     lost: bool = False
-    """The lease is over or given back: results come too late."""
+    """The lease is over, or the messages were given back: results come too late."""
     doubtful: bool = False
-    """The client was silent for long: it may not be ours any more, until it is renewed."""
+    """The client was silent for long: the claim may not be ours any more, until it is renewed."""
     begun: set[str] = field(factory=set[str])
     """Ids whose `with message:` was entered: somebody works on them."""
     telling: set[str] = field(factory=set[str])
     """Ids that are to be handed out as soon as the server knows that they are begun."""
     told: set[str] = field(factory=set[str])
-    """Ids of which it knows."""
+    """Ids that the server knows to be begun."""
     given_back: set[str] = field(factory=set[str])
-    """Of a broadcast topic: ids that were handed out and not seen to the end."""
+    """On a broadcast topic: ids that were handed out and not seen to the end."""
 
     def seen_to(self) -> str | None:
-        """Of a broadcast topic: what confirms the messages from the first on that are all seen."""
+        """On a broadcast topic: the position that confirms all messages before the first unseen one; None if that is
+        the first."""
         unseen = self.open | self.given_back
         if not unseen:
             return self.claim.next
@@ -70,7 +71,7 @@ class Settlement:
     count: bool = True
 
     def call(self) -> Call[Any]:
-        """As it goes to the server."""
+        """The call that sends it to the server."""
         claim = self.hold.claim
         place = claim.topic, claim.group
         if self.verb == "ack":
@@ -89,11 +90,11 @@ class Holds:
         self._holds: list[Hold] = []
         self._fails: list[Settlement] = []
         self.messages = 0
-        """In our hands, waiting or being handled."""
+        """How many messages are held, waiting or being handled."""
         self.bytes = 0
 
     def add(self, claim: Claim, now: float) -> Hold:
-        """A claim whose answer arrived now."""
+        """Adds a claim whose answer arrived now."""
         ids = {message.id for message in claim.messages}
         expires_at, renew_at = now + self._lease, now + self._lease / 3
         if claim.next is not None:  # a broadcast topic has no leases
@@ -105,7 +106,7 @@ class Holds:
         return hold
 
     def ack(self, hold: Hold, id_: str, now: float) -> bool:
-        """Notes that a message was handled; False when it is not in our hands."""
+        """Records that a message was handled; False if it is not held any more."""
         if not self._close(hold, id_):
             return False
         if not hold.acks:
@@ -114,14 +115,15 @@ class Holds:
         return True
 
     def fail(self, settlement: Settlement) -> bool:
-        """Notes that a message is to be given back; False when it is not in our hands."""
+        """Records that a message is to be given back; False if it is not held any more."""
         if not self._close(settlement.hold, settlement.ids[0]):
             return False
         self._fails.append(settlement)
         return True
 
     def forget(self, hold: Hold, id_: str, *, seen: bool) -> bool:
-        """Of a broadcast topic: a message was handled, which no call says; False when it is not in our hands."""
+        """On a broadcast topic: records that a message was handled, for which no call is made; False if it is not held
+        any more."""
         if not self._close(hold, id_):
             return False
         if not seen:
@@ -145,9 +147,10 @@ class Holds:
         return True
 
     def take_settlements(self, now: float, *, hurry: bool) -> list[Settlement]:
-        """The calls that are due. Acks wait for the end of their claim, a fail in it, or the linger.
+        """Takes the settlements that are due. Acks wait for the end of their claim, a fail in it, or the end of the
+        linger.
 
-        `hurry`: nobody has anything to handle, so nothing is gained by waiting.
+        `hurry`: nothing is gained by waiting, for instance because nobody has anything to handle.
         """
         failing = {settlement.hold for settlement in self._fails}
         due: list[Settlement] = []
@@ -162,11 +165,11 @@ class Holds:
         return due
 
     def next_settlement_at(self) -> float | None:
-        """When acks that wait have waited long enough."""
+        """When the first of the waiting acks have waited long enough."""
         return min((hold.acks_since + self._linger for hold in self._holds if hold.acks), default=None)
 
     def due_for_renewal(self, now: float) -> list[Hold]:
-        """The claims of which a third of the lease has gone."""
+        """The claims whose renewal is due: a third of the lease has gone, or they were marked."""
         return [hold for hold in self._holds if hold.open and hold.renew_at <= now]
 
     def next_renewal_at(self) -> float | None:
@@ -175,44 +178,44 @@ class Holds:
         return min(times, default=None)
 
     def renewed(self, hold: Hold, now: float) -> None:
-        """The lease runs anew."""
+        """Notes that the lease was renewed now."""
         hold.expires_at = now + self._lease
         hold.renew_at = now + self._lease / 3
         hold.doubtful = False
 
     def doubt(self, now: float) -> None:
-        """All claims may have been ended: each is to be renewed at once, but for broadcast topics."""
+        """Notes that all claims may have been ended: each is to be renewed at once, except on broadcast topics."""
         for hold in self._holds:
             if hold.claim.next is None:
                 hold.doubtful, hold.renew_at = True, now
 
     def not_renewed(self, hold: Hold, now: float) -> None:
-        """The server was away: again soon."""
+        """Notes that the renewal has failed: it is due again after a tenth of the lease."""
         hold.renew_at = now + self._lease / 10
 
     def lose(self, hold: Hold) -> int:
-        """The lease is over: forgets the claim; how many messages come again, with those whose ack was not sent."""
+        """Forgets a claim whose lease is over; returns how many messages come again, with those of unsent acks."""
         lost = len(hold.open) + len(hold.acks)
         self.let_go(hold)
         hold.lost = True
         return lost
 
     def untold(self, waiting: set[str]) -> list[tuple[Hold, list[str]]]:
-        """Ids that are in handlers' hands, as they do not wait, and of which the server does not know it."""
+        """Ids by claim that handlers work on, since they do not wait, and that the server does not know to be begun."""
         found = [(hold, sorted(hold.open - hold.told - waiting)) for hold in self._holds if hold.claim.next is None]
         return [(hold, ids) for hold, ids in found if ids]
 
     def drop(self, hold: Hold, ids: list[str]) -> None:
-        """The server has taken these back itself."""
+        """Forgets messages that the server has taken back itself."""
         for id_ in ids:
             self._close(hold, id_)
 
     def unbegun(self) -> list[tuple[Hold, str]]:
-        """What is open, and whose block was not entered."""
+        """Open messages whose `with` block was not entered."""
         return [(hold, id_) for hold in self._holds for id_ in sorted(hold.open - hold.begun, key=int)]
 
     def give_back(self, only: set[str] | None = None) -> None:
-        """Everything that is still open, or `only` these, goes back at once, uncounted; the rest is let go of."""
+        """Gives back everything that is still open, or `only` these, at once and uncounted; forgets the rest."""
         for hold in self._holds:
             if hold.open:
                 ids = tuple(message.id for message in hold.claim.messages if message.id in hold.open)

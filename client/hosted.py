@@ -1,7 +1,7 @@
-"""`loops` in three tasks of an event loop that a thread of the client's own hosts; other threads handle the messages.
+"""Runs `loops` as tasks of an event loop in a thread of the client's own; other threads handle the messages.
 
-So the long polls of many topics are waited for in one thread. All that tasks and threads share is under one lock, which
-a task holds only between two of its waits.
+So one thread waits for the long polls of many topics. All that tasks and threads share is under one lock, which a task
+never holds while it waits.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from .processes import Owner
 from .stock import Terms
 
 Later = Callable[[Callable[[], object]], object]
-"""Has the event loop call something soon, from any thread."""
+"""A function that has the event loop call something soon, from any thread."""
 
 
 class HostedBell:
-    """Tasks wait for it, under the lock, and any thread rings it."""
+    """A `Bell` that tasks wait for, under the lock, and any thread rings."""
 
     def __init__(self, lock: Lock, later: Later) -> None:
         self._lock = lock
@@ -29,7 +29,7 @@ class HostedBell:
         self._waiting: list[Event] = []
 
     def ring(self, _many: int = 1, /) -> None:
-        while self._waiting:  # nobody waits when the event loop is over, which could not be asked any more
+        while self._waiting:  # nobody waits once the event loop is over, which could not be called any more
             self._later(self._waiting.pop().set)
 
     async def rung(self, seconds: float | None = None, /) -> None:

@@ -1,4 +1,4 @@
-"""Requests and responses of HTTP/1.1: plain values, and as bytes. Pure: httptools (llhttp) reads."""
+"""Requests and responses of HTTP/1.1, as plain values and as bytes; httptools (llhttp) parses them. Pure."""
 
 from collections.abc import Mapping
 from urllib.parse import urlencode
@@ -10,37 +10,37 @@ from httpcore import RemoteProtocolError
 _LONGEST_HEAD = 256 << 10
 """Bytes."""
 _WITH_CONTENT = ("POST", "PUT", "PATCH")
-"""Without any they say so."""
+"""Methods whose requests give a length even if they have no content."""
 
 
 @frozen
 class Request:
-    """What is asked of a server."""
+    """A request to a server."""
 
     method: str
     path: str
-    """Quoted, below the server's address."""
+    """Quoted, relative to the server's address."""
     content: bytes | None = None
     media_type: str | None = None
     params: Mapping[str, str | int] | None = field(default=None, kw_only=True)
     headers: Mapping[str, str] | None = field(default=None, kw_only=True)
-    """Beside those of every request, in ASCII."""
+    """Headers beside those of every request, in ASCII."""
     wait: float = field(default=0.0, kw_only=True)
-    """Seconds that the answer may rightly take, on top of the time-out."""
+    """Seconds that the answer may take, on top of the time-out."""
 
 
 @frozen
 class Response:
-    """What was answered."""
+    """The response of a server."""
 
     status: int
     headers: Mapping[str, str]
-    """By name in lower case, or whatever its case."""
+    """By name in lower case, or regardless of case."""
     content: bytes = b""
 
     @property
     def is_success(self) -> bool:
-        """Whether it was done."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
 
@@ -65,20 +65,20 @@ class ResponseReader:
         self.begin()
 
     def begin(self) -> None:
-        """The next is to come."""
+        """Prepares for the next response."""
         self.head: Response | None = None
-        """Without its content."""
+        """The response without its content."""
         self.whole = False
         self.keeps = False
-        """Another request may follow on the connection; known when it is whole."""
+        """Whether another request may follow on the connection; known when the response is whole."""
         self._before = 0
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Takes the next bytes of the connection, none at its end: the pieces of content that came with them.
+        """Takes the next bytes of the connection, none at its end; returns the pieces of content that came with them.
 
-        Raises `RemoteProtocolError` for what is no response, or not all of one.
+        Raises `RemoteProtocolError` if they are no response, or if one is cut off.
         """
         if data:
             try:
@@ -86,7 +86,7 @@ class ResponseReader:
             except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
                 if not self.whole:
                     raise RemoteProtocolError(f"the answer is not HTTP: {error}") from error
-                self.keeps = False  # what follows an answer that came whole is nobody's
+                self.keeps = False  # bytes after a whole response belong to no request
             self._bound(len(data))
         else:
             self._end()
@@ -94,7 +94,7 @@ class ResponseReader:
         return pieces
 
     def _bound(self, more: int) -> None:
-        """What comes before an answer's content is in memory: headers, and answers that say that it is yet to come."""
+        """Limits what comes before a response's content, and is kept in memory: headers and interim responses."""
         if self.head is None:
             self._before += more
             if self._before > _LONGEST_HEAD:
@@ -110,7 +110,7 @@ class ResponseReader:
     # Called by httptools
 
     def on_message_begin(self) -> None:
-        # What follows a response was not asked for.
+        # A response after this one was not asked for.
         self.keeps = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -127,7 +127,7 @@ class ResponseReader:
     def on_message_complete(self) -> None:
         if self.whole:
             return
-        if self.head is not None and self.head.status < 200:  # 100 Continue, 103 Early Hints: it is yet to come
+        if self.head is not None and self.head.status < 200:  # 100 Continue, 103 Early Hints: it is interim
             before = self._before
             self.begin()
             self._before = before

@@ -1,4 +1,4 @@
-"""Names that the client makes up: its own as a consumer, and an idempotency key for each request."""
+"""Names that the client generates: its own as a consumer, and an idempotency key for each request."""
 
 import itertools
 import os
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 class Identity:
     """The default name of a consumer, `ip-pid-uuid-number`: it tells an operator where to look.
 
-    `number` is that of the calling thread, or task. In an event loop no name is to be resolved: that would hold it up.
+    `number` is that of the calling thread, or task. In an event loop no host name is resolved: that would hold it up.
     """
 
     def __init__(self, url: str, *, resolve: bool = True, number: Callable[[], int] = threading.get_native_id) -> None:
@@ -38,9 +38,9 @@ def new_idempotency_key() -> str:
 
 
 def _own_address(url: str, *, resolve: bool) -> str:
-    """The address this machine would talk to the server from; no packet is sent.
+    """The address from which this machine would talk to the server; no packet is sent.
 
-    Unless names are to be resolved, the one it would talk to the world from, for a server that is known by name.
+    For a server known by name, and without `resolve`, it is the address from which it would talk to the internet.
     """
     parts = urlsplit(url)
     flags = 0 if resolve else socket.AI_NUMERICHOST

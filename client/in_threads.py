@@ -1,4 +1,4 @@
-"""A transport of threads for the tasks of an event loop: an httpx client of the user's own may know nothing else."""
+"""Runs a transport for threads from tasks of an event loop, as a user's own httpx client may support only threads."""
 
 import threading
 from functools import partial
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class InThreads:
-    """Each call under way has a thread, of `most`. None can be given up before its answer is there."""
+    """Makes each call in a thread, `most` at a time. No call can be given up before its answer is there."""
 
     def __init__(self, transport: Transport[threading.Event], stopped: threading.Event, most: int) -> None:
         self._transport = transport
@@ -27,4 +27,4 @@ class InThreads:
         return await to_thread.run_sync(lambda: drive(made()), limiter=self._limiter)
 
     async def close(self) -> None:
-        """The connections are its owner's."""
+        """Does nothing: the connections belong to the owner of the transport."""

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class _Options:
-    """What httpx is told."""
+    """Makes the arguments for httpx."""
 
     def __init__(self, url: str, timeout: float, headers: Mapping[str, str]) -> None:
         self._url = url
@@ -22,7 +22,7 @@ class _Options:
         self._headers = headers
 
     def _asked(self, request: Request) -> dict[str, Any]:
-        """What httpx's `request` takes. Not `send`: clients of users' own add credentials in `request`."""
+        """The arguments of httpx's `request`. Not of `send`: users' own clients add credentials in `request`."""
         kind = {} if request.media_type is None else {"Content-Type": request.media_type}
         return {
             "method": request.method,
@@ -85,7 +85,7 @@ class AsyncLent(_Options):
 
 
 def lent(client: T) -> Callable[[], T]:
-    """The caller's own pool of connections, in the process where it was given alone."""
+    """Gives the caller's own client, but only in the process where it was given."""
     owner = Owner()
 
     def give() -> T:
@@ -100,9 +100,9 @@ def lent(client: T) -> Callable[[], T]:
 
 
 def wants_httpx(url: str) -> bool:
-    """Whether there is in the address, or in the environment, what httpx alone knows: credentials, a proxy.
+    """Whether the address or the environment names something that only httpx supports: credentials, a proxy.
 
-    Of `NO_PROXY` what names the host itself, or all, is heard here; httpx knows the rest.
+    Of `NO_PROXY` only the host itself and `*` are heeded here; httpx knows the rest.
     """
     address = httpx.URL(url)
     proxies = getproxies()
@@ -113,7 +113,7 @@ def wants_httpx(url: str) -> bool:
 
 
 def _streams(client: httpx.Client | httpx.AsyncClient) -> bool:
-    """Whether answers can be had as they come: not past a `request` that adds credentials."""
+    """Whether answers can be streamed: not if the client's class has a `request` of its own, which adds credentials."""
     return type(client).request in (httpx.Client.request, httpx.AsyncClient.request)
 
 

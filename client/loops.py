@@ -30,25 +30,25 @@ from .records import Alive
 from .stock import PATIENCE, SIGN, Stock, Terms
 
 _GOODBYE = SIGN / 5
-"""Seconds: who has not heard of it finds out by the signs that stay away."""
+"""Seconds for deregistering; if that fails, the server finds out when the signs of life stop."""
 
 _log = logging.getLogger("tarry.client")
 
 T = TypeVar("T")
 
 ALL = 1 << 30
-"""More than ever wait."""
+"""More than ever wait: wakes all."""
 
 
 class Bell(Protocol):
-    """Something has changed: whoever waits looks again. It is rung, and waited for, under the lock."""
+    """Tells waiters that something has changed, so that they look again. It is rung, and awaited, under the lock."""
 
     def ring(self, many: int = 1, /) -> None:
-        """Wakes so many of those who wait, or more."""
+        """Wakes so many waiters, or more."""
         ...
 
     async def rung(self, seconds: float | None = None, /) -> None:
-        """Waits until it rings, for so long at most; others have the lock meanwhile."""
+        """Waits until it rings, for `seconds` at most; the lock is free meanwhile."""
         ...
 
 
@@ -61,7 +61,7 @@ class Sender(Protocol[E_contra]):
     """Makes calls: a `Transport`."""
 
     async def send(self, call: Call[T], *, deadline: float | None = None, abandon: E_contra | None = None) -> T:
-        """Again and again, until `deadline` seconds have passed or `abandon` is set."""
+        """Makes a call, again and again until `deadline` seconds have passed or `abandon` is set."""
         ...
 
     async def close(self) -> None:
@@ -71,15 +71,15 @@ class Sender(Protocol[E_contra]):
 
 @frozen
 class Together:
-    """What the loops over several topics have in common, beside their lock."""
+    """What the loops over several topics share, beside their lock."""
 
     arrived: Bell
-    """For whoever waits for a message of any of them."""
+    """Rung for callers that wait for a message of any topic."""
     pulse: Pulse
 
 
 class Loops(ABC, Generic[D, E]):
-    """Messages of one group, held by one client: what threads and tasks do alike."""
+    """Messages of one group, held by one client: the logic that threads and tasks share."""
 
     def __init__(
         self,
@@ -97,11 +97,11 @@ class Loops(ABC, Generic[D, E]):
         self._clock = clock
         self._delivery = delivery
         self._lock = lock
-        """Guards all below."""
+        """Guards all fields below."""
         self.stock = Stock(terms)
-        """For a `Rota` too, under the lock."""
+        """A `Rota` uses it too, under the lock."""
         self._holds = self.stock.holds
-        # Each for whoever waits there, so that nobody is woken for nothing.
+        # A bell for each kind of waiter, so that nobody is woken for nothing.
         self._arrived = bell() if together is None else together.arrived
         """For `next`."""
         self._room = bell()
@@ -113,10 +113,10 @@ class Loops(ABC, Generic[D, E]):
         self._pulse = Pulse(clock()) if together is None else together.pulse
         self._pulse.join(self.stock)
         self._hungry = 0
-        """Those in `next` that have nothing to handle."""
+        """How many callers of `next` have nothing to handle."""
         self._draining = False
         self.error: BaseException | None = None
-        """What has ended it, to be raised by `next`."""
+        """The error that has ended the loops, to be raised by `next`."""
         self._stopped: E = stopped
         self._warned = False
 
@@ -124,28 +124,28 @@ class Loops(ABC, Generic[D, E]):
     async def _send(self, call: Call[T], *, deadline: float | None = None, claiming: bool = False) -> T:
         """Makes a call, again and again for `deadline` seconds: a claim until `stop`, any other until all is given up.
 
-        It is made without the lock.
+        The caller must not hold the lock.
         """
 
     @abstractmethod
     async def _pause(self, seconds: float) -> None:
-        """Rests, until `stop` at most."""
+        """Waits for `seconds`, or until `stop`."""
 
-    # What users' own threads and tasks do
+    # Called by the threads and tasks of users
 
     def hunger(self) -> None:
-        """Under the lock: somebody has nothing to handle, and waits until `sate`."""
+        """Under the lock: notes a caller that has nothing to handle, and waits until `sate`."""
         self._hungry += 1
         self._owed.ring()
         if self.stock.suspicious:
             self._leases.ring()
 
     def sate(self) -> None:
-        """Under the lock: it waits no longer."""
+        """Under the lock: notes that it waits no longer."""
         self._hungry -= 1
 
     def hand_out(self) -> D | None:
-        """Under the lock: the next message, if one may be handled now."""
+        """Under the lock: takes the next message, if one may be handled now."""
         taken = self.stock.take(self._clock())
         self._room.ring()
         if taken is None:
@@ -158,21 +158,21 @@ class Loops(ABC, Generic[D, E]):
         return delivery
 
     def ack(self, hold: Hold, id_: str) -> bool:
-        """Notes a handled message."""
+        """Records that a message was handled; False if it is not held any more."""
         with self._lock:
             taken = self.stock.ack(hold, id_, self._clock())
             self._settled(hold)
             return taken
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
-        """Notes a message to be given back."""
+        """Records that a message is to be given back; False if it is not held any more."""
         with self._lock:
             taken = self.stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
             self._settled(hold)
             return taken
 
     def lost(self, hold: Hold) -> bool:
-        """Whether its lease is over, by what the server has said or by our own clock."""
+        """Whether the lease is over, by what the server has said or by the client's clock."""
         return hold.lost or self._clock() >= hold.expires_at
 
     def _settled(self, hold: Hold) -> None:
@@ -184,12 +184,12 @@ class Loops(ABC, Generic[D, E]):
         self._room.ring()
 
     def end_loop(self) -> None:
-        """The loop goes no further: what it has left unsettled has failed."""
+        """Ends the user's loop: messages that it has left unsettled have failed."""
         with self._lock:
             self.stock.end_loop()
 
     def warn_of_left(self, stacklevel: int = 3) -> None:
-        """Warns once that the loop has left messages unsettled; it names the line that asked its caller for more."""
+        """Warns once that the loop has left messages unsettled, at the line of the user that asked for the next one."""
         if self.stock.left and not self._warned:
             self._warned = True
             warnings.warn(
@@ -200,7 +200,7 @@ class Loops(ABC, Generic[D, E]):
             )
 
     def stop(self) -> None:
-        """No more claims, and nothing more is handed out; what is being handled may be finished."""
+        """Stops claiming and handing out; messages that are being handled may be finished."""
         with self._lock:
             self._stopped.set()
             self._arrived.ring(ALL)
@@ -209,7 +209,7 @@ class Loops(ABC, Generic[D, E]):
     # The end
 
     async def _let_go(self, *, but_in_hands: bool = False) -> None:
-        """Gives back what is held, once the fetcher has ended; the settler ends when all that is owed was sent."""
+        """Gives back held messages, once the fetcher has ended; the settler ends when all results were sent."""
         await self._confirm()
         with self._lock:
             self.stock.give_back(but_in_hands=but_in_hands)
@@ -218,7 +218,7 @@ class Loops(ABC, Generic[D, E]):
             self._leases.ring()
 
     async def _confirm(self) -> None:
-        """Confirms what was seen of a broadcast topic, by one more claim, whose own answer is not confirmed."""
+        """Confirms the messages seen on a broadcast topic, by one more claim, whose own answer is not confirmed."""
         if not self.stock.unseen:
             return
         try:
@@ -229,14 +229,14 @@ class Loops(ABC, Generic[D, E]):
             self.stock.confirmed()
 
     async def _say_goodbye(self, *, but_in_hands: bool) -> None:
-        """When all loops have ended; not where the goodbye would end what handlers still work on."""
+        """Deregisters the client when all loops have ended, unless that would end claims in the hands of handlers."""
         self.stock.absence.closed(self._clock())
         if self._pulse.leave() and not but_in_hands:
             with suppress(TarryError):
                 await self._transport.send(claims.deregister(self._terms.client), deadline=_GOODBYE)
 
     async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
-        """A loop that breaks ends the consumption, and its error is raised from `next`."""
+        """Runs a loop; an error in it ends the consumption, and is raised from `next`."""
         try:
             await loop()
         except Exception as error:
@@ -272,12 +272,12 @@ class Loops(ABC, Generic[D, E]):
                 await self._rest(asked)
 
     async def _rest(self, asked: float) -> None:
-        # A server that does not hold the poll, as one that is stopping, is not asked in a tight loop.
+        # A server that does not hold the poll, such as one that is stopping, is not asked in a tight loop.
         if self._clock() - asked < self.stock.wait / 2:
             await self._pause(0.1)
 
     async def _await_room(self) -> int:
-        """Waits until more is wanted, and says how many; 0 when it is over."""
+        """Waits until more messages are wanted, and says how many; 0 when the loop is over."""
         with self._lock:
             while not self._stopped.is_set():
                 if size := self.stock.wanted():
@@ -301,7 +301,7 @@ class Loops(ABC, Generic[D, E]):
                             self._leases.ring()
 
     async def _failures(self, calls: list[Call[Any]]) -> list[TarryError | None]:
-        """Sends acks and fails: the error of each, or None."""
+        """Sends acks and fails; returns the error of each, or None."""
         # A result is worth sending for as long as the lease may last.
         patience = max(30.0, self._terms.lease)
         if len(calls) == 1:
@@ -310,7 +310,7 @@ class Loops(ABC, Generic[D, E]):
             errors = await self._send(claims.settle(calls), deadline=patience)
         except Unavailable as error:
             return [error] * len(calls)
-        except TarryError:  # of the request as a whole: each asks for its own answer
+        except TarryError:  # the request failed as a whole: each call goes alone
             return [await self._failure(call, patience) for call in calls]
         return [
             await self._failure(call, patience) if isinstance(error, Unavailable) else error
@@ -318,7 +318,7 @@ class Loops(ABC, Generic[D, E]):
         ]
 
     async def _await_settlements(self) -> list[Settlement]:
-        """Waits for calls that are due; none when it is over."""
+        """Waits for settlements that are due; returns none when the loop is over."""
         with self._lock:
             while True:
                 now = self._clock()
@@ -339,15 +339,15 @@ class Loops(ABC, Generic[D, E]):
                 with self._lock:
                     begun = [id_ for _, ids in self.stock.begun(hold) for id_ in ids]
                 error = await self._failure(self.stock.extend(hold, begun), self._terms.lease / 3)
-                if begun and isinstance(error, BadRequest):  # an older server beside the one that has given it
+                if begun and isinstance(error, BadRequest):  # an older server, beside the one that gave the claim
                     error = await self._failure(self.stock.extend(hold), self._terms.lease / 3)
                 with self._lock:
                     self.stock.renewed(hold, error, self._clock(), begun)
                     self._room.ring()
-                    self._arrived.ring(ALL)  # it may have been in doubt
+                    self._arrived.ring(ALL)  # its messages may have waited because it was doubtful
 
     async def _await_renewals(self) -> list[Hold] | None:
-        """Waits until leases are to be renewed or a sign of life is due; None when it is over."""
+        """Waits until leases are to be renewed or a sign of life is due; None when the loop is over."""
         with self._lock:
             while not self._draining:
                 now = self._clock()
@@ -373,16 +373,16 @@ class Loops(ABC, Generic[D, E]):
                     if hold.claim.id not in alive.untold:
                         hold.told.update(ids)
                 self._pulse.heard(asked, alive.seconds)
-                self._arrived.ring(ALL)  # they may have waited for this
+                self._arrived.ring(ALL)  # messages may have waited for this
         except TarryError as error:
-            # Without one, claims last as long as their leases, or end with the client; calls for them show which.
+            # Without a sign, claims last as long as their leases, or end with the client; later calls show which.
             _log.debug("a sign of life to %s: %s", self._terms.topic, error)
         with self._lock:
             self._pulse.end(self._clock())
 
     async def _sign(self, begun: Sequence[tuple[str, Sequence[str]]]) -> Alive:
         if begun:
-            with suppress(BadRequest):  # of an older server beside the one that has given the claims
+            with suppress(BadRequest):  # from an older server, beside the one that gave the claims
                 return await self._send(claims.renew(self._terms.client, begun), deadline=0.0)
         return await self._send(claims.renew(self._terms.client), deadline=0.0)
 

@@ -1,4 +1,4 @@
-"""How a connection is opened: httpcore's for threads, asyncio and trio, in one shape."""
+"""Opens connections with httpcore, for threads, asyncio and trio, behind one interface."""
 
 import ssl
 from typing import Any, Protocol
@@ -17,19 +17,19 @@ from .async_tasks import on_trio
 
 
 class Network(Protocol):
-    """Opens and closes. Errors are httpcore's."""
+    """Opens and closes connections. Errors are httpcore's."""
 
     async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, timeout: float) -> AsyncNetworkStream:
-        """A connection; `timeout` is seconds for it, and again for what TLS has to say first."""
+        """Opens a connection; `timeout` is seconds for it, and again for the TLS handshake."""
         ...
 
     async def close(self, stream: AsyncNetworkStream) -> None:
-        """At once, also where all else is cancelled."""
+        """Closes a connection at once, even in a cancelled scope."""
         ...
 
 
 class ThreadNetwork:
-    """For threads: what is awaited is done when it returns."""
+    """For threads: its coroutines block, and never suspend."""
 
     async def connect(self, host: str, port: int, tls: ssl.SSLContext | None, timeout: float) -> AsyncNetworkStream:
         stream = SyncBackend().connect_tcp(host, port, timeout)
@@ -61,7 +61,7 @@ class TaskNetwork:
 
 
 class _Blocking(AsyncNetworkStream):
-    """A connection of threads, in the shape of one of tasks."""
+    """A blocking connection, with the interface of an asynchronous one."""
 
     def __init__(self, stream: NetworkStream) -> None:
         self._stream = stream

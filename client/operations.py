@@ -1,4 +1,4 @@
-"""What operators do to topics, groups and their dead letters, and who looks for messages."""
+"""The calls for operators: on topics, groups and dead letters, and the search for messages."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -16,14 +16,14 @@ from .records import DeadLetter, Erased, Message, Named, id_of
 _PATIENCE = 25.0
 """Seconds that the server may take for one call: it stops after 20."""
 _SCAN = 60.0
-"""Seconds that it may take to see that nothing waits."""
+"""Seconds that the server may take to check that no message waits."""
 
 OnProgress = Callable[[int], object]
-"""Called with how many there were so far."""
+"""Called with the number done so far."""
 
 
 class OperatorCalls(Calling):
-    """Of both fronts."""
+    """The calls for operators, of both fronts."""
 
     @api_pages
     def find(
@@ -38,8 +38,8 @@ class OperatorCalls(Calling):
     ) -> Call[Page[dict[str, Any]]]:
         """The messages of a topic, of a key, or in a state, due from `start` to before `end`, page by page.
 
-        Without key and state: all that wait, the next due first, and all in the stream, the newest first, some of each
-        at a time.
+        Without key and state: all waiting messages, the next due first, and all in the stream, the newest first, some
+        of each at a time.
         """
         search = {"topic": topic, "key": key, "state": state, **_range(start, end)}
         return paged("/v1/messages", search, lambda document: document["messages"])
@@ -73,9 +73,9 @@ class OperatorCalls(Calling):
         queue: int | None = None,
         dry_run: bool = False,
     ) -> dict[int, int]:
-        """Moves a group to `"earliest"`, `"latest"`, a time or an offset (of `queue`); the offset by queue.
+        """Moves a group to `"earliest"`, `"latest"`, a time or an offset (of `queue`); returns the offset by queue.
 
-        Its open claims are closed first: who acks one afterwards gets `LeaseLost`.
+        Its open claims are closed first: acking one afterwards raises `LeaseLost`.
         """
         target: str | dict[str, Any]
         if isinstance(to, int):
@@ -106,13 +106,13 @@ class OperatorCalls(Calling):
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> int:
-        """Gives one group a range of the stream once more, from `start` up to and without `end`; how many messages.
+        """Gives one group a range of the stream once more, from `start` to before `end`; returns how many messages.
 
-        When it is interrupted, the same call goes on where it stopped. So do many calls of one `name`, ranges of
-        offsets of one `queue` that rise: what the name has come past is not given again.
+        If it is interrupted, the same call goes on where it stopped. Several calls with the same `name`, over rising
+        ranges of offsets of one `queue`, do so too: offsets that the name has passed are not given again.
         """
         request = {"from": _place(start), "to": _place(end), "queue": queue, "dry_run": dry_run, "name": name}
-        # A call is not tried again by itself: one that was done in full would be done twice.
+        # Not tried again by itself: a call that was done in full would be done twice.
         return await self._worked(f"{_path(topic, group)}/replay", request, "replayed", on_progress, once=True)
 
     @api_call
@@ -131,10 +131,10 @@ class OperatorCalls(Calling):
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> int:
-        """Gives dead letters back to their group, all, or those that fit what is said of them; how many.
+        """Gives dead letters back to their group, all, or those that match the arguments; returns how many.
 
-        `reason` is that of the last attempt; with `*` at its end, how that begins. `rate` is how many a second at most.
-        An exception in `on_progress` stops it; what is done stays done.
+        `reason` is that of the last attempt; with `*` at its end, its beginning. `rate` is the most per second.
+        An exception in `on_progress` stops it; letters already redriven stay redriven.
         """
         which = _letters(ids, start, end, key, tag, reason)
         path = f"{_path(topic, group)}/dead/redrive"
@@ -155,7 +155,7 @@ class OperatorCalls(Calling):
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> int:
-        """Removes dead letters for good, all, or those that fit what is said of them, as with `redrive`; how many."""
+        """Removes dead letters for good, all, or those that match, as with `redrive`; returns how many."""
         which = _letters(ids, start, end, key, tag, reason)
         path = f"{_path(topic, group)}/dead/purge"
         return await self._worked(path, which | {"dry_run": dry_run}, "purged", on_progress)
@@ -163,8 +163,8 @@ class OperatorCalls(Calling):
     async def _worked(
         self, path: str, request: Mapping[str, Any], what: str, on_progress: OnProgress | None, *, once: bool = False
     ) -> int:
-        """How many were done. The server cuts what takes long: the next call goes on, and stopping in between undoes
-        nothing. Letters that die after the first call are not meant."""
+        """Repeats the call until all is done; returns how many. The server ends a call that takes long, and the next
+        one goes on; stopping in between undoes nothing. Letters that die after the first call are left out."""
         count = 0
         asked = given(request)
         while True:
@@ -179,15 +179,16 @@ class OperatorCalls(Calling):
 
     @api_call
     async def erase(self, id: Named) -> Erased:  # noqa: A002 - the contract's word
-        """Erases what a message says: body, headers and why its attempts failed, in the store and, with the archive's
-        next run, in the lake. Its life stays. Raises `Conflict` while it waits: cancel it first; `NotFound`."""
+        """Erases the content of a message: body, headers and why its attempts failed, in the store and, with the
+        archive's next run, in the lake. Its history stays. Raises `Conflict` while it waits (cancel it first), and
+        `NotFound`."""
         return Erased.read(await self._call("POST", f"/v1/messages/{part(id_of(id))}/erase"))
 
     @api_call
     async def pause(self, topic: str, group: str) -> dict[str, Any]:
-        """Pauses a group: nobody is given anything of it until it is resumed. Timers, retries and acks go on.
+        """Pauses a group: it hands out no messages until it is resumed. Timers, retries and acks go on.
 
-        Other servers on the same database follow within a second. Raises `Conflict` of a broadcast topic.
+        Other servers on the same database follow within a second. Raises `Conflict` for a broadcast topic.
         """
         return await self._call("POST", f"{_path(topic, group)}/pause")
 
@@ -198,7 +199,7 @@ class OperatorCalls(Calling):
 
     @api_call
     async def delete_group(self, topic: str, group: str) -> None:
-        """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
+        """Removes a group for good: its position, retries and dead letters. Its claims end at once."""
         await self._call("DELETE", _path(topic, group))
 
     @api_call
@@ -237,7 +238,7 @@ def _letters(
     tag: str | None,
     reason: str | None,
 ) -> dict[str, Any]:
-    """Which dead letters, as a body of a request."""
+    """The selection of dead letters, as the body of a request."""
     return {"ids": arguments.ids(ids), **_range(start, end), "key": key, "tag": tag, "reason": reason}
 
 

@@ -1,4 +1,4 @@
-"""What each process has for itself: a fork would share it unnoticed.
+"""Objects that each process needs for itself, and that a fork would share unnoticed.
 
 Two processes on one connection read each other's answers, and two makers of ids in the same state make the same ids.
 """
@@ -23,7 +23,7 @@ class PerProcess(Generic[T]):
         _everything.add(self)
 
     def get(self) -> T:
-        """This process's own."""
+        """The object of this process."""
         with self._lock:
             if self._made is None:
                 self._made = self._make()
@@ -40,7 +40,7 @@ _everything: WeakSet[PerProcess[Any]] = WeakSet()
 
 def _forked() -> None:
     with warnings.catch_warnings():
-        # Sockets that nobody holds any more are closed here, and go on at the parent.
+        # Sockets that nobody refers to any more are closed here, and stay open in the parent.
         warnings.simplefilter("ignore", ResourceWarning)
         for one in list(_everything):
             one._begin_anew()  # pyright: ignore[reportPrivateUsage]
@@ -51,7 +51,7 @@ if hasattr(os, "register_at_fork"):  # where there is no fork, nothing is to be 
 
 
 class Owner:
-    """The process that something was begun in: a fork does not have its threads."""
+    """The process in which something was begun: a fork does not have its threads."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()

@@ -1,6 +1,6 @@
 """Signs of life: a client gives them once for all the topics that it consumes together. Pure.
 
-The loops around it bring the lock, the time and the calls.
+The loops around it supply the lock, the time and the calls.
 """
 
 from attrs import define, field
@@ -9,7 +9,7 @@ from .holds import Hold
 from .stock import SIGN, Stock
 
 _CLAIMS = 100
-"""Of which a sign tells what was begun, at most."""
+"""Most claims for which a sign reports begun messages."""
 
 
 @define(eq=False)
@@ -19,17 +19,17 @@ class Pulse:
     at: float
     """When the next sign is due."""
     registered: bool = field(default=False, init=False)
-    """The server watches it."""
+    """Whether the server watches the client."""
     cut: bool = field(default=False, init=False)
-    """A long poll was given up, whose answer may have held something."""
+    """Whether a long poll was given up, whose answer may have held messages."""
     _giving: bool = field(default=False, init=False)
-    """A sign is on its way."""
+    """Whether a sign is on its way."""
     _stocks: list[Stock] = field(factory=list[Stock], init=False)
     _living: int = field(default=0, init=False)
     """Topics whose loops have not ended."""
 
     def join(self, stock: Stock) -> None:
-        """It consumes one more topic."""
+        """Adds a topic that the client consumes."""
         self._stocks.append(stock)
         self._living += 1
 
@@ -43,16 +43,16 @@ class Pulse:
         return min((stock.sign_every for stock in self._stocks), default=SIGN)
 
     def hasten(self, now: float) -> None:
-        """It has its first claim: from now on the server is to notice when it dies."""
+        """Makes the first sign due: the client has a claim, so the server is to notice from now on when it dies."""
         if self.watched and not self.registered and not self._giving:
             self.at = now
 
     def wait(self, now: float) -> float:
-        """Seconds until it is to be looked at again; 0 when a sign is due."""
+        """Seconds until the next check; 0 if a sign is due."""
         return self._every if self._giving else max(0.0, self.at - now)
 
     def begin(self, now: float) -> bool:
-        """Whether a sign is to be given now: by the caller, and by nobody else before its `end`."""
+        """Whether the caller is to give a sign now; nobody else gives one before `end`."""
         if self._giving or now < self.at:
             return False
         if not self.watched:
@@ -62,23 +62,23 @@ class Pulse:
         return True
 
     def begun(self) -> list[tuple[Hold, list[str]]]:
-        """What is to be told of as begun."""
+        """The messages to report as begun, by claim."""
         return [told for stock in self._stocks for told in stock.begun()][:_CLAIMS]
 
     def heard(self, asked: float, seconds: float) -> None:
-        """The server has taken the sign, for so many seconds."""
+        """Notes that the server has taken the sign, for so many seconds."""
         self.registered = True
         for stock in self._stocks:
             stock.note_alive(asked, seconds)
 
     def end(self, now: float) -> None:
-        """The sign was given, whatever came of it."""
+        """Notes that the sign was given, whatever came of it."""
         self._giving = False
         self.at = now + self._every
 
     def leave(self) -> bool:
-        """The loops of one topic have ended. Whether to say goodbye: nothing of it is at work any more, and no place on
-        a broadcast topic is to be kept."""
+        """Notes that the loops of one topic have ended. Returns whether to deregister: no loops are at work any more,
+        the server may know the client, and no place on a broadcast topic is to be kept."""
         self._living -= 1
         keeps_place = any(stock.keeps_place for stock in self._stocks)
         return not self._living and (self.registered or self.cut) and not keeps_place

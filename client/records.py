@@ -1,4 +1,4 @@
-"""What goes in and comes out, frozen. Times are datetimes in UTC; a body comes back the way it went in."""
+"""The records that calls take and return, frozen. Times are datetimes in UTC; a body comes back as it was sent."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from .durations import Duration, duration_out, instant_in, instant_out
 
 @frozen
 class Receipt:
-    """The answer to a publish. `queue` and `offset` are known when it went straight to the stream."""
+    """The answer to a publish. `queue` and `offset` are known if the message went straight to the stream."""
 
     id: str
     topic: str
@@ -21,15 +21,15 @@ class Receipt:
     queue: int | None = None
     offset: int | None = None
     replayed: bool = False
-    """The server had this request before, and answered with the receipt of that time."""
+    """The server had this request before, and answered with the receipt from then."""
     load: int | None = None
-    """How many fall due in the same second, as far as the server knows; None where that is not near."""
+    """How many messages fall due in the same second, as far as the server knows; None if that second is not near."""
     late_by: int | None = None
-    """By how many milliseconds it will be late, at the pace of the last promotions; None where it will not."""
+    """How many milliseconds late the message will be, at the pace of the last promotions; None if it will not."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
-        """From the server's JSON."""
+        """Reads the server's JSON."""
         return cls(
             record["id"],
             record["topic"],
@@ -43,7 +43,7 @@ class Receipt:
         )
 
     def document(self) -> dict[str, Any]:
-        """As JSON, as the server sent it."""
+        """The receipt as the JSON that the server sent."""
         document = {
             name: getattr(self, name) for name in ("id", "topic", "state", "queue", "offset", "load", "late_by")
         }
@@ -53,32 +53,32 @@ class Receipt:
 
 @frozen
 class Timer:
-    """The timer of a key: the message that waits, or the last that did."""
+    """The timer of a key: the message that waits, or the last one that did."""
 
     id: str
     key: str
     revision: int
-    """It rises with each message."""
+    """Rises with each message of the timer."""
     deliver_at: datetime
     state: str
     """`scheduled`, `published` or `cancelled`."""
     replaced: str | None = None
-    """The message in whose place it is."""
+    """The id of the message that this one replaced."""
     queue: int | None = None
     offset: int | None = None
-    """Where it is, once it is published."""
+    """Where the message is, once it is published."""
     replayed: bool = False
     """The server had this request before, and answered as it did then."""
     load: int | None = None
-    """How many fall due in the same second, as far as the server knows; None where that is not near."""
+    """How many messages fall due in the same second, as far as the server knows; None if that second is not near."""
     late_by: int | None = None
-    """By how many milliseconds it will be late, at the pace of the last promotions; None where it will not."""
+    """How many milliseconds late the message will be, at the pace of the last promotions; None if it will not."""
     kept: bool = False
-    """It is the one that waited already, and what was asked for was dropped (`mode="keep"`)."""
+    """This message waited already, and the new one was dropped (`mode="keep"`)."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
-        """From the server's JSON."""
+        """Reads the server's JSON."""
         known: dict[str, Any] = {name: record[name] for name in cls.__annotations__ if name in record}
         known["deliver_at"] = instant_in(record["deliver_at"])
         return cls(**known)
@@ -98,34 +98,34 @@ class Erased:
 
     id: str
     erased_at: datetime
-    """The first time."""
+    """When it was erased for the first time."""
     lake: Literal["none", "pending", "erased"]
-    """Whether the lake has the message no more: the next run of the archive sees to that. `none`: there is no lake."""
+    """Whether the message is erased in the lake too, by the next run of the archive. `none`: there is no lake."""
     lake_at: datetime | None = None
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
-        """From the server's JSON."""
+        """Reads the server's JSON."""
         lake_at = None if record["lake_at"] is None else instant_in(record["lake_at"])
         return cls(record["id"], instant_in(record["erased_at"]), record["lake"], lake_at)
 
 
 @frozen
 class Schedule:
-    """A message that comes again and again."""
+    """A message that is sent again and again."""
 
     name: str
     spec: Mapping[str, Any]
-    """As it was set."""
+    """The schedule as it was set."""
     next: tuple[datetime, ...]
     """The next fire times; none while it is paused."""
     paused: bool
     revision: int
-    """It rises with each change; 0 of one that is not there yet."""
+    """Rises with each change; 0 if the schedule does not exist yet."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
-        """From the server's JSON."""
+        """Reads the server's JSON."""
         times = tuple(instant_in(at) for at in record["next"])
         return cls(record["name"], record["spec"], times, record["paused"], record["revision"])
 
@@ -136,16 +136,16 @@ class Fire:
 
     fire_at: datetime
     what: str
-    """`fired`, `missed`, `overlapped`, `run`, `backfilled` or `cancelled`; `kept`: it waits for the one before."""
+    """`fired`, `missed`, `overlapped`, `run`, `backfilled` or `cancelled`; `kept`: it waits for the one before it."""
     at: datetime
     id: str | None = None
-    """Of its message."""
+    """The id of its message."""
     missed_until: datetime | None = None
-    """The fire times after it and before then were left out with it, but for those that are told on their own."""
+    """The fire times after it and before then were left out with it, except those that are listed themselves."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
-        """From the server's JSON."""
+        """Reads the server's JSON."""
         fire_at, at = instant_in(record["fire_at"]), instant_in(record["at"])
         until = record.get("missed_until")
         return cls(fire_at, record["what"], at, record.get("id"), None if until is None else instant_in(until))
@@ -157,13 +157,13 @@ class Alive:
 
     until: datetime
     seconds: float
-    """From the sign on, without another."""
+    """How long the client counts as alive from the sign on, without another."""
     untold: Sequence[str] = ()
-    """Claims of which the server could not note what was begun."""
+    """Claims for which the server could not note which messages were begun."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> "Alive":
-        """From the server's JSON."""
+        """Reads the server's JSON."""
         seconds = record.get("alive_for", 15_000) / 1000
         return cls(instant_in(record["alive_until"]), seconds, record.get("untold", ()))
 
@@ -186,13 +186,13 @@ class Message:
     attempt: int = 0
     """1 at the first delivery to the group; 0 where there is no group."""
     losses: int = 0
-    """How often in a row before this its client died, or let its lease run out."""
+    """How many times in a row before this delivery the client died, or let the lease run out."""
     published_at: datetime
     deliver_at: datetime
     expires_at: datetime | None = None
     """From then on it is not handed out any more."""
     erased_at: datetime | None = None
-    """Since when it has neither body nor headers any more, by an operator's order."""
+    """When an operator erased its body and headers; None if nobody has."""
 
     @property
     def erased(self) -> bool:
@@ -201,7 +201,7 @@ class Message:
 
     @classmethod
     def fields(cls, record: Mapping[str, Any], topic: str) -> dict[str, Any]:
-        """The arguments of a message, from the server's JSON."""
+        """The constructor's arguments, from the server's JSON."""
         encoded = record.get("body_base64")
         return {
             "id": record["id"],
@@ -224,13 +224,13 @@ class Message:
 
     @classmethod
     def read(cls, record: Mapping[str, Any], topic: str) -> Self:
-        """From the server's JSON."""
+        """Reads the server's JSON."""
         return cls(**cls.fields(record, topic))
 
 
 @frozen
 class Claim:
-    """Messages in this client's hands until `lease_until`; of a broadcast topic, messages to be confirmed by `next`."""
+    """Messages that this client holds until `lease_until`; on a broadcast topic, messages to be confirmed by `next`."""
 
     id: str
     """Empty for messages of a broadcast topic: there is nothing to settle."""
@@ -241,9 +241,9 @@ class Claim:
     size: int = 0
     """Bytes of the answer, for flow control."""
     ordered: bool = False
-    """Messages of one queue and ordering key (or of none) are to be handled one after the other."""
+    """Messages of one queue and ordering key (or of none) must be handled one after the other."""
     next: str | None = None
-    """Of a broadcast topic: to be passed on as `after` of the next claim, which confirms these messages."""
+    """On a broadcast topic: pass it as `after` of the next claim, which confirms these messages."""
 
 
 @frozen
@@ -274,12 +274,12 @@ class DeadLetter:
 @frozen(kw_only=True)
 class Draft:
     """A message to be published: at once, after `delay`, at `deliver_at`, or in the emptiest second of
-    `deliver_between`, from and to."""
+    `deliver_between` (from, to)."""
 
     body: Any
     """Any JSON value, or bytes."""
     content_type: str | None = None
-    """Of bytes; the default is application/octet-stream."""
+    """For a body of bytes; the default is application/octet-stream."""
     key: str | None = None
     delay: Duration | None = None
     deliver_at: datetime | str | None = None
@@ -291,10 +291,10 @@ class Draft:
     expires_at: datetime | str | None = None
     """From then on it is not handed out any more."""
     guard: str | None = None
-    """Who is asked at its time, with the key, whether it is sent; one that the server declares."""
+    """A guard that the server declares: at the due time it is asked, with the key, whether to send the message."""
 
     def wire(self) -> dict[str, Any]:
-        """The message as the server takes it; what is None is left out."""
+        """The message as the server takes it; fields that are None are left out."""
         document: dict[str, Any] = {}
         if isinstance(self.body, bytes | bytearray):
             document["body_base64"] = base64.b64encode(self.body).decode("ascii")
@@ -303,7 +303,7 @@ class Draft:
             raise ValueError("content_type goes with a body of bytes; any other body is JSON")
         else:
             document["body"] = self.body
-        # One by one: this is a good part of what a publish costs in a crowd.
+        # Field by field: with many callers this is a good part of what a publish costs.
         if self.key is not None:
             document["key"] = self.key
         if self.delay is not None:
@@ -328,7 +328,7 @@ class Draft:
 
 
 class TimerFields(TypedDict, total=False):
-    """What the message of a timer may have beside its body, in an outbox."""
+    """The fields of a timer's message beside its body, in an outbox."""
 
     delay: Duration | None
     deliver_at: datetime | str | None
@@ -341,17 +341,17 @@ class TimerFields(TypedDict, total=False):
 
 
 class Fields(TimerFields, total=False):
-    """What a message may have beside its body, in an outbox."""
+    """The fields of a message beside its body, in an outbox."""
 
     key: str | None
 
 
 Named = str | int | Receipt | Rescheduled | Message
-"""What names a message: its id, or what has it."""
+"""Identifies a message: its id, or a record that has it."""
 
 
 def id_of(message: Named) -> str:
-    """The id of a message. Raises `TypeError` for what names none."""
+    """The id of a message. Raises `TypeError` for anything else."""
     if isinstance(message, str):
         return message
     if isinstance(message, Receipt | Rescheduled | Message):

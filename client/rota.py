@@ -1,8 +1,8 @@
-"""Which topic is served next, where the same workers serve several. Under the lock of the loops, and pure.
+"""Chooses the topic that is served next, where the same workers serve several. Under the lock of the loops, and pure.
 
-A free worker goes to the topic at which the fewest are, and of these to the one that was served longest ago. So a topic
-with much waiting has all workers that nobody else has use for, and is no more than one among others as soon as they
-have: whose handlers are slow, or whose messages are many, keeps no other waiting longer than until a worker is free.
+A free worker goes to the topic that the fewest workers handle, and of these to the one that was served longest ago. So
+a topic with many waiting messages gets all workers that no other topic needs, and only its share as soon as others need
+them: slow handlers or many messages of one topic keep no other waiting longer than until a worker is free.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,10 +26,10 @@ class Rota(Generic[D]):
         self._limit = limit
         self._handed = 0
         self._served = dict.fromkeys(loops, 0)
-        """When each topic was served last, by the count of all that was handed out."""
+        """When each topic was served last, by the count of all messages handed out."""
 
     def answer(self, until: float | None) -> tuple[bool, D | None]:
-        """Whether `next` has its answer, and the message. It has waited for long enough at `until`."""
+        """Whether `next` may return, and the message that it returns. Its time is over at `until`."""
         for loops in self._loops:
             if loops.error is not None:
                 raise loops.error
@@ -49,7 +49,7 @@ class Rota(Generic[D]):
         return loops.stock.in_hands, self._served[loops]
 
     async def change(self, until: float | None) -> None:
-        """Waits until there may be another answer."""
+        """Waits until `answer` may have another result."""
         for loops in self._loops:
             loops.hunger()
         try:
@@ -59,11 +59,11 @@ class Rota(Generic[D]):
                 loops.sate()
 
     def end_loop(self) -> None:
-        """The loop goes no further: what it has left unsettled has failed."""
+        """Ends the user's loop: messages that it has left unsettled have failed."""
         for loops in self._loops:
             loops.end_loop()
 
     def warn_of_left(self) -> None:
-        """Warns once of each topic; it names the line that asked the caller's caller for more."""
+        """Warns, once for each topic, at the line of the user that asked for the next message."""
         for loops in self._loops:
             loops.warn_of_left(stacklevel=5)

@@ -1,4 +1,4 @@
-"""Workers over a consumption, until a signal or an event says stop."""
+"""The worker threads of `run`, until a signal or an event stops them."""
 
 import logging
 import queue
@@ -18,7 +18,7 @@ from .work import Handler
 _log = logging.getLogger("tarry.client")
 
 _GLANCE = 0.2
-"""Seconds between two looks at the caller's own event, and for a signal that came just before the sleep."""
+"""Seconds between two looks at the caller's event, and for a signal that came just before the sleep."""
 
 
 @define(eq=False, kw_only=True)
@@ -27,14 +27,14 @@ class Runner:
 
     consumption: Consumption | Several
     handlers: Mapping[str, Handler]
-    """By topic."""
+    """The handler of each topic."""
     whole: bool
-    """A handler gets the message, and not its body alone."""
+    """Whether a handler gets the message, and not only its body."""
     workers: int
     stop: threading.Event | None
     drain: float | None
     signals: bool | None
-    # A signal handler may put into a SimpleQueue whatever the thread it interrupts is doing.
+    # A SimpleQueue, because a signal handler may put into it whatever the interrupted thread is doing.
     _wakes: queue.SimpleQueue[BaseException | None] = field(init=False)
     _threads: list[threading.Thread] = field(factory=list[threading.Thread], init=False)
 
@@ -42,7 +42,8 @@ class Runner:
         self._wakes = queue.SimpleQueue()
 
     def run(self) -> None:
-        """Returns when all that was in flight is finished, for `drain` seconds at most, and the rest is given back."""
+        """Runs until it is stopped; then finishes messages in flight, for `drain` seconds at most, and gives back the
+        rest."""
         error: BaseException | None = None
         working = 0
         try:
@@ -61,7 +62,7 @@ class Runner:
             raise error
 
     def _finish(self) -> int:
-        """Waits for the handlers; how many still work when `drain` is over."""
+        """Waits for the handlers; returns how many still work when `drain` is over."""
         until = None if self.drain is None else time.monotonic() + self.drain
         for thread in self._threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
@@ -94,7 +95,7 @@ class Runner:
             self._wakes.put(error)
 
     def _refuse(self, delivery: Delivery, result: Awaitable[object]) -> None:
-        """Ends the run: the handler looked like a plain function, and its work was not done."""
+        """Ends the run: the handler looked like a plain function, but gave an awaitable, so its work was not done."""
         delivery.fail("given back", retry_after=0, count=False)
         if iscoroutine(result):
             result.close()

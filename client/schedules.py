@@ -1,4 +1,4 @@
-"""Schedules: messages that come again and again."""
+"""The calls on schedules: messages that are sent again and again."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -19,7 +19,7 @@ _PATH = "/v1/schedules"
 
 
 class ScheduleCalls(Calling):
-    """Of both fronts."""
+    """The calls on schedules, of both fronts."""
 
     @api_call
     async def put_schedule(
@@ -46,10 +46,11 @@ class ScheduleCalls(Calling):
         match: int | None = None,
         dry_run: bool = False,
     ) -> Schedule:
-        """Makes a schedule, or changes it to this: a message at the times of `cron` in `timezone`, or `every` so often.
+        """Makes or replaces a schedule: a message at the times of `cron` in `timezone`, or one per `every`.
 
-        The same once more changes nothing. `match`: only at this revision; 0: only when there is none. `dry_run` tells
-        what it would be, and when it would fire. Raises `BadRequest`, which names the field, and `Changed`.
+        The same call again changes nothing. `match`: only at this revision; 0: only if there is none. `dry_run` changes
+        nothing and returns the schedule as it would be, with its fire times. Raises `BadRequest`, which names the
+        field, and `Changed`.
         """
         draft = Draft(
             body=body, content_type=content_type, key=key, headers=headers, tag=tag, ordering_key=ordering_key
@@ -84,7 +85,7 @@ class ScheduleCalls(Calling):
 
     @api_call
     async def delete_schedule(self, name: str, *, match: int | None = None) -> tuple[Fire, ...]:
-        """Removes a schedule, and the message that waits; the fire times that had come and are not sent any more.
+        """Removes a schedule and its waiting message; returns the fire times that had come and are not sent any more.
         Raises `NotFound`, `Changed`."""
 
         def unsent(reply: Reply) -> tuple[Fire, ...]:
@@ -94,17 +95,17 @@ class ScheduleCalls(Calling):
 
     @api_call
     async def pause_schedule(self, name: str) -> Schedule:
-        """It sends nothing from now on."""
+        """Pauses a schedule: it sends nothing from now on."""
         return await self._transport.send(Call("POST", f"{_path(name)}/pause", _read))
 
     @api_call
     async def resume_schedule(self, name: str) -> Schedule:
-        """It goes on with its next fire time; what was in between is left out."""
+        """Resumes a schedule with its next fire time; those in between are left out."""
         return await self._transport.send(Call("POST", f"{_path(name)}/resume", _read))
 
     @api_call
     async def run_schedule(self, name: str) -> str:
-        """Sends a message of it now, paused or not; the message's id."""
+        """Sends a message of a schedule now, paused or not; returns the message's id."""
         # Not tried again: that would be another message.
         call = Call("POST", f"{_path(name)}/run", lambda reply: str(reply.document["id"]), once=True)
         with spans.sending("", schedule=name) as sent:
@@ -114,15 +115,15 @@ class ScheduleCalls(Calling):
     async def backfill_schedule(
         self, name: str, start: datetime | str, end: datetime | str, *, dry_run: bool = False
     ) -> dict[str, int]:
-        """Sends the messages of fire times from `start` to before `end` that were not sent: how many `times` there are,
-        1000 at most, and how many were `sent`, or would be."""
+        """Sends the messages of fire times from `start` to before `end` that were not sent; returns how many `times`
+        there are, 1000 at most, and how many were `sent`, or would be with `dry_run`."""
         request = {"from": instant_out(start, "start"), "to": instant_out(end, "end"), "dry_run": dry_run}
         with spans.sending("", schedule=name):
             return await self._call("POST", f"{_path(name)}/backfill", request)
 
     @api_call
     async def next_times(self, name: str, count: int = 5) -> list[datetime]:
-        """When a schedule fires next; of one that is paused, when it would."""
+        """The next fire times of a schedule; of a paused one, those it would have."""
         document = await self._call("GET", f"{_path(name)}/next", params={"count": count})
         return [instant_in(at) for at in document["times"]]
 

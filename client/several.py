@@ -1,4 +1,4 @@
-"""Messages of several topics for the same threads: the loops over each, side by side in one thread, and a rota."""
+"""Consumes several topics for the same threads: the loops of each topic, side by side in one thread, and a rota."""
 
 import queue
 import threading
@@ -24,7 +24,7 @@ from .stock import Terms
 
 
 class Several:
-    """What `Consumption` is of one topic. Safe to share between threads."""
+    """Like `Consumption`, for several topics. Safe to share between threads."""
 
     def __init__(
         self,
@@ -34,25 +34,25 @@ class Several:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sender = sender
-        """Makes in the event loop what its calls are sent with; it is told of `stop` by the event."""
+        """Makes, in the event loop, the sender of its calls, which learns of `stop` by the event."""
         self._terms = terms
         self._limit = limit
         self._clock = clock
         self._owner = Owner()
         self._lock = Lock()
-        """Guards all below, and all of the loops."""
+        """Guards all fields below, and all of the loops."""
         self._together = Together(ThreadBell(self._lock.lock), Pulse(clock()))
         self._all: list[HostedConsumption] = []
         self._rota: Rota[Delivery] = Rota((), self._together.arrived, clock)
         self._stopped = threading.Event()
         self._error: BaseException | None = None
-        # Taken from by the main thread, whatever interrupts it, as the runner does.
+        # A SimpleQueue, as in the runner: the main thread takes from it, whatever interrupts it.
         self._begun: queue.SimpleQueue[Later | None] = queue.SimpleQueue()
         self._later: Later | None = None
         self._thread = threading.Thread(target=self._host, name="tarry-loops", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread, or not when a Ctrl-C comes before; call `close` after it in any case."""
+        """Starts the thread, unless a Ctrl-C comes first; call `close` after it in any case."""
         signals.watch()
         with signals:
             self._thread.start()
@@ -83,7 +83,7 @@ class Several:
             await sender.close()
 
     def next(self, timeout: float | None = None) -> Delivery | None:
-        """The next message; None when there was none for `timeout`, after `stop`, and past the limit."""
+        """The next message; None if there was none for `timeout` seconds, after `stop`, and past the limit."""
         if self._all:
             self._all[0].check_process()
         until = None if timeout is None else self._clock() + timeout
@@ -99,27 +99,28 @@ class Several:
                 drive(self._rota.change(until))
 
     def end_loop(self) -> None:
-        """The loop goes no further: what it has left unsettled has failed."""
+        """Ends the user's loop: messages that it has left unsettled have failed."""
         self._rota.end_loop()
 
     def warn_of_left(self) -> None:
-        """Warns once of each topic that the loop has left messages of it unsettled."""
+        """Warns, once for each topic, that the loop has left messages unsettled."""
         self._rota.warn_of_left()
 
     def stop(self) -> None:
-        """No more claims, and nothing more is handed out; what is being handled may be finished."""
+        """Stops claiming and handing out; messages that are being handled may be finished."""
         with self._lock:
             self._stopped.set()
             self._together.arrived.ring(ALL)
         self._tell(lambda one: one.stop())
 
     def close(self, *, but_in_hands: bool = False) -> None:
-        """Gives back what is held, sends what is owed, and ends the thread.
+        """Gives back held messages, sends pending results, and ends the thread.
 
-        With `but_in_hands` what handlers still work on is left to its lease, and comes to nobody else before.
+        With `but_in_hands`, messages that handlers still work on are left to their lease, so nobody else gets them
+        before.
         """
         try:
-            if self._owner.here():  # a fork's end is not the loop's
+            if self._owner.here():  # the end of a fork is not the end of the loop
                 self.stop()
                 self._tell(lambda one: one.leave(but_in_hands=but_in_hands))
                 if self._thread.ident is not None:

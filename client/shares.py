@@ -13,24 +13,24 @@ from .errors import TarryError, Unavailable, refusal
 
 MAX_SHARES = 1000
 MAX_BYTES = 1 << 20
-"""Of a shared request: proxies take as much, unless they are told otherwise."""
+"""Most bytes of a shared request: proxies take as much, unless they are configured otherwise."""
 _ID = 105
-"""What an id in an ack or a fail weighs in bytes, so that a shared request has fewer than the 10,000 that may be."""
+"""Bytes that an id in an ack or a fail counts for, so that a shared request has fewer than the 10,000 ids allowed."""
 
 _decode = msgspec.json.Decoder().decode
 
 
 def message(path: str, content: bytes) -> Share | None:
-    """A message's; None when it does not fit in a line of a request."""
+    """The share of a message; None if it does not fit in a line of a request."""
     if len(content) >= MAX_BYTES or b"\n" in content:
         return None
     return Share(path, path, LINES, content, len(content))
 
 
 def settlement(place: tuple[str, str] | None, content: bytes, ids: int) -> Share | None:
-    """An ack's or a fail's, of so many ids. `place` is topic and group.
+    """The share of an ack or a fail of so many ids. `place` is topic and group.
 
-    None when there are too many, and where the place is not known: a slow topic would keep others waiting.
+    None if there are too many, or if the place is not known: a slow topic would keep others waiting.
     """
     size = len(content) + ids * _ID
     return None if place is None or size >= MAX_BYTES else Share(("settle", *place), SETTLE, SETTLEMENTS, content, size)
@@ -85,7 +85,7 @@ class _SettledAnswers:
 
 
 def settled(document: dict[str, Any]) -> list[Reply | TarryError]:
-    """What came of each ack or fail of a list."""
+    """The outcome of each ack or fail of a list."""
     return [_read(one, 0) for one in document["settled"]]
 
 
@@ -103,7 +103,7 @@ SETTLE = "/v1/claims/settle"
 
 
 class Alone:
-    """What came of a shared request says nothing to its caller, who asks alone."""
+    """The outcome of a shared request that says nothing about this call: its caller sends it alone."""
 
 
 ALONE = Alone()
@@ -112,9 +112,9 @@ Outcome = Reply | TarryError | Alone
 
 
 def fate(error: BaseException) -> Unavailable | Alone:
-    """What a shared request that failed as a whole is for one of those who share it.
+    """The outcome for each caller of a shared request that failed as a whole.
 
-    What may pass each tries again by itself. A refusal was perhaps not meant for it.
+    After a failure that may pass each caller tries again by itself. A refusal was perhaps not meant for its call.
     """
     if isinstance(error, Unavailable):
         return _again(error)
@@ -124,7 +124,7 @@ def fate(error: BaseException) -> Unavailable | Alone:
 
 
 def _again(error: Unavailable) -> Unavailable:
-    # For each an error of its own: what is raised carries where.
+    # Each caller gets an error of its own: one that is raised carries its traceback.
     other = Unavailable(str(error), status=error.status, problem=error.problem, retry_after=error.retry_after)
     other.__cause__ = error.__cause__
     return other

@@ -1,7 +1,7 @@
-"""Calls that go together in one request: each of their callers waits for its own answer.
+"""Combines calls into shared requests, where each caller waits for its own answer.
 
-The first caller sends, and after that one of those who came meanwhile. Whoever sends hands the answers out as they
-come. `thread_sharing` says how a thread waits and is woken, `task_sharing` how a task is, and who sends there.
+The first caller sends, and after that one of those that came meanwhile. The sender hands the answers out as they come.
+`thread_sharing` says how a thread waits and is woken, `task_sharing` how a task is, and who sends there.
 """
 
 from abc import ABC, abstractmethod
@@ -21,11 +21,11 @@ class Sender(Protocol):
     """Makes one try of a request."""
 
     async def once(self, call: Call[Any]) -> Reply:
-        """Of a call that goes alone. Raises `TarryError`."""
+        """One try of a call that goes alone. Raises `TarryError`."""
         ...
 
     async def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
-        """Of a shared request; `took` is given the answer as it comes. Raises `TarryError`."""
+        """One try of a shared request; `took` is given the answer as it comes. Raises `TarryError`."""
         ...
 
 
@@ -35,11 +35,11 @@ class Waiter(Turn, ABC):
 
     @abstractmethod
     async def woken(self, patience: float | None = None) -> bool:
-        """Waits until there is an outcome, or it is to send; False when so many seconds have passed."""
+        """Waits until there is an outcome, or this caller is to send; False if `patience` seconds have passed."""
 
     @abstractmethod
     def give_up(self) -> None:
-        """It was interrupted."""
+        """Notes that the caller was interrupted."""
 
 
 T = TypeVar("T", bound=Waiter)
@@ -47,27 +47,27 @@ T = TypeVar("T", bound=Waiter)
 
 @define(eq=False)
 class SharedState(Generic[T]):
-    """What the callers of a process have in common."""
+    """What the callers of one process share."""
 
     lock: AbstractContextManager[object]
     gatherings: dict[Hashable, Gathering[T]] = field(factory=dict[Hashable, Gathering[T]], init=False)
-    """By place; none where nothing is under way."""
+    """By place; a place where nothing is under way has none."""
 
     def enter(self, place: Hashable) -> Gathering[T]:
-        """Under the lock: those who have something for a place."""
+        """Under the lock: the gathering of a place."""
         gathering = self.gatherings.get(place)
         if gathering is None:
             gathering = self.gatherings[place] = Gathering()
         return gathering
 
     def forget(self, place: Hashable, gathering: Gathering[T]) -> None:
-        """Under the lock: if nothing is under way there any more."""
+        """Under the lock: removes the gathering of a place, if nothing is under way there any more."""
         if not gathering.busy and self.gatherings.get(place) is gathering:
             del self.gatherings[place]
 
 
 class Sharing(ABC, Generic[T]):
-    """Calls that go together."""
+    """Makes calls, which may share requests."""
 
     _turn: type[T]
 
@@ -77,11 +77,11 @@ class Sharing(ABC, Generic[T]):
 
     @abstractmethod
     def _rouse(self, state: SharedState[T], gathering: Gathering[T], called: T | None, own: T) -> None:
-        """Under the lock: has somebody send for who is called, if anybody but the caller itself is."""
+        """Under the lock: has a request sent for the turn that is `called`, unless that is the caller's own."""
 
     @abstractmethod
     def _wake(self, done: Sequence[T], own: T | None, *, last: bool) -> None:
-        """These have an outcome; the last of their request have, or others are yet to come."""
+        """Wakes callers that have an outcome; `last`: all others of their request have one, too."""
 
     async def ask(self, call: Call[Any], share: Share, patience: float) -> Reply:
         """One try of a call: alone when nothing is under way for its place, else with others.
@@ -116,10 +116,10 @@ class Sharing(ABC, Generic[T]):
         with state.lock:
             if gathering.unsent(turn) and not turn.sends:
                 raise not_sent(patience)
-        await turn.woken()  # it sends, or was sent, and a request has time-outs of its own
+        await turn.woken()  # it is to send, or its request is under way, which has time-outs of its own
 
     async def _send(self, state: SharedState[T], gathering: Gathering[T], own: T) -> None:
-        """By a caller: the error of a request that it does not share is its own."""
+        """Sends a request as a caller: an error of a request that it does not share is raised to it."""
         with state.lock:
             own.load = load = gathering.take()
             self._rouse(state, gathering, gathering.call(), own)
@@ -146,7 +146,7 @@ class Sharing(ABC, Generic[T]):
             )
 
     def _leave(self, state: SharedState[T], gathering: Gathering[T], turn: T) -> None:
-        """It is done, or gives up: whoever sends in its place is woken."""
+        """Removes a turn that is done or gives up, and rouses the caller that is to send in its place."""
         with state.lock:
             self._rouse(state, gathering, gathering.leave(turn), turn)
             state.forget(turn.share.place, gathering)

@@ -1,8 +1,8 @@
-"""Signals: what they end, and how they wait while the main thread does what must not be left half done.
+"""Signals: which runs they end, and how they wait while the main thread must not be interrupted.
 
 Python runs a signal's handler between any two steps of the main thread, and `threading.Condition` is written in Python:
-a KeyboardInterrupt within its `wait` may leave with the lock not held, or held for good. Trio guards its own steps in
-the same way, with a handler that looks where it is.
+a KeyboardInterrupt within its `wait` may leave the lock released, or held forever. Trio guards its own steps in the
+same way, with a handler that looks where it is.
 """
 
 import signal
@@ -16,9 +16,9 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Within its `with`, handlers of SIGINT and SIGTERM wait; at its end they run, and raise what they raise.
+    """Defers the handlers of SIGINT and SIGTERM within its `with`; at its end they run, and raise what they raise.
 
-    Of the main thread alone, since no other runs handlers; elsewhere it does nothing. One for the process.
+    Only in the main thread, since no other runs handlers; elsewhere it does nothing. There is one for the process.
     """
 
     def __init__(self) -> None:
@@ -26,10 +26,10 @@ class Signals:
         self._depth = 0
         self._waiting: set[int] = set()
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
-        """Those that this replaces."""
+        """The handlers that this replaces."""
 
     def watch(self) -> None:
-        """Stands in for the handlers there are, until as many calls of `leave`."""
+        """Replaces the present handlers, until as many calls of `leave`."""
         if not _in_main_thread():
             return
         self._users += 1
@@ -50,7 +50,7 @@ class Signals:
                     signal.signal(number, self._handlers[number])
 
     def put_back(self, number: int, handler: Any) -> None:
-        """Makes this the signal's handler. It waits as the others do, but for the system's own."""
+        """Makes this the signal's handler. It is deferred as the others are, unless it is the system's own."""
         if signal.getsignal(number) == self._arrive and callable(handler):
             self._handlers[number] = handler
         else:
@@ -79,10 +79,10 @@ class Signals:
 
 
 class Ends:
-    """What SIGTERM and SIGINT end: each `run` of the main thread that hears them. A second signal is not caught.
+    """Ends each `run` of the main thread that hears signals, at SIGTERM and SIGINT. A second signal is not caught.
 
-    Unless it is said, they are heard where a run is the main program: where nobody else has a handler for SIGTERM, as
-    a web server has. One for the process, so that a signal ends all runs of it.
+    By default a run hears them if it is the main program: if nobody else has a handler for SIGTERM, as a web server
+    has. There is one for the process, so that a signal ends all its runs.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Ends:
 
     @property
     def hears(self) -> bool:
-        """Whether a signal ends anything."""
+        """Whether a signal ends any run."""
         return bool(self._former)
 
     def _hears(self, wanted: bool | None) -> bool:

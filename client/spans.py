@@ -1,9 +1,9 @@
-"""OpenTelemetry's spans of what the client does, where opentelemetry-api is installed; else nothing, at no cost.
+"""OpenTelemetry's spans of what the client does, if opentelemetry-api is installed; else nothing, at no cost.
 
 The only file of the client that knows OpenTelemetry. Names and attributes follow its conventions for messaging: `send`,
 `receive`, `process` and `settle`, each with the topic. The context of a `send` goes in the message's headers as
-`traceparent`, and is the parent of its `process`, whenever and wherever that is. Where the message must be the same
-when it is sent again, it goes beside it, in the request's own headers, from where the server puts it into the message.
+`traceparent`, and is the parent of its `process`, whenever and wherever that is. If the message must be the same when
+it is sent again, the context goes in the headers of the HTTP request instead, and the server puts it into the message.
 """
 
 import time
@@ -47,10 +47,10 @@ R = TypeVar("R", Receipt, list[Receipt], Timer, str)
 
 
 class Sent:
-    """A publish under way; this one is of nobody who looks."""
+    """A publish under way; this class is for one without a span, and does nothing."""
 
     alone = False
-    """Its request is to be nobody else's, since the way back goes with the request."""
+    """Whether its call must not share a request, since the context goes in the request's headers."""
 
     def __enter__(self) -> "Sent":
         return self
@@ -59,15 +59,15 @@ class Sent:
         pass
 
     def carried(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        """The headers, and the way back to this span among them."""
+        """The headers, with the context of this span among them."""
         return headers
 
     def carrying(self, messages: Iterable[Draft | dict[str, Any]]) -> Iterable[Draft | dict[str, Any]]:
-        """The same of many messages."""
+        """The same for many messages."""
         return messages
 
     def done(self, sent: R) -> R:
-        """What was published, or the id of it."""
+        """Notes on the span what was published, or its id, and returns it."""
         return sent
 
 
@@ -79,7 +79,7 @@ class _SentSpan(Sent):
 
     def carried(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
         if not self._own or (headers is not None and _PARENT in headers):
-            return headers  # no span is recorded; or it goes beside; or the user has a way of his own
+            return headers  # no span is recorded, or its context goes in the request, or the user gave one
         return self._own if headers is None else {**headers, **self._own}
 
     def carrying(self, messages: Iterable[Draft | dict[str, Any]]) -> Iterator[Draft | dict[str, Any]]:
@@ -89,7 +89,7 @@ class _SentSpan(Sent):
             elif isinstance(headers := message.get("headers"), Mapping | None):
                 yield {**message, "headers": self.carried(cast("Mapping[str, str] | None", headers))}
             else:
-                yield message  # what is wrong with it is told where it is read
+                yield message  # its error is raised where it is read
 
     def done(self, sent: R) -> R:
         if isinstance(sent, list):
@@ -103,9 +103,9 @@ _NOBODY = Sent()
 
 
 def sending(topic: str, *, again: bool = False, schedule: str | None = None) -> AbstractContextManager[Sent]:
-    """Around a publish. One that may come `again`, under the user's own idempotency key, has the way back beside it:
-    with another span in the message the second would be another message to the server. Of a `schedule`, the server
-    makes the message."""
+    """Around a publish. If it may come `again`, under the user's own idempotency key, the context goes in the request:
+    with another context in it, the second would be another message to the server. For a `schedule` too, whose message
+    the server makes."""
     return _sending(topic, again or schedule is not None, schedule) if on else _NOBODY
 
 
@@ -118,7 +118,7 @@ def _sending(topic: str, beside: bool, schedule: str | None) -> Generator[Sent, 
 
 
 def later(call: Callable[[], T]) -> Callable[[], T]:
-    """A call that is made later, as a part of what is under way now."""
+    """Has a call that is made later belong to the trace that is under way now."""
     if not on:
         return call
     then = context.get_current()
@@ -134,8 +134,8 @@ def later(call: Callable[[], T]) -> Callable[[], T]:
 
 
 def received(claim: Claim | None, since: int) -> None:
-    """A claim that brought messages, asked for at `since` (nanoseconds since 1970). One that brought none leaves no
-    span: who waits asks all the time."""
+    """Records a claim that brought messages, asked for at `since` (nanoseconds since 1970). One that brought none
+    leaves no span: a consumer that waits asks all the time."""
     if not on or claim is None or not claim.messages:
         return
     attributes = _attributes("receive", "receive", claim.topic, claim.group) | {_COUNT: len(claim.messages)}
@@ -160,8 +160,8 @@ class Processing:
         context.attach(trace.set_span_in_context(self._span))
 
     def end(self, error: BaseException | None) -> None:
-        """It is over, by an error or well."""
-        # By what was there, and not by a token: a block may end in another context than it has begun in.
+        """Ends the span, with the error if there was one."""
+        # Restores the context and resets no token: a block may end in another context than it has begun in.
         if trace.get_current_span() is self._span:
             context.attach(self._before)
         if error is not None:
@@ -170,12 +170,12 @@ class Processing:
 
 
 def processing(message: Message, group: str) -> Processing | None:
-    """Begins a span that is the current one of this thread or task; None where nobody looks."""
+    """Begins a span that is the current one of this thread or task; None without OpenTelemetry."""
     return Processing(message, group) if on else None
 
 
 def settling(verb: str, claim: Claim | str, count: int | None = None) -> AbstractContextManager[object]:
-    """Around an ack or a fail, of so many messages where that is known."""
+    """Around an ack or a fail, of `count` messages if that is known."""
     return _settling(verb, claim, count) if on else _NOBODY
 
 
@@ -189,7 +189,7 @@ def _settling(verb: str, claim: Claim | str, count: int | None) -> Generator[Non
 
 
 def settled(verb: str, claim: Claim, count: int, since: int, error: BaseException | None) -> None:
-    """An ack or a fail that was sent at `since` together with others."""
+    """Records an ack or a fail that was sent at `since` together with others."""
     if not on:
         return
     attributes = _attributes(verb, "settle", claim.topic, claim.group) | {_COUNT: count}
@@ -201,7 +201,7 @@ def settled(verb: str, claim: Claim, count: int, since: int, error: BaseExceptio
 
 
 def ways() -> dict[str, str]:
-    """Headers by which the server finds the span that is under way here."""
+    """Headers that name to the server the span that is under way here."""
     found: dict[str, str] = {}
     if on:
         _carrier.inject(found)
@@ -209,7 +209,7 @@ def ways() -> dict[str, str]:
 
 
 def now() -> int:
-    """Nanoseconds since 1970, where anybody looks."""
+    """Nanoseconds since 1970; 0 without OpenTelemetry."""
     return time.time_ns() if on else 0
 
 
@@ -227,18 +227,18 @@ def _attributes(name: str, kind: str, topic: str, group: str | None = None) -> d
 
 
 def _context_of(message: Message) -> "Context":
-    """What the message carries, and nothing of what is under way here."""
+    """The context that the message carries, and nothing of what is under way here."""
     return _carrier.extract(message.headers, context.Context())
 
 
 @contextmanager
 def _span(name: str, kind: str, topic: str, group: str | None, role: "trace.SpanKind") -> Generator["Span", None, None]:
-    """The current one of this thread or task."""
+    """Around a part of the work: a span that is the current one of this thread or task."""
     attributes = _attributes(name, kind, topic, group)
     with _tracer().start_as_current_span(f"{name} {topic}".rstrip(), kind=role, attributes=attributes) as span:
         try:
             yield span
-        except Exception as error:  # it is noted with its text by what goes around
+        except Exception as error:  # OpenTelemetry records it with its text
             span.set_attribute("error.type", type(error).__name__)
             raise
 

@@ -1,6 +1,6 @@
-"""What a consumption holds and what is to be done next: the rules that threads and tasks share. Pure.
+"""The messages that a consumption holds, and the rules for what to do next, for threads and tasks. Pure.
 
-Around it `consumption` puts threads and `async_consumption` tasks; both bring the time and send the calls.
+`consumption` uses it from threads and `async_consumption` from tasks; both supply the time and send the calls.
 """
 
 import logging
@@ -25,14 +25,14 @@ from .records import Claim, Message
 _log = logging.getLogger("tarry.client")
 
 PATIENCE = 10.0
-"""Seconds that closing gives a server that is away; then what is held is left to its lease."""
+"""Seconds that closing gives a server that is away; then held messages are left to their leases."""
 
 SIGN = 5.0
 """Seconds from one sign of life to the next, until the server has said how long one counts."""
 SIGNS = 3
-"""Signs in the time that one counts: one or two may be lost."""
+"""Signs sent in the time that one counts, so that one or two may be lost."""
 _TELLS, _WAIT = "/tells_begun", "/wait"
-"""Fields of a claim: one that an older server refuses, and one that a server refuses whose long polls are shorter."""
+"""Fields of a claim that may be refused: the first by an older server, the second by one with shorter long polls."""
 
 
 @frozen(kw_only=True)
@@ -46,27 +46,28 @@ class Terms:
     """Messages of one claim, at most, until it grows."""
     lease: float
     wait: float
-    """Of one long poll; closing waits for it, so that nothing claimed is left to its lease."""
+    """Length of a long poll; closing waits for it, so that no claimed message is left to its lease."""
     longest: float = 0.0
-    """Of one among those of several topics, which closing does not wait for, where the server has such long ones."""
+    """Length of a long poll when several topics are consumed, if the server allows it; closing does not wait for it."""
     ahead: int
-    """The next claim is made when no more than this many wait to be handled; of one that has grown, half of it."""
+    """The next claim is made when no more than this many messages wait to be handled; once claims have grown, when no
+    more than half a claim does."""
     most: int = 0
-    """Messages of one claim that has grown, because the workers waited for each; 0: it does not grow."""
+    """What a claim grows to at most, while the workers wait for each; 0: it does not grow."""
     limit: int | None = None
-    """Messages in all."""
+    """Messages to hand out in all."""
     tags: tuple[str, ...] | None = None
     start: str | None = None
-    """Where a group begins that is new, or a client of a broadcast topic."""
+    """Where a new group begins, or a new client of a broadcast topic."""
     named: bool = False
     """The user chose the client's name."""
     max_messages: int = 1000
     max_bytes: int = 100 * 1024 * 1024
-    """No claim is made while so much is held."""
+    """No claim is made while so many messages, or so many bytes, are held."""
 
 
 def terms_for(identity: Identity, client: str | None, *, lease: Duration, wait: Duration, **rest: Any) -> Terms:
-    """Terms of a loop; a client that was given no name gets one of its own."""
+    """Terms of a loop; a client without a name gets a new one."""
     return Terms(
         client=client or identity.consumer(),
         named=client is not None,
@@ -87,39 +88,39 @@ class Stock:
         self.waiting: deque[tuple[Hold, Message]] = deque()
         """Claimed, not yet handed out."""
         self._lanes: dict[str, _Lane] = {}
-        """Ordered topics: by message in a handler's hands, what else of its key has to wait for it."""
+        """On ordered topics: the lane of each message that a handler works on; others of that lane have to wait."""
         self.after = ""
-        """Of a broadcast topic: up to where this client has seen everything, which its next claim confirms."""
+        """On a broadcast topic: up to where this client has seen everything, which its next claim confirms."""
         self._unseen: Hold | None = None
-        """Of a broadcast topic: the last answer. The next is asked for when all of it was seen, and confirmed so."""
+        """On a broadcast topic: the last answer. The next claim is made when all of it was seen, and confirms it."""
         self._suspects = 0
-        """Of those that wait, how many were lost before."""
+        """How many of the waiting messages were lost before."""
         self.wait = max(terms.wait, terms.longest)
         """Seconds that a long poll lasts."""
         self.tells = True
-        """The server is told which messages are begun: an older one would refuse the claims."""
+        """Whether the server is told which messages are begun; an older one refuses such claims."""
         self.alone: set[str] = set()
-        """Of those that were lost more than once, one at a time: in a handler's hands, and until the server knows what
-        became of it, for what it does not know of would count with the next."""
+        """Ids of messages that were lost more than once and were handed out: one at a time, until the server knows the
+        result. Otherwise, if the next one killed the client, both would count as lost."""
         self.handed = 0
         self.sign_every = SIGN
         """Seconds from one sign of life to the next."""
         self._alive_for = math.inf
         self._alive_until = math.inf
-        """Then the server may take the client for dead, and give away what it holds: nothing is handed out."""
+        """From then on the server may take the client for dead, and give away its messages: nothing is handed out."""
         self._doubted_at = -math.inf
         self._handed: dict[int, tuple[ref[Message], Hold, str]] = {}
-        """What was handed out, until nobody refers to it any more, by the identity of the weak reference."""
+        """Messages that were handed out, as long as anybody refers to them, by the identity of the weak reference."""
         self._dropped: deque[ref[Message]] = deque()
-        """Those of them that nobody refers to any more. Python itself appends to it, without the lock: in code of our
-        own a Ctrl-C might come, and be lost."""
+        """Weak references to messages that nobody refers to any more. Python itself appends to it, without the lock: in
+        a callback of our own a Ctrl-C might come, and be lost."""
         self.left = 0
-        """Messages that the loop has left unsettled."""
+        """How many messages the loop has left unsettled."""
         self._claimed = False
-        """There was a claim, and not only answers of a broadcast topic."""
+        """Whether there was a claim, and not only answers of a broadcast topic."""
 
     def claim(self, size: int, *, last: bool = False) -> Call[Claim | None]:
-        """The call for up to `size` more. Of a broadcast topic it confirms what was seen; the last does no more."""
+        """The call for up to `size` more. On a broadcast topic it confirms those seen; the `last` does only that."""
         terms = self._terms
         return claims.claim(
             terms.topic,
@@ -135,7 +136,7 @@ class Stock:
         )
 
     def asks_less(self, refused: Collection[object]) -> bool:
-        """Claims are made without what a server has refused, if it may be left out."""
+        """Leaves out of further claims a field that the server has refused; False if it cannot be left out."""
         if _TELLS in refused and self.tells:
             self.tells = False  # the server is an older one
         elif _WAIT in refused and self.wait > self._terms.wait:
@@ -149,16 +150,16 @@ class Stock:
         return claims.extend(hold.claim.id, round(self._terms.lease * 1000), begun)
 
     def claimed(self, claim: Claim | None, now: float, asked_at: float) -> None:
-        """A call for more was answered."""
+        """Takes the answer to a claim."""
         self.absence.answered(now)
         self.note_alive(asked_at)
-        if claim is None or claim.next is None:  # of a broadcast topic all is handled before the next is asked for
+        if claim is None or claim.next is None:  # on a broadcast topic all is handled before the next claim
             self._size.claimed(0 if claim is None else len(claim.messages), len(self.waiting))
         if claim is not None:
             self.add(claim, now, asked_at)
 
     def add(self, claim: Claim, now: float, asked_at: float = math.inf) -> None:
-        """A claim whose answer arrived now."""
+        """Adds a claim whose answer arrived now."""
         hold = self.holds.add(claim, now)
         if claim.next is not None:
             self._unseen = hold
@@ -170,9 +171,11 @@ class Stock:
         self._suspects += sum(message.losses > 0 for message in claim.messages)
 
     def note_alive(self, asked_at: float, seconds: float | None = None) -> None:
-        """The server has answered: it takes the client to live for `seconds` from then on, or as long as before.
+        """Notes an answer of the server: the client counts as alive for `seconds` from `asked_at` on, or as long as
+        before.
 
-        If it may have taken it for dead meanwhile, nothing claimed before is handed out until its lease is renewed.
+        If the server may have taken it for dead meanwhile, messages claimed before are not handed out until their lease
+        is renewed.
         """
         if asked_at >= self._alive_until:
             _log.warning(
@@ -187,7 +190,7 @@ class Stock:
         self._alive_until = until if self._alive_until == math.inf else max(until, self._alive_until)
 
     def take(self, now: float) -> tuple[Hold, Message] | None:
-        """The next message to be handled; None when none waits. What is past its lease is dropped."""
+        """Takes the next message to be handled; None if none may be. Messages past their lease are dropped."""
         self.sweep()
         if now >= self._alive_until:
             return None
@@ -208,13 +211,13 @@ class Stock:
         return None
 
     def sweep(self) -> None:
-        """What nobody refers to any more has failed."""
+        """Fails messages that nobody refers to any more."""
         while self._dropped:
             _, hold, id_ = self._handed.pop(id(self._dropped.popleft()))
             self._leave(hold, id_)
 
     def _first_free(self) -> int | None:
-        """The first that is surely ours, with no other of its key in a handler's hands, or to come before it."""
+        """Index of the first message that is surely ours, with no other of its lane being handled, or due before it."""
         busy = set(self._lanes.values())
         for index, (hold, message) in enumerate(self.waiting):
             if hold.doubtful or (busy and _lane(hold, message) in busy):
@@ -225,20 +228,20 @@ class Stock:
                 busy.add(lane)
         return None
 
-    # What was lost before may be what kills its client. The server is told before it is begun, so that it alone counts
-    # when that happens again; and what was lost more than once is begun when no other such is.
+    # A message that was lost before may be what kills its client. The server is told before it is begun, so that it
+    # alone counts when that happens again; and one that was lost more than once is begun only when no other such is.
 
     def _is_held_up(self, message: Message) -> bool:
         return message.losses > 1 and bool(self.alone)
 
     @property
     def suspicious(self) -> bool:
-        """Whether something waits that was lost before."""
+        """Whether a message waits that was lost before."""
         return self.tells and self._suspects > 0
 
     def suspect(self, wanted: int, now: float) -> None:
-        """So many workers have nothing to do: as many that wait, and were lost before, are told of with the renewal of
-        their lease, which is now."""
+        """Prepares messages that were lost before for `wanted` idle workers: the server is told that they are begun
+        with the renewal of their lease, which is now."""
         busy: set[_Lane | None] = set(self._lanes.values())
         alone = bool(self.alone)
         for hold, message in self.waiting if self.suspicious else ():
@@ -257,8 +260,8 @@ class Stock:
                 hold.renew_at = now
 
     def begun(self, hold: Hold | None = None) -> list[tuple[Hold, list[str]]]:
-        """What is to be told of as begun: of all claims what is in handlers' hands; of one that is renewed also what
-        is to be handed out then."""
+        """The messages to report as begun: those that handlers work on, of all claims; or of one claim that is renewed,
+        with those to be handed out then."""
         if not self.tells:
             return []
         soon = set[str]() if hold is None else hold.telling
@@ -266,36 +269,36 @@ class Stock:
         return [(one, ids) for one, ids in self.holds.untold(waiting) if hold is None or one is hold]
 
     def ack(self, hold: Hold, id_: str, now: float) -> bool:
-        """Notes that a message was handled; False when it is not in our hands."""
+        """Records that a message was handled; False if it is not held any more."""
         if hold is self._unseen:
             return self._see(hold, id_, seen=True)
         self._lanes.pop(id_, None)
         return self.holds.ack(hold, id_, now)
 
     def fail(self, settlement: Settlement) -> bool:
-        """Notes that a message is to be given back; False when it is not in our hands."""
+        """Records that a message is to be given back; False if it is not held any more."""
         hold = settlement.hold
         if hold is self._unseen:
-            # Nothing comes again on a broadcast topic; what is given back uncounted was not seen.
+            # Nothing is retried on a broadcast topic; a message given back uncounted counts as not seen.
             return self._see(hold, settlement.ids[0], seen=settlement.count)
         lane = self._lanes.pop(settlement.ids[0], None)
         taken = self.holds.fail(settlement)
         if taken and lane is not None:
-            # The server takes back what lies behind it; it comes again after it.
+            # The server takes back the later messages of its lane; they come again after it.
             behind = [message.id for other, message in self.waiting if other is hold and _lane(other, message) == lane]
             self.holds.drop(hold, behind)
             self._keep_waiting(pair for pair in self.waiting if pair[0] is not hold or pair[1].id not in behind)
         return taken
 
     def watch(self, delivery: Message, hold: Hold) -> None:
-        """Notes a message that is handed out: once nobody refers to it, nobody will settle it."""
+        """Watches a message that is handed out: once nobody refers to it, nobody will settle it."""
         reference = ref(delivery, self._dropped.append)
         self._handed[id(reference)] = (reference, hold, delivery.id)
 
     def end_loop(self) -> None:
-        """The loop is at its end, and gives back what it holds: what was handed out and not begun was left.
+        """Ends the user's loop: messages that were handed out and not begun have failed.
 
-        Of a broadcast topic it was not seen, and comes again.
+        On a broadcast topic such messages were not seen, and come again.
         """
         waiting = {message.id for _, message in self.waiting}
         for hold, id_ in self.holds.unbegun():
@@ -303,7 +306,7 @@ class Stock:
                 self._leave(hold, id_)
 
     def _leave(self, hold: Hold, id_: str) -> None:
-        # Counted, because it would come again for ever, and nobody would see why.
+        # Counted: otherwise it would come again for ever, and nobody would see why.
         if id_ in hold.open and self.fail(
             Settlement(hold, "fail", (id_,), "left the loop unsettled: it wants `with message:`")
         ):
@@ -316,28 +319,28 @@ class Stock:
 
     @property
     def unseen(self) -> bool:
-        """Whether there was an answer of a broadcast topic, to be confirmed at the end."""
+        """Whether an answer of a broadcast topic is to be confirmed at the end."""
         return self._unseen is not None
 
     @property
     def watched(self) -> bool:
-        """Whether to give signs of life. A client that gives them loses its place on a broadcast topic when it
-        dies; so one that was given a name gives none before it holds a claim, which they end sooner."""
+        """Whether to give signs of life. A client that gives them loses its place on a broadcast topic when it dies; so
+        one that was given a name gives none before it holds a claim, which then ends sooner after its death."""
         return self._claimed or not self._terms.named
 
     @property
     def keeps_place(self) -> bool:
-        """Whether the client goes on where it was, under the same name: of a broadcast topic, when it was given one."""
+        """Whether the client may later go on where it was: on a broadcast topic, if it was given a name."""
         return self._unseen is not None and self._terms.named
 
     def confirmed(self) -> None:
-        """The server knows what was seen of a broadcast topic."""
+        """Notes that the server knows which messages of a broadcast topic were seen."""
         if self._unseen is not None:
             self.holds.let_go(self._unseen)
 
     @property
     def in_hands(self) -> int:
-        """Messages that handlers work on, as far as they have not settled them."""
+        """How many messages were handed out and are not settled."""
         return self.holds.messages - len(self.waiting)
 
     def exhausted(self) -> bool:
@@ -355,14 +358,14 @@ class Stock:
         return size if size > 0 and room and seen else 0
 
     def give_back(self, *, but_in_hands: bool = False) -> None:
-        """All that is not handled, uncounted; or without what a handler still works on, which is left to its lease."""
+        """Gives back all open messages, uncounted; with `but_in_hands` those of handlers are left to their lease."""
         waiting = {message.id for _, message in self.waiting}
         self._keep_waiting(())
         self.holds.give_back(waiting if but_in_hands else None)
 
     def lose(self, hold: Hold) -> None:
-        """The lease is over: what waits of it is dropped."""
-        # A claim whose last ack is on its way is not lost, even if it is over. Acks that wait are: they are not sent.
+        """Drops a claim whose lease is over, with its waiting messages."""
+        # A claim whose last ack is on its way is not lost, even if its lease is over. Unsent acks are lost.
         self.alone.difference_update(message.id for message in hold.claim.messages)
         if (lost := self.holds.lose(hold)) and not self.absence.lost(lost):
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
@@ -373,8 +376,8 @@ class Stock:
         self._suspects = sum(message.losses > 0 for _, message in self.waiting)
 
     def renewed(self, hold: Hold, error: TarryError | None, now: float, begun: Sequence[str] = ()) -> None:
-        """How the renewal of a lease has ended, and of telling what was begun. When the server was away: again soon,
-        while the lease lasts."""
+        """Takes the outcome of renewing a lease and of reporting what was begun. If the server was away, both are tried
+        again soon, while the lease lasts."""
         hold.telling.difference_update(begun)
         if error is None:
             hold.told.update(begun)
@@ -394,9 +397,9 @@ class Stock:
                 self.holds.not_renewed(hold, now)
 
     def settled(self, settlement: Settlement, error: TarryError | None, now: float) -> None:
-        """How the call for a settlement has ended.
+        """Takes the outcome of the call for a settlement.
 
-        The server may know the claim no more; or a fail was done by a try whose answer was lost.
+        The server may not know the claim any more; or a try whose answer was lost has done the fail.
         """
         count = len(settlement.ids)
         self.alone.difference_update(settlement.ids)

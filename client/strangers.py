@@ -1,4 +1,4 @@
-"""An answer that is not Tarry's: what gave it, most often a proxy on the way, and what is to be set there. Pure."""
+"""Explains an answer that is not Tarry's: who gave it, most often a proxy on the way, and what to set there. Pure."""
 
 from .http11 import Response
 
@@ -23,7 +23,7 @@ _ADVICE = {
 
 
 def told(url: str, response: Response) -> str:
-    """A sentence or two for whoever asked."""
+    """The explanation for the caller, in a sentence or two."""
     kind = response.headers.get("content-type", "no content")
     answered = f"{url} answered {response.status} with {kind}"
     if response.is_success:

@@ -1,7 +1,8 @@
-"""Calls of tasks that go together in one request, on asyncio and trio.
+"""Shared requests for tasks, on asyncio and trio.
 
-A shared request is sent by a task in the client's own block, so that nobody's cancellation is another's; it ends with
-the last who waits for it. Without that block one of those who share it sends, and is cancelled with it.
+A task in the client's `async with` block sends a shared request, so that cancelling one caller does not cancel others;
+it ends when the last caller that waits for it gives up. Outside of the block one of the callers sends, and its
+cancellation ends the request.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -19,15 +20,15 @@ from .shares import fate
 from .sharing import Sender, SharedState, Sharing, Waiter
 
 _PASSES = 2
-"""Of the event loop, in which those who had an answer may have something again: they come before the next request."""
+"""Passes of the event loop before the next request, in which callers that had an answer may come again and join it."""
 
 
 @define(eq=False)
 class _Turn(Waiter):
     wake: Event = field(factory=Event, init=False)
-    """Set when there is an outcome, or its caller is to send."""
+    """Set when there is an outcome, or the caller is to send."""
     request: "_Request | None" = field(default=None, init=False)
-    """That it is in."""
+    """The request that the call is in."""
 
     async def woken(self, patience: float | None = None) -> bool:
         with CancelScope() if patience is None else move_on_after(patience):
@@ -42,26 +43,26 @@ class _Turn(Waiter):
 
 @define(eq=False)
 class _Request:
-    """One that is under way in a task of its own."""
+    """A request that is under way in a task of its own."""
 
     scope: CancelScope
     waiting: int
     """Callers who wait for it."""
 
     def leave(self) -> None:
-        """One of them gives up."""
+        """Notes that one of the callers gives up; the last one cancels the request."""
         self.waiting -= 1
         if not self.waiting:
             self.scope.cancel()
 
 
 class TaskSharing(Sharing[_Turn]):
-    """Of the tasks of one event loop."""
+    """Shares requests between the tasks of one event loop."""
 
     _turn = _Turn
 
     def __init__(self, sender: Sender, room: Callable[[], TaskGroup | None]) -> None:
-        # Nothing is awaited under the lock, so it is none: an eager task runs at once, within whoever starts it.
+        # Nothing is awaited under the lock, so it is none: an eager task runs at once, within its starter.
         super().__init__(sender, nullcontext)
         self._room = room
         """The task group of the client's block, while it is open."""
@@ -83,7 +84,7 @@ class TaskSharing(Sharing[_Turn]):
             turn.wake.set()
 
     async def _go_on(self, state: SharedState[_Turn], gathering: Gathering[_Turn], place: Hashable) -> None:
-        """Sends for others, in the client's block, for as long as somebody is called."""
+        """Sends requests for callers, in the client's block, for as long as a turn is called."""
         try:
             await self._send_for(state, gathering)
             while self._room() is not None and (called := gathering.call()) is not None:
@@ -113,7 +114,7 @@ class TaskSharing(Sharing[_Turn]):
             gathering.end(load)
 
     async def _send_one(self, turn: _Turn) -> None:
-        """For its caller."""
+        """Sends a call that goes alone, for its caller."""
         try:
             turn.outcome = await self._sender.once(turn.call)
         except TarryError as error:

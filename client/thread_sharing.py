@@ -1,5 +1,5 @@
-"""Calls of threads that go together in one request. No thread of the client's own: whoever sends hands the answers out
-as they come, and the others sleep, each on a lock of its own.
+"""Shared requests for threads, without a thread of the client's own. The caller that sends hands the answers out as
+they come, and the others sleep, each on a lock of its own.
 """
 
 import threading
@@ -12,7 +12,7 @@ from .gathering import Gathering, Load
 from .sharing import Sender, SharedState, Sharing, Waiter
 
 _HANDING_OUT = 0.05
-"""Seconds, at most."""
+"""Most seconds that a sender waits until all answers are handed out."""
 
 
 def _held() -> threading.Lock:
@@ -24,13 +24,13 @@ def _held() -> threading.Lock:
 @define(eq=False)
 class _Turn(Waiter):
     wake: threading.Lock = field(factory=_held, init=False)
-    """Let go of when there is an outcome, or its caller is to send."""
+    """Released when there is an outcome, or the caller is to send."""
     following: "_Turn | None" = field(default=None, init=False)
-    """Whom its caller wakes, once it is awake itself."""
+    """The turn that its caller wakes, once it is awake itself."""
     gone: bool = field(default=False, init=False)
     """Its caller has given up, and wakes nobody any more."""
     is_last: bool = field(default=False, init=False)
-    """Its caller has sent a request, and is woken when all who share it are."""
+    """Its caller has sent a request, and is woken after all others that share it."""
 
     async def woken(self, patience: float | None = None) -> bool:
         woken = self.wake.acquire(timeout=-1 if patience is None else min(patience, threading.TIMEOUT_MAX))
@@ -43,13 +43,13 @@ class _Turn(Waiter):
         self.hand_on()
 
     def hand_on(self) -> None:
-        """Wakes the next."""
+        """Wakes the next caller that has not given up."""
         turn = self
         while (following := turn.following) is not None:
             turn.following = None
             try:  # noqa: SIM105 - `suppress` would cost a tenth of the wake
                 following.wake.release()
-            except RuntimeError:  # two that wake it, as one of them gives up
+            except RuntimeError:  # two callers wake it, as one of them gives up
                 pass
             if not following.gone:
                 return
@@ -57,7 +57,7 @@ class _Turn(Waiter):
 
 
 class ThreadSharing(Sharing[_Turn]):
-    """Safe to share between threads."""
+    """Shares requests between threads."""
 
     _turn = _Turn
 
@@ -69,7 +69,7 @@ class ThreadSharing(Sharing[_Turn]):
     ) -> None:
         await super()._send_together(state, gathering, load, own)
         if own is not None and own.is_last:
-            # The request is under way until all have their answers, and may have something again: the next has it all.
+            # The request is under way until all have their answers and may ask again: the next one takes all of that.
             own.wake.acquire(timeout=_HANDING_OUT)
             own.hand_on()
 
@@ -78,7 +78,7 @@ class ThreadSharing(Sharing[_Turn]):
             called.wake.release()
 
     def _wake(self, done: Sequence[_Turn], own: _Turn | None, *, last: bool) -> None:
-        """Each wakes the next: hundreds that woke together would wait for Python's lock, and disturb each other."""
+        """Wakes the first, and each wakes the next: hundreds that wake together would contend for Python's lock."""
         turns = [turn for turn in done if turn is not own]
         if own is not None and last:
             turns.append(own)

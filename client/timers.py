@@ -1,4 +1,4 @@
-"""Timers by key: one message that waits for each key."""
+"""The calls on timers: each key has one message that waits."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,7 +18,7 @@ Mode = Literal["replace", "keep", "debounce"]
 
 
 class TimerCalls(Calling):
-    """Of both fronts."""
+    """The calls on timers, of both fronts."""
 
     @api_call
     async def set_timer(
@@ -41,11 +41,11 @@ class TimerCalls(Calling):
         idempotency_key: str | None = None,
         content_type: str | None = None,
     ) -> Timer:
-        """Sets the timer of a key: the one message of it that waits.
+        """Sets the timer of a key: the one message of that key that waits.
 
-        One that waits already is replaced; with `mode="keep"` it stays, and this one is dropped; with `"debounce"` it
-        is replaced, and waits no longer than `max_wait` since the timer was set first. `match`: only at this revision;
-        0: only when none waits. Raises `Changed`, and with `match` `TooLate` and `Cancelled`.
+        A message that waits already is replaced; with `mode="keep"` it stays, and the new one is dropped; with
+        `"debounce"` it is replaced, but waits no longer than `max_wait` since the timer was first set. `match`: only at
+        this revision; 0: only if none waits. Raises `Changed`, and with `match` `TooLate` and `Cancelled`.
         """
         with spans.sending(topic, again=idempotency_key is not None) as sent:
             draft = Draft(
@@ -71,12 +71,12 @@ class TimerCalls(Calling):
 
     @api_call
     async def timer(self, topic: str, key: str) -> Timer:
-        """The timer of a key, and how its message is. Raises `NotFound`, also a day or so after it was done with."""
+        """The timer of a key, with the state of its message. Raises `NotFound`, also about a day after it was done."""
         return await self._transport.send(Call("GET", _path(topic, key), _read))
 
     @api_pages
     def timers(self, topic: str) -> Call[Page[Timer]]:
-        """The timers of a topic by their keys, page by page; also those remembered yet whose message waits no more."""
+        """The timers of a topic by key, page by page, including remembered ones whose message no longer waits."""
         path = f"/v1/topics/{part(topic)}/timers"
         return paged(path, {}, lambda document: map(Timer.read, document["timers"]))
 
@@ -84,17 +84,18 @@ class TimerCalls(Calling):
     async def cancel_timer(
         self, topic: str, key: str, *, match: int | None = None
     ) -> Literal["cancelled", "suppressed"]:
-        """Returns when the message of the key will never be delivered. Raises `TooLate`, `Changed`, `NotFound`."""
+        """Cancels the message of a key; once this returns, it will never be delivered. Raises `TooLate`, `Changed`,
+        `NotFound`."""
         return await self._transport.send(Call("DELETE", _path(topic, key), cancelled, headers=condition(match)))
 
     @api_call
     async def cancel_key(self, topic: str, key: str) -> dict[str, int]:
-        """Cancels all messages of a key that wait, that of its timer among them: how many, and how many too late."""
+        """Cancels all waiting messages of a key, its timer's too; returns how many, and how many were too late."""
         return await self._call("DELETE", f"/v1/topics/{part(topic)}/messages", params={"key": key})
 
 
 def condition(match: int | None) -> dict[str, str] | None:
-    """The headers for a revision to match; 0: only when there is none."""
+    """The headers that demand a revision; 0: that there is none; None: no headers."""
     if match is None:
         return None
     return {"If-Match": f'"{match}"'} if match else {"If-None-Match": "*"}

@@ -1,10 +1,10 @@
-"""HTTP, and the only place where a call is tried again.
+"""Sends calls over HTTP; the only place where a call is tried again.
 
 Every call of the client may be repeated: a publish carries its idempotency key, and the contract makes the others safe.
 A repeated claim may leave the first one's messages to their lease, which then costs them an attempt.
 
-Written once for threads and tasks, as coroutines. In a `ThreadTransport` none of them ever suspends: whoever has no
-event loop drives them (`coroutines`).
+Written once for threads and tasks, as coroutines. In a `ThreadTransport` none of them ever suspends, so they are driven
+without an event loop (`coroutines`).
 """
 
 import math
@@ -46,7 +46,7 @@ _FIRST = 0.05
 _BACKOFF = 2.0
 """Seconds between two tries, at most."""
 _KNOCK = 0.5
-"""The same where nothing listens: trying burdens no server, and all that falls due before the next try is late."""
+"""The same if nothing listens: trying burdens no server, and messages that fall due before the next try are late."""
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, TimeoutError)
 
@@ -93,7 +93,7 @@ class Transport(ABC, Generic[E]):
 
     @abstractmethod
     async def _nap(self, seconds: float, abandon: E | None) -> None:
-        """Rests between two tries, until `abandon` is set at most."""
+        """Waits between two tries, or until `abandon` is set."""
 
     async def close(self) -> None:
         """Closes the connections, unless they are the caller's own."""
@@ -156,7 +156,7 @@ class Transport(ABC, Generic[E]):
 
 
 class ThreadTransport(Transport[threading.Event]):
-    """Of threads, and safe to share between them."""
+    """The transport for threads, safe to share between them."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class ThreadTransport(Transport[threading.Event]):
 
 
 class TaskTransport(Transport[anyio.Event]):
-    """Of the tasks of one event loop."""
+    """The transport for the tasks of one event loop."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class TaskTransport(Transport[anyio.Event]):
                 await abandon.wait()
 
     async def close(self) -> None:
-        """Closes them also where all else is cancelled."""
+        """Closes the connections, even in a cancelled scope."""
         with CancelScope(shield=True):
             await super().close()
 
@@ -234,13 +234,14 @@ def may_have_run(error: TarryError) -> bool:
 
 
 def _mark(error: TarryError, *, doubtful: bool) -> None:
-    """Puts the doubt on the error that ends a call; `doubtful`: an earlier try may have been carried out."""
+    """Marks the error that ends a call if a try may have been carried out; `doubtful`: an earlier one may have."""
     error.in_doubt = doubtful or may_have_run(error)
     if doubtful:
         error.add_note("An earlier try, whose answer was lost, may have done it.")
 
 
 def _pause(error: Unavailable, tries: int) -> float:
-    """Full jitter, on top of what the server asked for: clients sent away together do not come back together."""
+    """Seconds until the next try: full jitter, on top of what the server asked for, so that clients that were turned
+    away together do not come back together."""
     most = _KNOCK if isinstance(error.__cause__, httpx.ConnectError) else _BACKOFF
     return random.uniform(0, min(most, _FIRST * 2 ** min(tries - 1, 10))) + (error.retry_after or 0.0)  # noqa: S311

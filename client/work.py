@@ -1,4 +1,4 @@
-"""What `run` is asked to do: the handler of each topic, checked, and on which terms each is consumed. Pure."""
+"""Checks what `run` and `consume` are given: the handler of each topic, and the terms on which it is consumed. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -16,7 +16,7 @@ Handler = Callable[[Any], object]
 Topics = Sequence[tuple[str, Handler]]
 
 _LONGEST = 20.0
-"""Seconds of a long poll, at most, where several topics have one each: proxies wait for as long."""
+"""Most seconds of a long poll when several topics have one each: proxies wait for as long."""
 
 
 @frozen
@@ -24,9 +24,9 @@ class Work:
     """Topics that the same workers serve."""
 
     handlers: Mapping[str, Handler]
-    """By topic."""
+    """The handler of each topic."""
     terms: Sequence[Terms]
-    """Of each topic, in their order."""
+    """The terms of each topic, in the same order."""
 
 
 def work_of(
@@ -42,7 +42,7 @@ def work_of(
     tags: Sequence[str] | None,
     **rest: Any,
 ) -> Work:
-    """Raises `TypeError` and `ValueError`, which name what is wrong, before anything is sent."""
+    """Checks the arguments of `run`. Raises `TypeError` and `ValueError`, which name what is wrong, before a call."""
     handlers = _handlers_of(topic, handler)
     for name, one in handlers.items():
         _refuse_idle(one, "handler" if isinstance(topic, str) else f"the handler of {name!r}", awaits=awaits)
@@ -69,20 +69,20 @@ def work_of(
 def terms_of(
     identity: Identity, topic: str | Sequence[str], size: int, tags: Sequence[str] | None, **rest: Any
 ) -> list[Terms]:
-    """On which terms `consume` has each topic. Raises `TypeError` and `ValueError`, which name what is wrong."""
+    """The terms of each topic given to `consume`. Raises `TypeError` and `ValueError`, which name what is wrong."""
     terms = terms_for(identity, topic="", size=size, ahead=size // 2, tags=arguments.tags(tags), **rest)
     return _of_each(_topics_of(topic), terms)
 
 
 def _of_each(topics: Sequence[str], terms: Terms) -> list[Terms]:
-    """The terms of each topic. The long polls of several last longer, so that all together are no more requests."""
+    """The terms of each topic. The long polls of several last longer, so that together they are no more requests."""
     many = len(topics)
     longest = 0.0 if many == 1 else min(many * terms.wait, _LONGEST)
     return [evolve(terms, topic=name, longest=longest) for name in topics]
 
 
 def _topics_of(topic: str | Sequence[str]) -> list[str]:
-    """What `consume` is asked for: one topic, or several, each once."""
+    """The topics that `consume` is given: one, or several, each once."""
     topics = [topic] if isinstance(topic, str) else list(topic)
     if not topics:
         raise ValueError("topic: the list is empty, so nothing would ever come: name a topic")

@@ -1,4 +1,4 @@
-"""For the tests of who uses Tarry: a real server in this process, and time that is moved by hand.
+"""For users' own tests: a real server in this process, and time that is moved by hand.
 
     from tarry.testing import EmbeddedServer
 
@@ -7,9 +7,9 @@
         server.clock.advance("48h")
         server.drain()
 
-- `embedded`     the server, in a thread, on a store in a folder that goes with it.
-- `own_database` or in a database that goes with it, on a MySQL or MariaDB: `EmbeddedServer(dsn="mysql://...")`.
-- `still_store`  the store there, while time is moved.
+- `embedded`     the server, in a thread, on a store in a temporary folder.
+- `own_database` or in a temporary database, on a MySQL or MariaDB: `EmbeddedServer(dsn="mysql://...")`.
+- `still_store`  the store there, held still while time is moved.
 - `moved_time`   the clock of that server: real time, and what was added by hand.
 - `idle`         what `drain` waits for.
 - `fixtures`     fixtures for pytest, which only this file imports: `pytest_plugins = ["tarry.testing.fixtures"]`.

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from .own_database import OwnDatabase
 
 _START = 60.0
-"""Seconds. On MySQL the schema is made first."""
+"""Seconds to wait for the start. On MySQL the schema is made first."""
 _LOOK = 0.1
-"""Seconds between two looks whether the server is there at all, of one who waits for it."""
+"""Seconds between two looks whether the server's thread is alive, while waiting for it."""
 
 _NO_OUTBOX = (
     "{}: this server is on SQLite, which has no outbox: say EmbeddedServer(dsn='mysql://user:password@host/'), a MySQL"
@@ -36,12 +36,12 @@ _NO_OUTBOX = (
 
 
 class EmbeddedServer:
-    """A server for a `with`. It is HTTP over a real socket, a real store, and nothing else is shared.
+    """A server for a `with`: HTTP over a real socket, on a real store, with nothing else shared.
 
-    Without `dsn` the store is an embedded one, in a folder of its own. `dsn="mysql://user:password@host/"` names a
-    MySQL or MariaDB, where a database is made for it and dropped at the end; the time of `outbox` in this process goes
-    with `clock`. A name in the DSN is that of the database that is made; one that is there and empty is left as it is,
-    and another made beside it; one that holds tables is refused.
+    Without `dsn` the store is on SQLite, in a folder of its own. `dsn="mysql://user:password@host/"` names a MySQL or
+    MariaDB, where a database is made for it and dropped at the end; `outbox` in this process then follows `clock`. A
+    database named in the DSN is made; if it is there and empty, it is left as it is, and another one is made; if it
+    holds tables, it is refused.
 
     Settings are those of `tarry serve`, by name: `EmbeddedServer(ladder=["1m", "1h"])`. Neither the environment nor a
     `tarry.toml` is read.
@@ -53,7 +53,7 @@ class EmbeddedServer:
                 raise ValueError(f"{name}: an embedded server has a store and a port of its own; leave it out")
         self.clock = MovedTime()
         self.url = ""
-        """Where it is, once it runs."""
+        """The address of the server, once it runs."""
         self._database = None if dsn is None else _own_database(dsn)
         self._settings = settings
         self._ready = Event()
@@ -66,19 +66,19 @@ class EmbeddedServer:
 
     @property
     def dsn(self) -> str:
-        """Of its own database, `mysql://user:password@host/database`. Raises ValueError for one on SQLite."""
+        """The DSN of its own database, `mysql://user:password@host/database`. Raises ValueError on SQLite."""
         return self._own("dsn").text
 
     @property
     def database(self) -> str:
         """The name of its own database, for tables of yours beside Tarry's, or for `Outbox(database=...)`. Raises
-        ValueError for a server on SQLite."""
+        ValueError on SQLite."""
         return self._own("database").name
 
     @property
     def login(self) -> dict[str, Any]:
-        """What drivers want to know for it: `pymysql.connect(**server.login)`. It has `host` and `port` or
-        `unix_socket`, `user`, `password` and `database`, and nothing of TLS. Raises ValueError for one on SQLite."""
+        """The arguments with which drivers connect to it: `pymysql.connect(**server.login)`. They are `host` and `port`
+        or `unix_socket`, `user`, `password` and `database`, and nothing of TLS. Raises ValueError on SQLite."""
         return self._own("login").login
 
     def __enter__(self) -> Self:
@@ -107,14 +107,14 @@ class EmbeddedServer:
         error.add_note(f"and the embedded server has failed: {self._failed}")
 
     def drain(self, timeout: Seconds = 10.0) -> None:
-        """Waits until everything that is due is handled by the groups there are, their retries too.
+        """Waits until the groups have handled everything that is due, their retries too.
 
-        Somebody has to consume meanwhile: a worker of yours, in a thread or process. Raises `NotDrained`, which tells
+        Something has to consume meanwhile: a worker of yours, in a thread or process. Raises `NotDrained`, which tells
         what is left, after `timeout` seconds of real time.
         """
         with Tarry(self.url) as tarry:
             if self._database is not None:
-                tarry.nudge()  # what an outbox has written since is known a second later, or now
+                tarry.nudge()  # the server sees rows of an outbox within a second, or now
             wait_until_idle(tarry, self.clock.now, seconds(timeout, "timeout"))
 
     def _own(self, what: str) -> "OwnDatabase":
@@ -123,7 +123,7 @@ class EmbeddedServer:
         return self._database
 
     def _tell(self, what: Callable[[], object]) -> None:
-        """Calls it in the server's thread, if that is there."""
+        """Calls a function in the server's thread, if that runs."""
         if self._token is not None:
             try:
                 self._token.run_sync_soon(what)
@@ -178,7 +178,7 @@ class EmbeddedServer:
         self._ready.set()
 
     def _within(self, between: Callable[[Callable[[], None]], Awaitable[None]], change: Callable[[], None]) -> None:
-        """Has the server's thread make a change, and waits for it; in one where an event loop runs, too."""
+        """Has the server's thread make a change, and waits for it; also from a thread in which an event loop runs."""
         changed = Event()
 
         async def make() -> None:

@@ -1,7 +1,7 @@
 """Fixtures for pytest: `pytest_plugins = ["tarry.testing.fixtures"]` in the root's conftest.py.
 
-With a DSN the server is on that MySQL or MariaDB, in a database of its own. It is that of `TARRY_TEST_DSN` in the
-environment, or else of `tarry_dsn` in pytest's configuration; a fixture `tarry_dsn` of the user's stands for both.
+With a DSN the server is on that MySQL or MariaDB, in a database of its own. The DSN is `TARRY_TEST_DSN` in the
+environment, or else `tarry_dsn` in pytest's configuration; a fixture `tarry_dsn` of the user replaces both.
 """
 
 import os
@@ -16,7 +16,7 @@ _VARIABLE, _OPTION = "TARRY_TEST_DSN", "tarry_dsn"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option of pytest's configuration."""
+    """Adds the option to pytest's configuration."""
     text = (
         f"mysql://user:password@host/ for tests of code with an outbox; {_VARIABLE} in the environment goes before it"
     )
@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def tarry_dsn(pytestconfig: pytest.Config) -> str | None:
-    """The MySQL or MariaDB of the tests; None for the embedded store. Yours goes before this one."""
+    """The DSN of the MySQL or MariaDB for tests; None for SQLite. A fixture of yours by this name replaces it."""
     return os.environ.get(_VARIABLE) or pytestconfig.getini(_OPTION) or None
 
 
@@ -38,6 +38,6 @@ def tarry_server(tarry_dsn: str | None) -> Iterator[EmbeddedServer]:
 
 @pytest.fixture
 def tarry(tarry_server: EmbeddedServer) -> Iterator[Tarry]:
-    """A client of it."""
+    """A client of `tarry_server`."""
     with Tarry(tarry_server.url) as client:
         yield client

@@ -1,4 +1,4 @@
-"""When everything that is due is handled: nothing overdue waits, and no group has anything open."""
+"""Waits until everything that is due is handled: no overdue message waits, and no group has open messages."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ class NotDrained(TimeoutError):
 
 
 def wait_until_idle(tarry: Tarry, now: Callable[[], datetime], timeout: float) -> None:
-    """Until two looks, one behind the other, have found nothing. Raises `NotDrained`."""
+    """Waits until two looks in a row have found nothing open. Raises `NotDrained`."""
     until = time.monotonic() + timeout
     quiet = 0
     while quiet < 2:

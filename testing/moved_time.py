@@ -1,6 +1,6 @@
 """The clock of an embedded server: real time, and what was added by hand.
 
-The store, the server's own clock and trio's all ask it, so that rests, leases and rounds pass with it as in real time.
+The store, the server's own clock and trio's all use it, so that waits, leases and rounds pass with it as in real time.
 """
 
 import time
@@ -16,7 +16,7 @@ _MS = 1_000_000
 
 
 class MovedTime(trio.abc.Clock):
-    """Nanoseconds inside. `move` is how it is moved while a server asks it: within that server's thread."""
+    """Counts in nanoseconds. While a server uses the clock, `move` makes a change of it within that server's thread."""
 
     def __init__(self) -> None:
         self._added = 0
@@ -24,11 +24,11 @@ class MovedTime(trio.abc.Clock):
         self.move: Callable[[Callable[[], None]], None] = lambda change: change()
 
     def elapsed(self) -> int:
-        """As CLOCK_BOOTTIME, with what was added."""
+        """CLOCK_BOOTTIME, with what was added."""
         return boottime() + self._added
 
     def host(self) -> int:
-        """As the host's clock at the start, since then without its steps."""
+        """Unix time: the host's clock at the start and the time since, without later steps of the host's clock."""
         return self._host + self.elapsed()
 
     def ahead(self) -> int:
@@ -36,7 +36,7 @@ class MovedTime(trio.abc.Clock):
         return self._added // _MS
 
     def follow(self, unix_ms: float) -> None:
-        """Another clock than the host's, which shows this now, is that of the start: the database's."""
+        """Goes by another clock than the host's, the database's, which shows `unix_ms` now."""
         self._host = round(unix_ms * _MS) - boottime()
 
     def now(self) -> datetime:
@@ -44,7 +44,7 @@ class MovedTime(trio.abc.Clock):
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.host() // 1000)
 
     def advance(self, by: Duration) -> datetime:
-        """Adds a time, `"2h"` or a timedelta, and returns the server's. What has fallen due with it comes at once."""
+        """Adds a time, `"2h"` or a timedelta, and returns the server's. Messages that fall due by this come at once."""
         more = milliseconds(by, "by") * _MS
         if more < 0:
             raise ValueError(f"by: {by!r} is below 0, and time does not go back")
@@ -56,12 +56,12 @@ class MovedTime(trio.abc.Clock):
         return self.now()
 
     def start_clock(self) -> None:
-        """It runs already."""
+        """Does nothing: the clock runs already."""
 
     def current_time(self) -> float:
         """Seconds, for trio."""
         return self.elapsed() / 1e9
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Seconds of real time, unless somebody moves it meanwhile."""
+        """Seconds of real time until the deadline, unless the clock is moved meanwhile."""
         return deadline - self.current_time()

@@ -1,8 +1,8 @@
 """A database of a test's own, on a MySQL or MariaDB that its user names: made at the beginning, dropped at the end.
 
-**What is dropped was made here.** CREATE DATABASE fails for one that is there, and whoever made it leaves a word in it
-that nobody else has. It is dropped where that word is found, in the same session, and in no other case: not where the
-answer to CREATE was lost, where another has taken its place since, or where the name leads to another server by then.
+**Only a database that was made here is dropped.** CREATE DATABASE fails if it is there already, and its maker leaves a
+random word in it. It is dropped only if that word is found, in the same session: not if the answer to CREATE was lost,
+if another has taken its place since, or if the name leads to another server by then.
 """
 
 import secrets
@@ -20,7 +20,7 @@ from ..store.mysql.dsn import Dsn
 from ..store.mysql.literals import Statement
 
 PREFIX = "tarry_test_"
-"""What names begin with that nobody chose."""
+"""The beginning of names that were generated."""
 
 _FORM = "mysql://user:password@host/"
 _THERE, _NO_DATABASE, _NO_TABLE, _REFUSED_LOGIN = 1007, 1049, 1146, 1045
@@ -32,7 +32,7 @@ class NoDatabase(Exception):
 
 
 class OwnDatabase:
-    """`make`, and then `drop`, which does nothing where nothing was made."""
+    """A database to `make`, and then to `drop`, which does nothing if none was made."""
 
     def __init__(self, dsn: str) -> None:
         """Raises ValueError, which names the part that is wrong."""
@@ -50,21 +50,21 @@ class OwnDatabase:
 
     @property
     def name(self) -> str:
-        """Of the database."""
+        """The name of the database."""
         return self.dsn.database
 
     @property
     def login(self) -> dict[str, Any]:
-        """What drivers take by these names."""
+        """The arguments with which drivers connect to it."""
         dsn = self.dsn
         where = {"host": dsn.host, "port": dsn.port} if dsn.socket is None else {"unix_socket": dsn.socket}
         return where | {"user": dsn.user, "password": dsn.password, "database": dsn.database}
 
     async def make(self) -> None:
-        """Makes it: by its name, or by a new one where that is there, and empty. Raises `NoDatabase`."""
+        """Makes it, under its name, or under a new one if it is there and empty. Raises `NoDatabase`."""
         try:
             async with self._session() as session:
-                with trio.CancelScope(shield=True):  # or else nobody knows whether it was made
+                with trio.CancelScope(shield=True):  # otherwise nobody would know whether it was made
                     if await self._is_there(session):
                         self.text = _with_new_name(self.text)
                         self.dsn = Dsn.parse(self.text)
@@ -83,7 +83,7 @@ class OwnDatabase:
             raise NoDatabase(f"dsn: no MySQL or MariaDB for tests; {fix}, {_FORM}: {error}") from error
 
     async def _is_there(self, session: Connection) -> bool:
-        """Raises `NoDatabase` where it holds something, which nothing here is to touch."""
+        """Whether the database exists. Raises `NoDatabase` if it holds tables, which must not be touched."""
         name = Statement("?").bind(self.name)
         there = b"SELECT 1 FROM information_schema.schemata WHERE schema_name = " + name
         if not await session.fetch(there):
@@ -169,7 +169,7 @@ def _names_database(dsn: str) -> bool:
 
 
 def _with_new_name(dsn: str) -> str:
-    """The DSN, of a database that nobody has: parallel runs do not meet, and who finds it knows since when it lies."""
+    """The DSN with a new database name, so that parallel runs do not collide; it says when the database was made."""
     head, mark, options = dsn.partition("?")
     scheme, _, rest = head.partition("://")
     now = datetime.now(UTC)

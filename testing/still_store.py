@@ -1,8 +1,8 @@
-"""The store on MySQL or MariaDB, for a server whose time is moved by hand: never while something is asked of it.
+"""The store on MySQL or MariaDB, for a server whose time is moved by hand, but never during a call to the database.
 
-How long the database may take is counted by the server's own time, as all is. If that jumped while an answer is on its
-way, the answer would come too late, and a COMMIT would be in doubt. So who moves the time waits until nothing is under
-way, and nothing is begun meanwhile.
+Time-outs of the database run by the server's own time, as everything does. If that jumped while an answer is on its
+way, the answer would come too late, and a COMMIT would be in doubt. So moving the time waits until no call is under
+way, and no call is begun meanwhile.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -17,7 +17,7 @@ from ..store.ports import Work
 T = TypeVar("T")
 
 _PATIENCE = 5.0
-"""Seconds for what is under way: a row that somebody's open transaction has locked is waited for a second. Then the
+"""Seconds to wait for calls under way: a row that another open transaction has locked is waited for a second. Then the
 time is moved all the same."""
 
 
@@ -29,11 +29,11 @@ class StillStore(MySQLBackend):
         self._under_way = 0
         self._at_rest = trio.Event()
         self._goes_on: trio.Event | None = None
-        """Set when it does; None while nobody holds it."""
+        """Set when calls may go on; None while nobody holds the store still."""
         self._turn = trio.Lock()
 
     async def between(self, change: Callable[[], None]) -> None:
-        """Calls `change` when nothing is under way."""
+        """Calls `change` when no call is under way."""
         async with self._turn:
             self._goes_on, self._at_rest = trio.Event(), trio.Event()
             try:
@@ -58,26 +58,26 @@ class StillStore(MySQLBackend):
                 self._at_rest.set()
 
     async def write(self, work: Work[T], *, heavy: bool = False) -> T:
-        """As the backend's."""
+        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().write(work, heavy=heavy)
 
     async def read(self, work: Work[T]) -> T:
-        """As the backend's."""
+        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().read(work)
 
     async def note(self, work: Work[T]) -> T:
-        """As the backend's."""
+        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().note(work)
 
     async def now(self) -> int:
-        """As the backend's."""
+        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().now()
 
     async def exact_now(self) -> float:
-        """As the backend's."""
+        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().exact_now()

@@ -9,10 +9,10 @@
 - `sending`        the client of this process, and publishing with the transaction of the request.
 - `tasks`          `TarryBackend`, for the setting TASKS: Django's tasks over topics.
 - `framework`      Django's tasks, of Django 6 or of the package django-tasks.
-- `lanes`          which topic a task goes to, by its queue and priority.
-- `models`         a row for each task that was enqueued: what came of it.
-- `running`        a task is run, and its row says so.
-- `turns`          of what waits for a worker, the highest priority is next.
+- `lanes`          the topic of a task, by its queue and priority.
+- `models`         a row for each task that was enqueued, with its result.
+- `running`        runs a task, and records it in its row.
+- `turns`          gives workers the waiting task of the highest priority.
 - `worker`         what `manage.py tarry_worker` does.
 
 Nothing else of Tarry imports Django.

@@ -1,4 +1,4 @@
-"""The application, as Django lists it."""
+"""The configuration of the Django application."""
 
 # Django has no types of its own.
 # pyright: standard, reportMissingTypeStubs=false
@@ -7,7 +7,7 @@ from django.apps import AppConfig
 
 
 class TarryConfig(AppConfig):
-    """Settings are read when they are first needed: see `configuration`."""
+    """The application. Settings are read when they are first needed: see `configuration`."""
 
     name = "tarry.client.django"
     label = "tarry"

@@ -1,4 +1,4 @@
-"""The settings: `TARRY = {...}` in the project's settings; OPTIONS of a backend of TASKS go before them."""
+"""The settings: `TARRY = {...}` in the project's settings; OPTIONS of a backend in TASKS override them."""
 
 # Django has no types of its own.
 # pyright: standard, reportMissingTypeStubs=false
@@ -14,26 +14,26 @@ from django.core.exceptions import ImproperlyConfigured
 
 @frozen(kw_only=True)
 class Configuration:
-    """What may be said, in capitals."""
+    """The settings, whose names are written in capitals there."""
 
     url: str | None = None
-    """The server's; else what `TARRY_URL` holds, see `Tarry`."""
+    """The server's address; by default that of the environment, see `Tarry`."""
     key: str | None = None
-    """What the server knows the project by; else the environment's, see `Tarry`."""
+    """The API key; by default that of the environment, see `Tarry`."""
     deadline: float = 5.0
     """Seconds until a publish gives up while the server is away."""
     database: str = "default"
-    """The alias of the database whose transactions are meant, and in which results of tasks are."""
+    """The alias of the database whose transactions publishing follows, and that has the results of tasks."""
     outbox: bool = False
-    """Whether messages are written in that database, which has Tarry's tables too: MySQL or MariaDB."""
+    """Whether messages are written into that database, a MySQL or MariaDB that has Tarry's tables too."""
     outbox_database: str | None = None
     """The name of the database with Tarry's tables; None for the connection's own."""
     prefix: str = "django"
-    """What the topics of tasks begin with."""
+    """The beginning of the names of the tasks' topics."""
     group: str = "workers"
     """The consumer group of the workers."""
     max_attempts: int = 1
-    """How often a task that raises is run."""
+    """How often a task that raises is run, at most."""
     retry_after: float = 10.0
     """Seconds until its second attempt; twice as long before each further one, two hours at most."""
 
@@ -48,7 +48,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 
 
 def configuration(options: Mapping[str, Any] | None = None) -> Configuration:
-    """The project's settings, with the options of a backend before them. Raises ImproperlyConfigured."""
+    """The project's settings, overridden by the options of a backend. Raises ImproperlyConfigured."""
     said = _read(getattr(settings, "TARRY", {}), "TARRY") | _read(options or {}, "OPTIONS")
     return Configuration(**said)
 

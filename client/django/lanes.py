@@ -1,4 +1,4 @@
-"""Which topic a task goes to. Each queue has three, so that nothing urgent lies in a stream behind what is not."""
+"""The topic of a task. Each queue has three, so that no urgent task waits in a stream behind others."""
 
 from .configuration import Configuration
 

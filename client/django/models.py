@@ -1,6 +1,6 @@
-"""A row for each task that was enqueued: what it is, and what came of it.
+"""A row for each task that was enqueued: its call, and its result.
 
-It is written in the transaction of the request, and goes with it. The message in Tarry has its id and nothing else.
+It is written in the transaction of the request, and undone with it. The message in Tarry has its id and priority alone.
 """
 
 # Django has no types of its own.
@@ -17,7 +17,7 @@ class StoredTask(models.Model):
     objects: Any
     id: Any = models.CharField(primary_key=True, max_length=32)
     path: Any = models.CharField(max_length=255)
-    """Of the task in Python: module and name."""
+    """The path of the task in Python: module and name."""
     backend: Any = models.CharField(max_length=64)
     queue_name: Any = models.CharField(max_length=128)
     priority: Any = models.SmallIntegerField()
@@ -30,7 +30,7 @@ class StoredTask(models.Model):
     last_attempted_at: Any = models.DateTimeField(null=True)
     finished_at: Any = models.DateTimeField(null=True)
     attempts: Any = models.IntegerField(default=0)
-    """The last run that has begun; only that one may write what came of it."""
+    """The number of the last run that has begun; only that run may write the result."""
     worker_ids: Any = models.JSONField(default=list)
     errors: Any = models.JSONField(default=list)
     return_value: Any = models.JSONField(null=True)
@@ -39,7 +39,7 @@ class StoredTask(models.Model):
 
     class Meta:
         db_table = "tarry_task"
-        # What a process left behind that died between its commit and the publish is looked for by a worker.
+        # A worker looks for rows of processes that died between their commit and the publish.
         indexes: ClassVar[list[Any]] = [
             models.Index(fields=["handed_over", "enqueued_at"], name="idx_handed_over_enqueued_at")
         ]

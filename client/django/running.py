@@ -1,7 +1,7 @@
-"""A task is run, and its row says so: begun, then finished, failed, or ready for another attempt.
+"""Runs a task, and records in its row that it has begun, then finished, failed, or is ready for another attempt.
 
-A message may come again after a lost lease. Then the row decides: what is finished is not run again, and only the run
-that began last may write what came of it.
+A message may come again after a lost lease. Then the row decides: a finished task is not run again, and only the run
+that began last may write the result.
 """
 
 # Django has no types of its own.

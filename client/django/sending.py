@@ -1,7 +1,7 @@
 """The client of this process, and publishing with the transaction of the request.
 
-Without the outbox a message is sent when the transaction has committed: with a rollback it is not, and a process that
-dies between the two has not sent it. With the outbox it is a row of the same transaction.
+Without the outbox a message is sent when the transaction has committed: not after a rollback, nor if the process dies
+between commit and publish. With the outbox it is a row of the same transaction.
 """
 
 # Django has no types of its own.
@@ -41,13 +41,13 @@ def publish_on_commit(topic: str, body: Any, *, using: str | None = None, **fiel
     A delay runs from the commit. `using` is the alias of the database.
     """
     of = configuration()
-    # A part of the trace that is under way now, whatever is when the transaction commits.
+    # A part of the trace that is under way now, not of the one at the commit.
     call = spans.later(partial(client(of).publish, topic, body, **fields))
     transaction.on_commit(call, using=using or of.database)
 
 
 def publish(topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
-    """Publishes as a row of the open transaction, in the database with Tarry's tables: `OUTBOX` says that it is.
+    """Publishes as a row of the open transaction, in a database that has Tarry's tables (setting `OUTBOX`).
 
     Raises `BadRequest` outside of `atomic`, and `NotFound` for an unknown topic.
     """
@@ -59,7 +59,7 @@ def publish(topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
 
 
 def publish_made(of: Configuration, topic: str, body: Any, **fields: Unpack[Fields]) -> None:
-    """The same, for a topic that may not be there yet: then the server is asked to make it."""
+    """Like `publish`, for a topic that may not be there yet: then the server is asked to make it."""
     with connections[of.database].cursor() as cursor:
         write = partial(Outbox(of.outbox_database).publish, cursor, topic, body, **fields)
         try:

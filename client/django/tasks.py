@@ -41,7 +41,7 @@ atomic: Any = transaction.atomic
 class TarryBackend(BaseTaskBackend):
     """For TASKS: `{"default": {"BACKEND": "tarry.client.django.tasks.TarryBackend", "QUEUES": [...], "OPTIONS": {}}}`.
 
-    OPTIONS go before what TARRY says, by the same names.
+    OPTIONS override the settings of TARRY with the same names.
     """
 
     supports_defer = True
@@ -51,11 +51,11 @@ class TarryBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        configuration(self.options)  # what is wrong with it is told at the start
+        configuration(self.options)  # raises wrong settings at the start
 
     @property
     def configuration(self) -> Configuration:
-        """As the settings are now: tests override them."""
+        """The settings as they are now, since tests override them."""
         return configuration(self.options)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
@@ -89,7 +89,7 @@ class TarryBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """What is known of a task that was enqueued. Raises `TaskResultDoesNotExist`."""
+        """The result of a task that was enqueued, as far as known. Raises `TaskResultDoesNotExist`."""
         rows = StoredTask.objects.using(self.configuration.database)
         stored = rows.filter(pk=str(result_id), backend=self.alias).first()
         if stored is None:
@@ -116,7 +116,7 @@ class TarryBackend(BaseTaskBackend):
         StoredTask.objects.using(of.database).filter(pk=stored.id).update(handed_over=True)
 
     def _try_to_hand_over(self, stored: StoredTask) -> None:
-        """The request is done, and its task is kept: that the server is away is no failure of the request."""
+        """Publishes, and only logs that the server is away: the task is kept, and the request has not failed."""
         try:
             self.hand_over(stored)
         except TarryError as error:
@@ -146,7 +146,7 @@ def _result(stored: StoredTask, task: Any) -> Any:
 
 
 def _due(run_after: datetime | None) -> datetime | None:
-    """To the millisecond, and not before. Without USE_TZ times are of the project's own zone."""
+    """The due time, rounded up to the millisecond. Without USE_TZ, times are in the project's own zone."""
     if run_after is None:
         return None
     at = timezone.make_aware(run_after) if timezone.is_naive(run_after) else run_after

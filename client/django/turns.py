@@ -1,4 +1,4 @@
-"""Of what waits for a worker, the highest priority is next; of the same priority, what came first. Threads only."""
+"""Turns by priority: the waiting thread of the highest is next, and of the same priority the one that came first."""
 
 import heapq
 from collections.abc import Generator
@@ -8,7 +8,7 @@ from threading import Condition
 
 
 class Turns:
-    """So many at a time."""
+    """Lets `places` threads in at a time."""
 
     def __init__(self, places: int) -> None:
         self._free = places

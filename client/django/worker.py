@@ -1,4 +1,4 @@
-"""What `manage.py tarry_worker` does: it runs the tasks of some queues, and hands over what others left behind."""
+"""What `manage.py tarry_worker` does: it runs tasks of some queues, and publishes those that others left behind."""
 
 # Django has no types of its own.
 # pyright: standard, reportMissingTypeStubs=false
@@ -23,7 +23,7 @@ from .tasks import TarryBackend
 from .turns import Turns
 
 LEFT_BEHIND = timedelta(seconds=30)
-"""So old is a row that its process does not hand over any more."""
+"""The age from which on a row is no longer expected to be handed over by its own process."""
 _LOOK = 10.0
 """Seconds between two looks for such rows."""
 _BATCH = 100
@@ -34,7 +34,7 @@ log = logging.getLogger("tarry.client.django")
 
 
 class Worker:
-    """`workers` tasks at a time, in threads. Its id is in the results of what it ran."""
+    """Runs `workers` tasks at a time, in threads. Its id is in the results of the tasks that it ran."""
 
     def __init__(self, backend: TarryBackend, queues: Sequence[str], workers: int) -> None:
         self.id = get_random_string(32)
@@ -45,11 +45,11 @@ class Worker:
 
     @property
     def waiting(self) -> int:
-        """Tasks that are claimed, and not run yet."""
+        """How many tasks are claimed, and not run yet."""
         return self._turns.waiting
 
     def run(self, stop: Event) -> None:
-        """Until `stop`; what runs by then is finished."""
+        """Works until `stop`; tasks that run by then are finished."""
         of = self._backend.configuration
         topics = [topic for queue in self._queues for topic in topics_of(of, queue)]
         with Tarry(of.url, key=of.key) as tarry:
@@ -66,7 +66,7 @@ class Worker:
                 server.join()
 
     def _serve(self, tarry: Tarry, topics: Sequence[str], stop: Event) -> None:
-        # Of each topic twice as many as run are held, so that the urgent can go before.
+        # Twice as many tasks of each topic are held as run at a time, so that the urgent can go first.
         group, held = self._backend.configuration.group, 2 * self._workers
         try:
             tarry.run(
@@ -109,7 +109,7 @@ class Worker:
             close_old_connections()
 
     def hand_over(self, before: Any) -> int:
-        """Publishes rows that were enqueued before then and that nobody has handed over; how many, 100 at most."""
+        """Publishes rows enqueued before `before` that nobody has handed over; returns how many, 100 at most."""
         rows = StoredTask.objects.using(self._backend.configuration.database)
         left = rows.filter(handed_over=False, enqueued_at__lt=before, backend=self._backend.alias)
         found = list(left.order_by("enqueued_at")[:_BATCH])

@@ -8,18 +8,18 @@
     with outbox.settle(connection, message) as cursor: ...
 
 `cursor` is any DB-API cursor of PyMySQL, mysqlclient or mysql-connector-python, or a `Session` or `Connection` of
-SQLAlchemy that lends one, on the MySQL or MariaDB of the service. What is done becomes true when your transaction is
-committed, and is undone with it. The service's tables are taken to be in the cursor's own database;
+SQLAlchemy that lends one, on the MySQL or MariaDB of the service. Changes take effect when your transaction is
+committed, and are undone if it is rolled back. The service's tables are expected in the cursor's own database;
 `Outbox(database="tarry")` says otherwise.
 `outbox.aio` is the same for asynchronous cursors.
 
 - `box`       `Outbox`, and the functions that both fronts share.
 - `aio`       the front for asynchronous cursors.
-- `cursors`   the store's transaction over somebody else's cursor.
-- `lending`   who lends a cursor in place of one.
-- `drafts`    checks of what is to be published.
+- `cursors`   the store's transaction over a user's cursor.
+- `lending`   objects that lend a cursor, such as a `Session`.
+- `drafts`    checks of messages to be published.
 - `guards`    the table `tarry_once`.
-- `transactions`   whether there is one.
+- `transactions`   checks that a transaction is open.
 - `settling`  the block of `settle`.
 - `moved`     by how much a test has moved the time.
 """

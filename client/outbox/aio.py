@@ -20,7 +20,7 @@ from .settling import AsyncConnection, DoneBefore, NoCursor
 
 
 class AsyncOutbox(OutboxCalls[AsyncCursor], Awaited):
-    """`Outbox`, awaited. Its methods do and raise the same."""
+    """`Outbox` with awaited methods, which do and raise the same."""
 
     def _tx(self, cursor: AsyncCursor) -> CursorTransaction:
         return CursorTransaction(cursor, self.database)
@@ -37,7 +37,7 @@ class AsyncOutbox(OutboxCalls[AsyncCursor], Awaited):
     ) -> AsyncGenerator[Any, None]:
         """`once`, your work and `ack` in one transaction, in an `async with`; see `Outbox.settle`.
 
-        Cancelled, it is rolled back, also where all else is cancelled; a commit that has begun is waited for.
+        If it is cancelled, it rolls back, even in a cancelled scope; a commit that has begun is waited for.
         """
         cursor = connection.cursor()
         if isawaitable(cursor):

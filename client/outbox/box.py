@@ -1,7 +1,7 @@
 """`Outbox`: publish, cancel, ack, once and settle in the user's own transaction, over any DB-API cursor.
 
-`OutboxCalls` is written once, as coroutines over a transaction of the store's. `Outbox` drives them over a plain
-cursor; of `aio.AsyncOutbox` they are awaited, over an asynchronous one.
+`OutboxCalls` is written once, as coroutines over a transaction of the store. `Outbox` drives them over a plain cursor;
+in `aio.AsyncOutbox` they are awaited, over an asynchronous one.
 """
 
 import re
@@ -45,10 +45,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OutboxCalls(ABC, Generic[C]):
-    """What both fronts do, with cursors of their kind.
+    """The calls of both fronts, with cursors of their kind.
 
-    `database` is where the service's tables are, None for the cursor's own; `limits` are those of its settings. `json`
-    writes bodies, as that of `Tarry` does.
+    `database` has the service's tables, None: the cursor's own database; `limits` are those of the service's settings.
+    `json` writes bodies, as that of `Tarry` does.
     """
 
     def __init__(self, database: str | None = None, *, limits: Limits | None = None, json: Dumps | None = None) -> None:
@@ -63,7 +63,7 @@ class OutboxCalls(ABC, Generic[C]):
 
     @abstractmethod
     def _tx(self, cursor: C) -> CursorTransaction:
-        """The store's transaction over this cursor. Raises `BadRequest` for what has none."""
+        """The store's transaction over this cursor. Raises `BadRequest` for an object that has no cursor."""
 
     @api_call
     async def publish(self, cursor: C, topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
@@ -88,7 +88,7 @@ class OutboxCalls(ABC, Generic[C]):
                 return []
             await transactions.demand(tx)
             work = store.publish(tx, self._ids.get(), topic, checked, self._limits.max_delay)
-            # Whatever waits for the commit is scheduled; what is due is in the stream soon after it.
+            # Until the commit every message is scheduled; those that are due are in the stream soon after it.
             receipts = [
                 Receipt(str(one.id), topic, "scheduled", _EPOCH + timedelta(milliseconds=one.deliver_at))
                 for one in await self._told(work, topic)
@@ -104,9 +104,9 @@ class OutboxCalls(ABC, Generic[C]):
         topic: str | None = None,
         key: str | None = None,
     ) -> list[str]:
-        """Cancels the message of an id, or all that wait under a key; returns the ids that are cancelled.
+        """Cancels the message with an id, or all waiting messages of a key; returns the ids that are cancelled.
 
-        With an id it raises `TooLate` when the message was handed to the stream, and `NotFound`. Until you commit
+        With an id it raises `TooLate` if the message was handed to the stream, and `NotFound`. Until you commit
         nobody else can cancel, move or promote it.
         """
         tx = self._tx(cursor)
@@ -148,7 +148,7 @@ class OutboxCalls(ABC, Generic[C]):
     ) -> Timer:
         """Sets the timer of a key when your transaction is committed; see `Tarry.set_timer`.
 
-        Until then nobody else can set or cancel it, nor is the message promoted that waits already.
+        Until then nobody else can set or cancel it, and a message of it that waits already is not promoted.
         """
         tx, draft = self._tx(cursor), Draft(body=body, key=key, **fields)
         with spans.sending(topic) as sent:
@@ -206,7 +206,8 @@ class OutboxCalls(ABC, Generic[C]):
 
     @api_call
     async def once(self, cursor: C, message: Message, *, key: str | None = None, group: str | None = None) -> bool:
-        """Whether this group does the work of this message for the first time; True at most once that is committed.
+        """Whether this group does the work of this message for the first time; only one transaction with True can
+        commit.
 
         `key` stands for the work in place of the message's id: a business key that several messages may share.
         """
@@ -232,12 +233,13 @@ class OutboxCalls(ABC, Generic[C]):
 
     @api_call
     async def prepare(self, cursor: C) -> None:
-        """Makes the table `tarry_once` in your current database, if it is missing. MySQL commits when it does."""
+        """Makes the table `tarry_once` in your current database, if it is missing. MySQL commits when it makes it."""
         await guards.prepare(self._tx(cursor))
 
     @api_call
     async def forget(self, cursor: C, older_than: Duration = "28d", limit: int = 10_000) -> int:
-        """Removes guards of `once` older than that, `limit` at most; returns how many. Commit, and call it again.
+        """Removes guards of `once` older than `older_than`, `limit` at most; returns how many. Commit, and call it
+        again.
 
         Keep them for longer than a message may come again: its ladder, and the days until somebody redrives it.
         """
@@ -245,7 +247,7 @@ class OutboxCalls(ABC, Generic[C]):
         return await guards.forget(tx, await tx.now() - milliseconds(older_than, "older_than"), limit)
 
     async def _told(self, work: Awaitable[T], topic: str = "") -> T:
-        """The store's errors in the client's words; those of the driver pass as they are."""
+        """Awaits work of the store, and raises its errors as the client's; those of the driver pass as they are."""
         try:
             return await work
         except StoreError as error:
@@ -273,11 +275,11 @@ class OutboxCalls(ABC, Generic[C]):
 
 
 class Outbox(OutboxCalls[Lender], Direct):
-    """The outbox over DB-API cursors. One may serve all threads; it holds nothing of any transaction.
+    """The outbox over DB-API cursors. One may serve all threads; it keeps no state of a transaction.
 
-    In place of a cursor a `Session` or a `Connection` of SQLAlchemy does, with the transaction that is open on it.
+    A `Session` or a `Connection` of SQLAlchemy may take the place of a cursor, with the transaction that is open on it.
 
-    Nothing here commits, but for `settle` and `prepare`. Errors of the driver, deadlocks included, pass as they are.
+    Nothing here commits, except for `settle` and `prepare`. Errors of the driver, deadlocks included, pass as they are.
     """
 
     def _tx(self, cursor: Lender) -> CursorTransaction:
@@ -295,8 +297,8 @@ class Outbox(OutboxCalls[Lender], Direct):
     ) -> Generator[Any, None, None]:
         """`once`, your work and `ack` in one transaction: the block's end commits it, and raising rolls it back.
 
-        It gives a cursor of the connection. When the work was done before, what it gives is false, the block is over
-        where it is used, and the message is acked. What is open on the connection is committed or rolled back with it.
+        It gives a cursor of the connection. If the work was done before, it gives a false object instead: using that
+        ends the block, and the message is acked. Open changes on the connection are committed or rolled back with it.
         """
         if not hasattr(connection, "cursor"):
             raise BadRequest(
@@ -311,7 +313,7 @@ class Outbox(OutboxCalls[Lender], Direct):
             self.ack(cursor, message, claim=claim)
             connection.commit()
         except BaseException:
-            with suppress(Exception):  # a connection that is lost has rolled back; why it came to this is worth more
+            with suppress(Exception):  # a lost connection has rolled back; the first error is worth more
                 connection.rollback()
             raise
         finally:

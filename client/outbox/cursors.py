@@ -1,7 +1,7 @@
-"""The store's transaction over somebody else's cursor, plain or asynchronous.
+"""The store's transaction over a user's cursor, plain or asynchronous.
 
-A statement goes out whole, its values written as hexadecimal literals: no parameter style, escape or character set of a
-driver comes into it. Drivers differ in what they give back, too: dicts for rows, bytearrays for bytes.
+A statement is sent complete, with its values as hexadecimal literals, so that the parameter style, escapes and
+character set of a driver do not matter. Drivers differ in their results, too: dicts for rows, bytearrays for bytes.
 """
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ CLOCK = "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)
 """The database's clock, Unix milliseconds."""
 
 _MAX_STATEMENT = 12 << 20
-"""Bytes: below the max_allowed_packet that a server has unless it was told otherwise, 16 MiB or more."""
+"""Bytes: below the default max_allowed_packet of servers, 16 MiB or more."""
 _DUPLICATE = 1062
 _NO_TABLE = {1146, 1049}
 _TABLE_EXISTS = 1050
@@ -54,20 +54,20 @@ class NoSuchSavepoint(StoreError):
 
 
 class CursorTransaction:
-    """The store's transaction over a cursor. Over a plain one it never suspends: `drive` runs what awaits it."""
+    """The store's transaction over a cursor. Over a plain one it never suspends: `drive` runs coroutines that await it."""
 
     def __init__(self, cursor: Cursor | AsyncCursor, database: str | None) -> None:
         self._cursor = cursor
         self._database = database
 
     async def ask(self, sql: str) -> list[Row]:
-        """Runs a statement; its rows."""
+        """Runs a statement; returns its rows."""
         await self.run(sql)
         rows = self._cursor.fetchall()
         return [_row(row) for row in (await rows if isawaitable(rows) else rows)]
 
     async def run(self, sql: str) -> int:
-        """Runs a statement; how many rows it matched."""
+        """Runs a statement; returns the driver's row count."""
         try:
             running = self._cursor.execute(sql)
             if isawaitable(running):
@@ -77,7 +77,7 @@ class CursorTransaction:
         return self._cursor.rowcount
 
     async def now(self) -> int:
-        """The database's clock, and what a test has added to it."""
+        """The time by the database's clock, with what a test has added to it."""
         ((now,),) = await self.ask(f"SELECT {CLOCK} AS now")
         return int(now) + await self.ahead()
 
@@ -91,15 +91,15 @@ class CursorTransaction:
         return moved.ahead_of(name.decode() if isinstance(name, bytes) else name or "")
 
     async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
-        """The rows of a SELECT of the store's."""
+        """Runs a SELECT of the store; returns its rows."""
         return read(row, await self.ask(bind(query, values, self._database).decode()))
 
     async def execute(self, query: str, *values: Bound) -> int:
-        """Runs a statement of the store's."""
+        """Runs a statement of the store; returns the driver's row count."""
         return await self.run(bind(query, values, self._database).decode())
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
-        """Inserts the rows."""
+        """Inserts the rows; returns how many."""
         prepared, _ = statement(query, self._database)
         inserted = 0
         for text in prepared.bind_many(rows, max_bytes=_MAX_STATEMENT):
@@ -108,7 +108,7 @@ class CursorTransaction:
 
 
 def _raise(error: Exception) -> NoReturn:
-    """Errors that the functions know are raised as their own; every other stays the driver's."""
+    """Raises an error that the store's functions know as the store's; any other stays the driver's."""
     code = getattr(error, "errno", None) or (error.args[0] if error.args else None)
     if code == _DUPLICATE:
         raise DuplicateKey(str(error), _DUPLICATE) from error

@@ -1,4 +1,4 @@
-"""A draft as the store takes it: the checks that the service makes at its door, made here, where there is no door."""
+"""Turns drafts into entries of the store, with the checks that the service makes of requests, which an outbox skips."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @frozen
 class Limits:
-    """As the service's settings have them; the outbox cannot ask."""
+    """The limits of the service's settings, for which the outbox cannot ask."""
 
     max_body: int = 256 << 10
     max_key: int = 255
@@ -32,7 +32,7 @@ class Limits:
 
 
 def check_topic(name: str) -> None:
-    """Raises `BadRequest` for what cannot be the name of a topic."""
+    """Raises `BadRequest` for a text that cannot be the name of a topic."""
     if not _NAME.fullmatch(name):
         raise BadRequest("topic: a name is 1 to 249 letters, digits, dots, underscores and hyphens")
     if name in (".", ".."):

@@ -1,4 +1,4 @@
-"""The guard table `tarry_once`, in the consumer's own database: which work was done before."""
+"""The guard table `tarry_once`, in the consumer's own database: it records which work was done."""
 
 from contextlib import suppress
 
@@ -17,15 +17,15 @@ DDL = """CREATE TABLE tarry_once (
 
 
 async def prepare(tx: CursorTransaction) -> None:
-    """Makes the table if it is missing. (IF NOT EXISTS would warn, and some make errors of warnings.)"""
+    """Makes the table if it is missing. (IF NOT EXISTS would warn, and some users turn warnings into errors.)"""
     with suppress(TableExists):
         await tx.run(DDL)
 
 
 async def guard(tx: CursorTransaction, topic: str, group: str, work: str) -> bool:
-    """Whether this is the first time. While another transaction does the same work, it is waited for.
+    """Whether the work is done for the first time. Waits while another transaction does the same work.
 
-    (An INSERT IGNORE would tell by its row count, which drivers and flags of connections give differently.)
+    (An INSERT IGNORE would tell by its row count, which differs with the driver and the connection's flags.)
     """
     values = ", ".join(literal(text.encode()) for text in (topic, group, work))
     now = f"{CLOCK} + {await tx.ahead():d}"

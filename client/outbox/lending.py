@@ -1,6 +1,6 @@
-"""Who lends a cursor: a `Session` of SQLAlchemy, or a `Connection`. It is the cursor of their own transaction.
+"""Objects that lend a cursor of their own transaction: a `Session` of SQLAlchemy, or a `Connection`.
 
-SQLAlchemy is not imported: these protocols are all that is known of it.
+SQLAlchemy is not imported: these protocols are all that is used of it.
 """
 
 from typing import Any, Protocol
@@ -23,17 +23,17 @@ class LendingConnection(Protocol):
 
 
 class LendingSession(Protocol):
-    """Its `Session`, or a `scoped_session`."""
+    """SQLAlchemy's `Session`, or a `scoped_session`."""
 
     def connection(self) -> LendingConnection: ...
 
 
 Lender = Cursor | LendingSession | LendingConnection
-"""Whatever has a cursor, or is one."""
+"""A cursor, or an object that has one."""
 
 
 def cursor_of(lender: Lender) -> Cursor:
-    """Raises `BadRequest` for what has none."""
+    """The cursor of a lender. Raises `BadRequest` for an object that has none."""
     if hasattr(lender, "fetchall"):
         return lender  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # which lenders have not
     lent: Any = getattr(lender, "connection", None)

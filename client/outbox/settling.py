@@ -1,4 +1,4 @@
-"""The block of `settle`: what it wants of a connection, and what stands for its cursor when there is no work to do."""
+"""The block of `settle`: the connection that it needs, and the stand-in for a cursor when the work was done before."""
 
 from collections.abc import Awaitable
 from typing import Any, NoReturn, Protocol
@@ -16,7 +16,7 @@ class AsyncConnection(Protocol):
     """A connection whose calls are awaited."""
 
     def cursor(self) -> Any:
-        """A cursor, or what gives one when it is awaited."""
+        """A cursor, or an awaitable of one."""
         ...
 
     def commit(self) -> Awaitable[object]: ...
@@ -24,13 +24,13 @@ class AsyncConnection(Protocol):
 
 
 class DoneBefore(BaseException):
-    """Ends the block of `settle`, and goes no further. No `Exception`: it is not for the handler to meet."""
+    """Ends the block of `settle`, and goes no further. No `Exception`, so that handlers do not catch it."""
 
 
 class NoCursor:
-    """In place of a cursor when the work was done before: it is false, and whoever uses it is at the end of the block.
+    """Takes the place of a cursor when the work was done before: it is false, and using it ends the block.
 
-    So the work is done once, whether the block asks or not.
+    So the work is done once, whether the block checks or not.
     """
 
     def __bool__(self) -> bool:

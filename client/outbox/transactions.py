@@ -1,7 +1,7 @@
 """Whether a cursor is in a transaction: asked of the server, since drivers, pools and frameworks report it differently.
 
-In autocommit mode every statement is a transaction of its own: what an outbox did would not be undone with the user's
-rows. A savepoint shows it: outside of a transaction it goes with the statement that made it.
+In autocommit mode every statement is a transaction of its own: an outbox's rows would not be undone with the user's.
+A savepoint shows it: outside of a transaction it is gone after the statement that made it.
 """
 
 from ..errors import BadRequest
@@ -24,13 +24,13 @@ _ELSEWHERE = {"sqlite3": "SQLite", "psycopg": "PostgreSQL", "psycopg2": "Postgre
 
 
 async def demand(tx: CursorTransaction) -> None:
-    """Raises `BadRequest` when what is done would be committed statement by statement."""
+    """Raises `BadRequest` if changes would be committed statement by statement."""
     if await _autocommits(tx) and not await _open(tx):
         raise BadRequest(_NONE)
 
 
 async def begin(tx: CursorTransaction) -> None:
-    """A transaction for what follows. Without autocommit the first statement begins it."""
+    """Begins a transaction in autocommit mode, if none is open (`BadRequest`). Without it the first statement begins one."""
     if not await _autocommits(tx):
         return
     if await _open(tx):

@@ -1,1 +1,1 @@
-"""The table of tasks, as it came to be."""
+"""The migrations of the table of tasks."""

@@ -16,7 +16,7 @@ from ...worker import Worker
 
 
 class Command(BaseCommand):
-    """Finishes what it runs when it is told to end."""
+    """The command; when it is told to end, it finishes the tasks that run."""
 
     help = "Runs the tasks that were enqueued with TarryBackend."
 
