@@ -1,4 +1,4 @@
-"""`python -m tarry.pipeline`, and the file that `spark-submit` is given."""
+"""`python -m tarry.pipeline`, and the file to give to `spark-submit`."""
 
 import sys
 from pathlib import Path

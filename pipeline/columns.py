@@ -1,4 +1,4 @@
-"""Arrow columns of the types that Spark expects, made of what a driver read."""
+"""Arrow columns of the types that Spark expects, made of a driver's results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def arrow_schema(schema: StructType) -> Schema:
 
 
 def to_column(values: Array, kind: DataType) -> Array:
-    """What a driver read, as this type: times come as milliseconds, text as bytes."""
+    """A driver's column as this type; drivers give times as milliseconds, and text as bytes."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
         if isinstance(values, pa.ChunkedArray):

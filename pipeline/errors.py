@@ -1,4 +1,4 @@
-"""What can go wrong in a job, each as one sentence that says what to do."""
+"""The errors of a job, each with one sentence that says what to do."""
 
 FAILED = 1
 """The exit code of a command that failed, or did not find all well."""
@@ -9,7 +9,7 @@ class PipelineError(Exception):
     """The job stopped. Nothing was lost, and the next run goes on."""
 
     exit_code = FAILED
-    """Of the command."""
+    """The exit code of the command."""
 
 
 class SetUpError(PipelineError):
@@ -39,6 +39,6 @@ class NotFound(PipelineError):
 
 
 def no_such_topic(topic: str, *, store: bool, lake: bool) -> NotFound:
-    """Where it was looked for."""
+    """The error for an unknown topic, which names the places where it was looked for."""
     places = [place for place, there in (("the store", store), ("the lake", lake)) if there]
     return NotFound(f"--topic {topic}: there is no such topic in {' or '.join(places)}")

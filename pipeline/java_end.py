@@ -1,9 +1,9 @@
-"""Java ends with its driver, and why it ended.
+"""Makes sure that Spark's Java ends when its driver ends.
 
-PySpark's Java reads its stdin, and leaves when that ends; but it leaves in an orderly way, which may wait for what the
-driver was to answer, and one that is stopped or starved does not leave at all. So a small process of its own waits for
-the driver's end: it holds one end of a pipe, and whatever ends the driver closes the other. It gives Java some seconds,
-and kills it then. Run as a script this file is that process; it imports nothing of the package, nor of others.
+PySpark's Java reads its stdin, and exits when that ends; but in an orderly way, which may wait for an answer of the
+driver, and a Java that is stopped or starved does not exit at all. So a small process of its own waits for the driver's
+end: it holds one end of a pipe, and whatever ends the driver closes the other. It gives Java some seconds, and then
+kills it. Run as a script this file is that process; it imports only the standard library.
 """
 
 import os
@@ -14,14 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 
 _PATIENCE_MS = 5_000
-"""For Java to leave by itself."""
+"""Milliseconds for Java to exit by itself."""
 _watched: dict[int, int] = {}
-"""By the process id of a Java, our end of the pipe: it is open for as long as this process lives."""
+"""Our end of the pipe, by the process id of a Java: it is open for as long as this process lives."""
 
 
 def watch(java: int) -> None:
-    """From now on this Java does not outlive this process. Where the system has no names for processes that are never
-    given again, nothing is done."""
+    """Makes sure that this Java does not outlive this process. Does nothing on a system without pidfds, where another
+    process might have got its id."""
     if java in _watched or not hasattr(os, "pidfd_open") or not sys.executable:
         return
     reading, writing = os.pipe()
@@ -32,7 +32,7 @@ def watch(java: int) -> None:
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, reading, 0),
-                # Whoever waits for the end of our output does not wait for this process.
+                # A program that waits for the end of our output must not wait for this process.
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
             ],

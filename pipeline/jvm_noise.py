@@ -1,4 +1,4 @@
-"""What a JVM says on stderr, without what Spark's always says when it starts: that it uses a module of Java's."""
+"""Passes on a JVM's stderr, but for the line that Spark's always writes at its start about a module of Java."""
 
 import os
 import threading
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 _NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
 _STDERR = 2
 _PATIENCE = 5.0
-"""Seconds that a JVM which failed to start has for its last words."""
+"""Seconds to wait for the last output of a JVM that failed to start."""
 
 
 @contextmanager
 def kept_out() -> Generator[None, None, None]:
-    """A program that is started inside has all it writes to stderr passed on but that line, for as long as it lives."""
+    """Passes on all but that line of what a program that is started inside writes to stderr, as long as it lives."""
     reading, writing = os.pipe()
     stderr, mine = os.dup(_STDERR), os.dup(_STDERR)
     passing = threading.Thread(target=_pass_on, args=(reading, mine), name="tarry-jvm-stderr", daemon=True)
@@ -23,7 +23,7 @@ def kept_out() -> Generator[None, None, None]:
     try:
         yield
     except BaseException:
-        os.dup2(stderr, _STDERR)  # or it would wait for this process
+        os.dup2(stderr, _STDERR)  # or the thread would wait for this process
         passing.join(_PATIENCE)
         raise
     finally:
@@ -32,7 +32,8 @@ def kept_out() -> Generator[None, None, None]:
 
 
 def _pass_on(reading: int, stderr: int) -> None:
-    """Until nobody writes any more, and at once: progress is no whole line. Only what may become the noise waits."""
+    """Passes on output until nobody writes any more, and at once, since progress is no whole line. Only a beginning of
+    the noise waits."""
     held, found = b"", False
     while chunk := os.read(reading, 1 << 16):
         held += chunk

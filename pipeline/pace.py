@@ -1,4 +1,4 @@
-"""So many rows a second: a task's share of what the whole job may do. No task knows of the others."""
+"""Limits a task to its share of the rows a second that the job may do. No task knows of the others."""
 
 import time
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from attrs import define, field
 
 @define
 class Pace:
-    """`take` waits until so many more are due, `finish` until all that was taken is: the next task begins anew.
+    """`take` waits until the rows taken before are due, `finish` until all are: the next task begins anew.
 
-    `rate` is of this task; None is as fast as it goes.
+    `rate` is that of this task, in rows a second; None: no limit.
     """
 
     rate: float | None
@@ -19,7 +19,7 @@ class Pace:
     _due: float = field(default=0.0, init=False)
 
     def at_a_time(self, most: int) -> int:
-        """How many to take at once: a second's worth, so that a slow pace is no row of jerks."""
+        """How many rows to take at once: at most those of a second, so that a slow pace is even."""
         return most if self.rate is None else max(1, min(most, int(self.rate)))
 
     def finish(self) -> None:

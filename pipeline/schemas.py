@@ -1,4 +1,4 @@
-"""What the rows of every table of the pipeline hold, the same from the store and from the lake.
+"""The schemas of all tables of the pipeline, the same for the store and for the lake.
 
 Times are UTC with milliseconds, ids and offsets 64-bit integers, headers and histories JSON text as the store keeps
 them. A message lies at (queue_id, offset); its `id` is a name, not a place.
@@ -14,9 +14,9 @@ from ..store.content import FIRST, LATER, NUMBERS
 from ..store.schedules.course import OUTCOMES as OUTCOMES_OF_FIRES
 
 VERSION = 1 + len(LATER)
-"""Of these schemas. A lake remembers the one it was written with: a newer one is refused; in an older one columns are
-missing, are read as nulls, and are added by the next archiver. (2: `expires_at`; `reason`, `guard` of `cancelled`.) A
-table more is no new version: whoever does not know it passes over it."""
+"""The version of these schemas. A lake remembers the version it was written with: a newer lake is refused; in an older
+one columns are missing, which are read as nulls and added by the next archiver. (2: `expires_at`; `reason`, `guard` of
+`cancelled`.) A further table is no new version: a program that does not know it passes over it."""
 
 TEXT, INT, LONG, TIME = t.StringType(), t.IntegerType(), t.LongType(), t.TimestampType()
 
@@ -30,7 +30,7 @@ def schema_of(*fields: Field) -> t.StructType:
 
 
 def _attributes(names: Sequence[str]) -> Iterator[tuple[str, t.DataType, bool]]:
-    """Of a message, see `store.content`: what is a number there is a time."""
+    """The attributes of a message, see `store.content`: numbers there are times."""
     return ((name, TIME if name in NUMBERS else TEXT, True) for name in names)
 
 
@@ -110,7 +110,7 @@ RETURNS = schema_of(
     ("streamed_at", TIME),
     ("due", TIME, True),  # when its rung was over; null when it was parked, and came when its key was free
 )
-"""What came back from the ladder into the retry queues, claimed or not: not in the lake, its deliveries are."""
+"""Messages back from the ladder in the retry queues, claimed or not: not in the lake, but their deliveries are."""
 
 DEAD = schema_of(
     ("topic", TEXT),
@@ -153,11 +153,11 @@ FIRES = schema_of(
     ("message_id", LONG, True),  # null: there was no message
     ("outcome", TEXT),  # one of FIRE_OUTCOMES
 )
-"""What became of the fire times of schedules, by (schedule_id, fire_at, at): in the lake one that was kept back, or
-left out and made up for later, has a row of each; the last is how it ended."""
+"""What became of the fire times of schedules, by (schedule_id, fire_at, at): in the lake a fire time that was kept
+back, or left out and made up for later, has a row for each; the last row says how it ended."""
 
 FIRE_OUTCOMES: tuple[str, ...] = OUTCOMES_OF_FIRES
-"""As `store.schedules.course` tells them."""
+"""The outcomes of fire times, as in `store.schedules.course`."""
 
 QUEUES = schema_of(
     ("topic", TEXT),
@@ -170,7 +170,7 @@ QUEUES = schema_of(
     ("holes", LONG),
     ("floor", LONG),  # the lowest offset that may still exist in the store
 )
-"""The sequences and their counters."""
+"""The queues, with their offsets and counters."""
 
 CURSORS = schema_of(
     ("topic", TEXT),
@@ -188,7 +188,7 @@ TALLIES = schema_of(
     ("topic_id", INT),
     *((name, LONG) for name in ("scheduled", "cancelled", "replaced", "suppressed")),
 )
-"""The counters of a topic beside those of its queues, all shards of it together."""
+"""The counters of a topic beside those of its queues, summed over its shards."""
 
 TABLES = {
     "messages": MESSAGES,
@@ -204,7 +204,7 @@ TABLES = {
     "cursors": CURSORS,
     "tallies": TALLIES,
 }
-"""By the name that the source knows each by: `spark.read.format("tarry").option("table", name)`."""
+"""The schemas by the names of tables in the source: `spark.read.format("tarry").option("table", name)`."""
 
 
 @frozen
@@ -212,7 +212,7 @@ class Tables:
     """The tables that a job looks at, as DataFrames with these schemas: each message once, wherever its rows lie.
 
     `history.open_tables` makes them of the store, of the lake, or of both together; tests make them of literal rows.
-    Without a store, what the lake has not is empty.
+    Without a store, tables that the lake does not have are empty.
     """
 
     messages: DataFrame
@@ -235,7 +235,7 @@ class Tables:
 
 
 IN_LAKE = ("messages", "deliveries", "dead", "cancelled", "fires")
-"""The tables that are archived; in the lake each has `day` too, of the time that `LAKE_DAYS` names."""
+"""The tables that are archived; in the lake each has a `day` too, that of the time that `LAKE_DAYS` names."""
 
 LAKE_DAYS = {
     "messages": "streamed_at",
@@ -263,5 +263,5 @@ OUTCOMES = {
 
 
 def lake_schema(table: str) -> t.StructType:
-    """The schema of a table in the lake, which is parted by `topic` and `day`."""
+    """The schema of a table in the lake, which is partitioned by `topic` and `day`."""
     return t.StructType([*TABLES[table].fields, t.StructField("day", t.DateType(), False)])

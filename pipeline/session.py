@@ -26,29 +26,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGS = Path(__file__).absolute().parent / "log4j2.properties"
-"""What Spark has to say of itself: what it dies of."""
+"""The configuration of Spark's log, which has only what Spark dies of."""
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SPARKS_OWN = "200"
 _PER_CORE = 16
 FEW = 200_000
-"""Rows for which Spark's compilers take longer than what they compile."""
+"""Up to so many rows Spark's compilers take longer than the queries that they compile."""
 _FOR_FEW = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
 _JAVA_FOR_FEW = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""One quick compiler of Java's in place of two, and no threads that collect garbage beside."""
+"""One quick compiler of Java in place of two, and no extra threads that collect garbage."""
 _TELL_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Of PySpark's: they write to stderr each error that it raises, with Java's stack."""
+"""Loggers of PySpark that write each error that it raises to stderr, with Java's stack."""
 _TELL_OF_THEIR_END = ("py4j.java_gateway", "py4j.clientserver")
-"""They write to stderr each call that meets a Java which is gone, with a traceback; what is raised says the same."""
+"""Loggers that write a traceback to stderr for each call after Java is gone; the error that is raised says the same."""
 _JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
 
 def check_installed() -> None:
-    """Raises `SetUpError` when PySpark is missing: what the extra brings is needed by every job, Java not by each."""
+    """Raises `SetUpError` when PySpark is missing: every job needs the extra, but not every job needs Java."""
     if find_spec("pyspark") is None:
         raise SetUpError(sentence("spark", "pyspark"))
 
@@ -81,7 +81,7 @@ def java_version(java: str) -> int | None:
 
 def open_session(name: str, master: str | None = None, rows: int | None = None) -> "SparkSession":
     """The session for a job. `master` is Spark's, such as `local[2]`; None: what `spark-submit` said, or this machine.
-    `rows`: about how many there are to look at, where that is known.
+    `rows`: about how many rows the job looks at, if that is known.
 
     Times are UTC, and Python workers run on the interpreter of this process. Raises `SetUpError`.
     """
@@ -114,7 +114,7 @@ def open_session(name: str, master: str | None = None, rows: int | None = None) 
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.showConsoleProgress": "false",  # `progress` tells, in one line with the rows
         "spark.ui.enabled": "false",
-        # What fails comes out as an error of the job; what Spark says of it besides is for those who ask for Spark.
+        # A failure is raised as an error of the job; what Spark says besides is for users of spark-submit.
         "spark.log.level": "ERROR" if "PYSPARK_GATEWAY_PORT" in os.environ else "FATAL",
     }
     conf = SparkConf().setAll(list(settings.items()))
@@ -136,11 +136,11 @@ def open_session(name: str, master: str | None = None, rows: int | None = None) 
 
 
 def _say_nothing(*_: object) -> None:
-    """Of a connection that broke: whoever waits for an answer hears of it."""
+    """Ignores a broken connection: the caller that waits for an answer gets the error."""
 
 
 class Later:
-    """A session that is opened when it is first wanted: what little there is to do may need none.
+    """A session that is opened when it is first needed: a job with little to do may need none.
 
     `with` stops it at the end, if it was opened.
     """
@@ -151,7 +151,7 @@ class Later:
 
     @classmethod
     def opened(cls, spark: "SparkSession") -> "Later":
-        """One that is there already, and is another's to stop."""
+        """Wraps a session that is open already, and that its owner stops."""
         made = cls("")
         made._opened = spark
         return made
@@ -181,8 +181,8 @@ def _java_process() -> "subprocess.Popen[bytes] | None":
 
 
 def end_of_java(seconds: float = 0.0) -> int | None:
-    """How the Java of this process ended, as its exit code, less than 0 for a signal; None while it lives. `seconds`:
-    it has so long for its end, of which a broken connection may tell sooner than the system."""
+    """The exit code of this process's Java, less than 0 for a signal; None while it lives. Waits for up to `seconds`,
+    since a broken connection may show its end sooner than the system."""
     java = _java_process()
     if java is None:
         return None
@@ -193,14 +193,14 @@ def end_of_java(seconds: float = 0.0) -> int | None:
 
 
 def close_session(spark: "SparkSession") -> None:
-    """Stops it. A Java that is gone has nothing to stop, and why it went has been said."""
+    """Stops a session. If Java is gone, there is nothing to stop, and the reason was reported."""
     with suppress(Exception):
         spark.stop()
 
 
 @contextmanager
 def _uninterrupted() -> Generator[None]:
-    """A Ctrl-C while Java starts comes after that, or a Java would be left behind; and Spark takes none for its own."""
+    """Defers a Ctrl-C until Java has started, or a Java would be left behind; and drops a handler of Spark's."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -215,7 +215,7 @@ def _uninterrupted() -> Generator[None]:
 
 
 def _lead_workers_here() -> None:
-    """Workers on this machine find the package where this process found it."""
+    """Makes workers on this machine find the package where this process found it."""
     package = Path(__file__).absolute().parents[1]
     if package.name == "tarry":  # or else it is installed from a checkout, and known to the interpreter
         places = (str(package.parent), os.environ.get("PYTHONPATH"))

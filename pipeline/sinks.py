@@ -1,7 +1,7 @@
-"""Arrow batches into a function that runs in Spark's workers, and what each task did back at the driver.
+"""Gives Arrow batches to a function in Spark's workers, and brings the result of each task back to the driver.
 
-Spark offers that to writers of data sources only. They are made where they are used, so that nothing of what they
-hold, such as a DSN with its password, stands in an option that Spark shows around.
+Spark offers that to writers of data sources only. They are made where they are used, so that nothing that they hold,
+such as a DSN with its password, is in an option, which Spark shows in several places.
 """
 
 import pickle
@@ -39,7 +39,7 @@ class _Writer(DataSourceArrowWriter):
 
 
 def drain(frame: DataFrame, work: Callable[[Iterator[Batch]], T]) -> list[T]:
-    """Runs `work` over the rows of each partition; what each returned, which is to be small.
+    """Runs `work` over the rows of each partition; returns the results, which must be small.
 
     Raises the pipeline's own errors as they were raised in a task.
     """

@@ -1,4 +1,4 @@
-"""Errors that come out of Spark, of whatever depth, as one sentence of ours."""
+"""Turns errors that come out of Spark, from whatever depth, into the pipeline's own, each with one sentence."""
 
 import re
 import signal
@@ -22,7 +22,7 @@ _PYTHON_RAISED = re.compile(r"\s*(?!java\.|org\.|Caused by)[A-Za-z_][\w.]*(?:Err
 _AWAY = re.compile(r"Py4JNetworkError|Connection|Answer from Java side is empty|EOFError")
 """What py4j says when Java does not answer any more."""
 _PATIENCE = 5.0
-"""Seconds that the end of Java has to be known to the system, once its connection is broken."""
+"""Seconds within which the system must know of the end of Java, once the connection to it is broken."""
 _NOTHING_LOST = "Nothing was lost; run it again"
 _CAUSES = (
     (
@@ -45,11 +45,11 @@ _CAUSES = (
         f"Spark lost an executor in the middle of the job: see why in its log, or on its machine. {_NOTHING_LOST}",
     ),
 )
-"""What Java's many lines mean; the first that fits."""
+"""What Java's many lines mean; the first pattern that fits counts."""
 
 
 def translate(error: BaseException) -> PipelineError | None:
-    """What an error of Spark's means, or None when it is none of Spark's."""
+    """The meaning of an error from Spark; None if it is not from Spark."""
     if isinstance(error, PipelineError):
         return error
     foreign = type(error).__module__.startswith(_FOREIGN)
@@ -80,7 +80,7 @@ def translate(error: BaseException) -> PipelineError | None:
 
 @contextmanager
 def translated() -> Generator[None]:
-    """Errors of Spark's as one sentence of ours, in a `with`."""
+    """Raises errors from Spark as the pipeline's own, within a `with`."""
     try:
         yield
     except Exception as error:
@@ -102,7 +102,7 @@ def _java_ended(code: int) -> str:
 
 def _first_cause(text: str) -> str:
     """The deepest reason: how a Python worker's traceback ends, or the last cause that Java gives, or else the first
-    line; never only which call it was that failed."""
+    line; never just which call failed."""
     raised = [line for line in text.splitlines() if _PYTHON_RAISED.match(line)]
     if "Traceback (most recent call last)" in text and raised:
         return raised[-1].strip()[:300]

@@ -1,7 +1,7 @@
 """A connection to the store for the pipeline: small reads and tiny writes, one statement each, in autocommit.
 
-Large reads go through `source/reads`. `open_mysql` is how all else opens MySQL, too: the way a DSN says, with times in
-UTC, reading what is committed. Nothing here loads trio, since Spark's workers import it.
+Large reads go through `source/reads`. All else opens MySQL by `open_mysql`, too: as the DSN says, with times in UTC,
+reading committed rows. Nothing here loads trio, since Spark's workers import this file.
 """
 
 import sqlite3
@@ -37,21 +37,21 @@ _READ_TIMEOUT = 300
 _SQLITE_NOW = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _NO_DATABASE = 1049
 _REFUSED = (1045, 1044, 1142, 1143)
-"""MySQL's numbers for: this user may not."""
+"""MySQL's numbers of errors for missing rights."""
 
 _MAX_STATEMENT = 1 << 20
-"""Bytes."""
+"""Bytes of a statement."""
 _ERRORS = (sqlite3.Error, pymysql.err.Error, OSError)
-"""Of the drivers."""
+"""The errors of the drivers."""
 
 Connection: TypeAlias = "pymysql.connections.Connection[pymysql.cursors.Cursor]"
 Row = dict[str, Any]
-"""By the names of the columns."""
+"""Values by the names of the columns."""
 T = TypeVar("T")
 
 
 def kind_of(dsn: str) -> Literal["mysql", "sqlite"]:
-    """Raises ValueError when it is neither; MySQL's includes MariaDB."""
+    """The kind of a store; `mysql` includes MariaDB. Raises ValueError for any other."""
     if dsn.startswith("mysql://"):
         Dsn.parse(dsn)
         return "mysql"
@@ -69,7 +69,7 @@ def name_of(dsn: str) -> str:
 
 
 def absolute(dsn: str) -> str:
-    """The same store, wherever a worker stands."""
+    """The DSN of the same store from any working folder."""
     if kind_of(dsn) == "mysql":
         return dsn
     return _SQLITE + str(Path(dsn.removeprefix(_SQLITE)).absolute())
@@ -82,7 +82,7 @@ class StoreConnection:
         self.dsn = dsn
         self.kind = kind_of(dsn)
         self._connection: Any
-        """As DB-API has it."""
+        """A connection of DB-API."""
         if self.kind == "mysql":
             self._connection = open_mysql(dsn, seconds=_READ_TIMEOUT, autocommit=True)
         else:
@@ -98,12 +98,12 @@ class StoreConnection:
         self._connection.close()
 
     def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
-        """The rows of a query of the store's."""
+        """Runs a query of the store; returns its rows."""
         names, rows = self._run(lambda cursor: _answered(cursor, *self._bound(query, values)))
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
-        """Runs a statement of the store's, committed at once; how many rows it changed."""
+        """Runs a statement of the store, committed at once; returns how many rows it changed."""
 
         def ask(cursor: Any) -> int:
             cursor.execute(*self._bound(query, values))
@@ -112,15 +112,15 @@ class StoreConnection:
         return self._run(ask)
 
     def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
-        """Inserts the rows; how many there are of them."""
+        """Inserts the rows; returns how many."""
         return self._run(lambda cursor: self._insert(cursor, query, rows))
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement that is whole."""
+        """Runs a complete statement; returns its rows."""
         return self._run(lambda cursor: _answered(cursor, sql)[1])
 
     def columns(self, sql: str) -> dict[str, list[Any]]:
-        """The same by the names of the columns."""
+        """Runs a complete statement; returns its columns by their names."""
         names, rows = self._run(lambda cursor: _answered(cursor, sql))
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
@@ -161,7 +161,7 @@ def _answered(cursor: Any, *statement: Any) -> tuple[list[str], list[tuple[Any, 
 
 
 def text_of(value: bytes | str) -> str:
-    """A name or a text as a column holds it; a program of a user's own may have written what is no UTF-8."""
+    """Decodes a name or a text of a column; a user's own program may have written bytes that are no UTF-8."""
     return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
 
 
@@ -182,10 +182,10 @@ def _open_sqlite(dsn: str, write: bool) -> sqlite3.Connection:
 
 
 def open_mysql(dsn: str, *, seconds: int, autocommit: bool, settings: str = "") -> Connection:
-    """`seconds` without a byte end a statement; `settings` are more of a session's, with commas.
+    """Opens MySQL. `seconds` without a byte end a statement; `settings` are more settings of the session, with commas.
 
-    Of several hosts it is the first that takes writes; one that stands alone may be a replica. Raises `StoreAway` or
-    another `PipelineError`, and ValueError for a DSN that is none.
+    Of several hosts it opens the first that takes writes; a single host may be a replica. Raises `StoreAway` or
+    another `PipelineError`, and ValueError for an invalid DSN.
     """
     to = Dsn.parse(dsn)
     if to.others:
@@ -194,7 +194,7 @@ def open_mysql(dsn: str, *, seconds: int, autocommit: bool, settings: str = "") 
 
 
 def with_one_host(dsn: str) -> str:
-    """The DSN with the host that takes writes now, for a driver that knows of one only. Raises as `open_mysql`."""
+    """The DSN with the host that takes writes now, for a driver that knows only one. Raises as `open_mysql` does."""
     texts = one_for_each_host(dsn)
     if len(texts) == 1:
         return dsn
@@ -255,7 +255,7 @@ def _open_mysql(to: Dsn, seconds: int, autocommit: bool, settings: str) -> Conne
 
 
 def trouble(dsn: str, error: BaseException) -> PipelineError:
-    """The error of a driver as a sentence."""
+    """Turns the error of a driver into a sentence."""
     where, text = name_of(dsn), " ".join(str(part) for part in error.args) or type(error).__name__
     number = error.args[0] if error.args and isinstance(error.args[0], int) else None
     if number == 1146 or "no such table" in text:

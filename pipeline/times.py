@@ -1,4 +1,4 @@
-"""Times as options give them and as jobs show them, RFC 3339; in between, milliseconds since 1970."""
+"""Converts times between RFC 3339, as options and outputs have them, and milliseconds since 1970."""
 
 import re
 from datetime import UTC, datetime
@@ -17,15 +17,15 @@ def parse_time(text: str, option: str) -> int:
 
 
 def milliseconds_of(time: datetime) -> int:
-    """Since 1970; a time without a zone is in UTC."""
+    """Milliseconds since 1970; a time without a zone is in UTC."""
     return round(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
 
 
 def moment(milliseconds: int) -> datetime:
-    """In UTC."""
+    """The datetime of a time, in UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def time_text(value: datetime) -> str:
-    """In UTC. Spark gives times without a zone, in that of this machine."""
+    """RFC 3339 in UTC. Spark gives datetimes without a zone, in that of this machine."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

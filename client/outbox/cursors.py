@@ -54,7 +54,7 @@ class NoSuchSavepoint(StoreError):
 
 
 class CursorTransaction:
-    """The store's transaction over a cursor. Over a plain one it never suspends: `drive` runs coroutines that await it."""
+    """The store's transaction over a cursor. Over a plain one it never suspends: `drive` runs coroutines over it."""
 
     def __init__(self, cursor: Cursor | AsyncCursor, database: str | None) -> None:
         self._cursor = cursor

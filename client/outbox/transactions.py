@@ -30,7 +30,8 @@ async def demand(tx: CursorTransaction) -> None:
 
 
 async def begin(tx: CursorTransaction) -> None:
-    """Begins a transaction in autocommit mode, if none is open (`BadRequest`). Without it the first statement begins one."""
+    """Begins a transaction in autocommit mode, and raises `BadRequest` if one is open. Without autocommit the first
+    statement begins it."""
     if not await _autocommits(tx):
         return
     if await _open(tx):

@@ -46,12 +46,12 @@ _USAGE, _INTERRUPTED = 2, 130
 """Exit codes beside those of the pipeline's errors."""
 
 _OWN = "\n\t"
-"""What our own sentences are made of; the rest may be somebody's key."""
+"""Control characters of our own sentences; all others may come from a user's key."""
 
 _GIVES_WAY = 10
 """Steps of niceness."""
 _CANCEL_EVERY = 0.5
-"""Seconds: a command has several jobs, and the next one is not to begin either."""
+"""Seconds between two cancels: a command has several jobs, and the next one is not to begin either."""
 
 
 class _Interruption:
@@ -66,7 +66,7 @@ class _Interruption:
         self.happened = False
 
     def handle(self, _number: int, _frame: FrameType | None) -> None:
-        pyspark: Any = sys.modules.get("pyspark")  # it is not loaded for this, and has no other way to its context
+        pyspark: Any = sys.modules.get("pyspark")  # not imported for this; it has no public way to its context
         context = None if pyspark is None else pyspark.SparkContext._active_spark_context
         if self.happened or context is None:
             raise KeyboardInterrupt
@@ -114,10 +114,10 @@ def _say(error: PipelineError | ValueError) -> int:
 
 
 def main() -> None:
-    """The command. It, Spark and its workers on this machine give way to whoever serves there.
+    """The command. It runs with low priority, as do Spark and its workers on this machine, so that servers go first.
 
-    Not wholly: in the idle class (SCHED_IDLE) publishers felt less of an archive, and on a busy machine it came to
-    nothing.
+    Not in the idle class (SCHED_IDLE): there publishers felt less of an archive, but on a busy machine it made no
+    progress.
     """
     os.nice(_GIVES_WAY)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background there is no Ctrl-C

@@ -91,9 +91,10 @@ def erase(
     yes: Annotated[bool, Parameter(help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Erase in the lake what `tarry erase` has erased in the store, and remove the files of before.
+    """Erase in the lake what `tarry erase` has erased in the store, and remove the old files.
 
-    Exit code 75: the store is away, or an archiver is at work. One that goes on erases by itself, and removes no files.
+    Exit code 75: the store is away, or an archiver is at work. A running archiver erases by itself, but removes no
+    files.
     """
     dsn = store_of(dsn)
     if lake is None:
@@ -120,7 +121,7 @@ def erase(
 
 
 def _show(archiver: "Archiver", table: str, _rows: int) -> None:
-    """A line on a terminal: how far, of how much there was when it began."""
+    """Writes progress into a line of a terminal: rows done, of those that there were at the beginning."""
     done = sum(archiver.rows.values())
     sys.stderr.write(f"\rarchived {done:,} of about {max(archiver.planned, done):,} rows, {table} last\x1b[K")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`tarry pipeline audit`: does everything in the store, and in the lake, add up?"""
+"""`tarry pipeline audit`: checks whether everything in the store, and in the lake, adds up."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from ..times import moment, time_text
 from .options import AsJson, Dsn, LakeUrl, Master, Since, Topics, Until, store_of, window
 
 _REST = timedelta(seconds=10)
-"""What is younger than this when an audit begins is on its way, and left alone."""
+"""Messages that are younger than this when an audit begins may be on their way, and are left out."""
 
 
 def audit(
@@ -28,10 +28,10 @@ def audit(
     master: Master = None,
     as_json: AsJson = False,
 ) -> int:
-    """Hold counters against counters, counters against rows, and every message against its fate in each group.
+    """Check counters against counters, counters against rows, and the fate of every message in each group.
 
-    Looked at are messages that came into the stream before --to, ten seconds ago unless given. Without --lake that is
-    what the store still has.
+    Messages are checked that came into the stream before --to, ten seconds ago unless given. Without --lake these are
+    the messages that the store still has.
     """
     if limit < 1:
         raise ValueError("--limit must be 1 or more")
@@ -42,7 +42,7 @@ def audit(
     check()
     from ..history import check as check_places
 
-    dsn = store_of(dsn)  # counters are half of it, with a lake too
+    dsn = store_of(dsn)  # the counters are in the store, with a lake too
     spark = open_session("audit", master, check_places(dsn, lake, topic))
     try:
         from ..audit.evidence import Scope

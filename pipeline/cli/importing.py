@@ -13,10 +13,10 @@ from .summary import show_summary
 
 @frozen(kw_only=True)
 class Target:
-    """Where the messages go, and how a row is known again."""
+    """Where the messages go, and how imported rows are recognised."""
 
     name: str | None = None
-    """Of the import: rows that it brought before are passed over. The names of the files otherwise."""
+    """The name of the import: rows that it brought before are passed over. [the names of the files]"""
     dsn: str | None = None
     """MySQL or MariaDB: mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN]"""
     server: str | None = None
@@ -41,7 +41,7 @@ class Target:
 
     @property
     def store(self) -> str:
-        """A DSN; empty when it goes to a server."""
+        """The DSN; empty if the messages go to a server."""
         return "" if self.server is not None else store_of(self.dsn)
 
     @property

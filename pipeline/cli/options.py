@@ -1,7 +1,7 @@
-"""The options that several commands have: one name, one text and one rule each.
+"""The options that several commands share, each with one name, one help text and one rule.
 
-The store is `--dsn`, else `TARRY_DSN` or what is in the file that `TARRY_DSN_FILE` names, else `sqlite:///tarry.db`.
-Where history is read and a lake is named, the last of these is left out: the lake is enough.
+The store is `--dsn`, else `TARRY_DSN` or the content of the file that `TARRY_DSN_FILE` names, else
+`sqlite:///tarry.db`. If history is read and a lake is named, there is no such default: the lake is enough.
 """
 
 import math
@@ -48,13 +48,13 @@ def store_beside(dsn: str | None, lake: str | None) -> str | None:
 
 
 def _from_environment() -> str | None:
-    """As the server reads it. Raises ValueError, which names the variable."""
+    """The DSN in the environment, read as the server reads it. Raises ValueError, which names the variable."""
     found = secret("TARRY_DSN", os.environ)
     return found and found[0]
 
 
 def check_rate(rate: float | None, what: str) -> None:
-    """Raises ValueError for a rate of so many `what` a second that is none: 0, less, NaN or infinite."""
+    """Raises ValueError for a rate of `what` a second that is 0, less, NaN or infinite."""
     if rate is not None and not 0 < rate < math.inf:
         raise ValueError(f"--rate: more than 0 {what} a second")
 

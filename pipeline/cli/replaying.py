@@ -1,4 +1,4 @@
-"""`tarry pipeline replay`: what a predicate picks out of the history, once more."""
+"""`tarry pipeline replay`: sends the messages once more that a predicate selects from the history."""
 
 import os
 import sys
@@ -19,11 +19,11 @@ class Target:
     """Where the messages go once more."""
 
     to_topic: str | None = None
-    """They are published there, once under a name of a replay."""
+    """The topic to publish them to, each once under a name of a replay."""
     to_group: str | None = None
-    """This group of `--topic` is handed them once more; they must still be in the store."""
+    """The group of `--topic` that is given them once more; they must still be in the store."""
     topic: str | None = None
-    """Of this topic only."""
+    """Only messages of this topic."""
     server: str | None = None
     """http://host:port; TARRY_URL otherwise."""
 
@@ -40,7 +40,7 @@ class Target:
         return self.server or os.environ.get("TARRY_URL") or "http://127.0.0.1:8277"
 
     def look_up(self, *, dry_run: bool) -> None:
-        """Whether it is there. Raises `NotFound`, and `StoreAway` unless nothing is to be replayed."""
+        """Checks that the target is there. Raises `NotFound`, and `StoreAway` unless it is a dry run."""
         from ..sending.http_import import look_up
 
         try:
@@ -78,7 +78,7 @@ def replay(
     rate
         Messages a second at the most.
     name
-        Of the replay: run again under it, it goes on where it stopped.
+        The name of the replay: run again under it, it goes on where it stopped.
     dry_run
         Count and forecast, and replay nothing.
     """
@@ -102,7 +102,7 @@ def replay(
     opened = history.open_tables(spark, dsn, lake, topics=topics, since=begin, until=end)
     there = None if dsn is None else history.open_live(spark, dsn, "messages", "queue_id", "offset", topics=topics)
     chosen = replaying.standing(replaying.selected(opened, where), there)
-    if target.to_topic is not None:  # a group is told that they are erased
+    if target.to_topic is not None:  # a group gets erased ones too, marked as such
         chosen = replaying.unerased(chosen, [] if dsn is None else erasures.pending_ids(dsn))
     with translated():
         if dry_run:

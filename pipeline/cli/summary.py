@@ -1,4 +1,4 @@
-"""What a job has to say at its end: a small table on a terminal, one JSON line with `--json`."""
+"""Shows the result of a job: a small table on a terminal, one JSON line with `--json`."""
 
 import sys
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from ...store.printable import json_text, visible
 
 
 def show_summary(figures: Mapping[str, Any], *, as_json: bool) -> None:
-    """On stdout, in the order given; what is None is left out of the table."""
+    """Prints the figures on stdout, in the order given; those that are None are left out of the table."""
     if as_json:
         sys.stdout.write(json_text(dict(figures)) + "\n")
         sys.stdout.flush()

@@ -60,7 +60,7 @@ def trace(
 
 
 def show(events: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
-    """A table to each message on a terminal, lines with tabs in a pipe, or lines of JSON."""
+    """Prints a table for each message on a terminal, lines with tabs in a pipe, or lines of JSON."""
     if as_json:
         for event in events:
             shown = {**event, "id": str(event["id"]), "at": time_text(moment(event["at"]))}
@@ -76,7 +76,7 @@ def show(events: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
 
 
 def _cells(event: Mapping[str, Any]) -> list[object]:
-    """In the order of `_COLUMNS`."""
+    """The cells of an event, in the order of `_COLUMNS`."""
     place = None if event["offset"] is None else f"queue {event['queue']}, offset {event['offset']}"
     held = None if event["held_ms"] is None else f"{event['held_ms']} ms"
     cells = [event[name] for name in ("what", "group", "client", "attempt", "reason")]

@@ -13,11 +13,11 @@ class ColumnMapping:
     body: str = "*"
     """The column that holds the body; `*` is the whole row as a JSON object."""
     deliver_at: str | None = None
-    """The column with the time: RFC 3339, Unix milliseconds, or a timestamp of Parquet's."""
+    """The column with the time: RFC 3339, Unix milliseconds, or a timestamp of Parquet."""
     delay: str | None = None
     """The column with a delay from now: milliseconds, 10m, PT10M."""
     expires_at: str | None = None
-    """The column with the time past which it is of no use; as `--deliver-at`."""
+    """The column with the time after which the message is of no use; as `--deliver-at`."""
     key: str | None = None
     """The column with the key."""
     ordering_key: str | None = None
@@ -27,11 +27,11 @@ class ColumnMapping:
     headers: str | None = None
     """The column with the headers, a JSON object."""
     content_type: str | None = None
-    """Of bodies that are no JSON, such as text/plain."""
+    """The content type of bodies that are no JSON, such as text/plain."""
     id: tuple[str, ...] = ()
-    """Columns that name a row, when its content is not what makes it another one."""
+    """Columns that identify a row, if its content does not."""
     zone: str | None = None
-    """Of times without a zone, such as Europe/Berlin."""
+    """The zone of times without one, such as Europe/Berlin."""
 
     def check(self) -> None:
         """Raises ValueError for options that do not go together, and for a zone that Spark does not know."""

@@ -1,10 +1,10 @@
-"""Drafts to a server over HTTP, for stores that one process alone may write, and for whoever has no DSN.
+"""Imports drafts through a server over HTTP, for stores that one process alone may write, and for users without a DSN.
 
 Each row is a publish with an idempotency key of its own; a task has several under way at a time, the rows of one
-ordering key one after the other. This runs in Spark's workers; neither Spark's session nor trio is known here.
+ordering key one after the other. This runs in Spark's workers, and uses neither Spark's session nor trio.
 
-An answer `replayed` says that the row has its message: from an import before, or from a try of this one whose answer
-was lost. Where there may have been one, the message is asked when it was accepted.
+An answer `replayed` says that the row has its message already: from an earlier import, or from a try of this one whose
+answer was lost. If there may have been such a try, the time when the message was accepted decides.
 """
 
 import zlib
@@ -54,10 +54,10 @@ class Target:
     ordered: bool
     rate: float | None
     began: int
-    """When this import did, Unix milliseconds by the store's clock, as `clock_of` has it."""
+    """When this import began, Unix milliseconds by the store's clock, as `clock_of` gives it."""
     watcher: Address | None = None
     key: str | None = field(factory=key_from, repr=False, kw_only=True)
-    """What the server knows the job by: the environment of who started it is not that of its tasks."""
+    """The API key, read where the job is started: its tasks have another environment."""
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def translated() -> Generator[None]:
 
 
 def look_up(server: str, topic: str, group: str | None = None, *, deadline: float = 10.0) -> dict[str, Any]:
-    """A topic, or a group of it, as the server has it. Raises `NotFound`, `StoreAway` after `deadline` seconds."""
+    """A topic, or a group of it, as the server has it. Raises `NotFound`, and `StoreAway` after `deadline` seconds."""
     with translated(), Tarry(server, timeout=10, deadline=deadline) as tarry:
         return tarry.topic(topic) if group is None else tarry.group(topic, group)
 
@@ -88,14 +88,14 @@ def check_topic(server: str, topic: str) -> dict[str, Any]:
 
 
 def clock_of(server: str, topic: str) -> int:
-    """The store's time, Unix milliseconds: the next second begins with it. Raises as `look_up` does."""
+    """The store's time, Unix milliseconds: the first bucket of `upcoming` begins then. Raises as `look_up` does."""
     with translated(), Tarry(server, timeout=10, deadline=10) as tarry:
         answer = tarry.upcoming(topic, buckets=1, width="1s")
     return milliseconds_of(datetime.fromisoformat(answer["buckets"][0]["at"]))
 
 
 def columns(parted: DataFrame) -> DataFrame:
-    """The columns that `write` takes: the request as JSON, but for a delay or time, which are milliseconds."""
+    """The columns that `write` takes: the request as JSON, and the ordering key."""
     body, content_type = fn.col("body"), fn.col("content_type")
     values = {
         "body": fn.when(content_type.isNull(), body.cast("string")),
@@ -117,7 +117,7 @@ def _json(text: Column) -> Column:
 
 
 def write(target: Target, batches: Iterable[Batch]) -> Written:
-    """All rows of a task. Raises `NotFound`, `StoreAway` and `PipelineError`."""
+    """Publishes all rows of a task. Raises `NotFound`, `StoreAway` and `PipelineError`."""
     written = Written()
     pace = Pace(target.rate)
     task = TaskContext.get()
@@ -157,7 +157,7 @@ class _Publisher:
     """A task before this one may have published some of the same rows, and died."""
 
     def publish(self, requests: list[str]) -> Written:
-        """These rows, one after the other."""
+        """Publishes these rows, one after the other."""
         done = Written()
         path = f"/v1/topics/{part(self.target.topic)}/messages"
         for request in requests:
@@ -179,7 +179,7 @@ class _Publisher:
         drive(self.transport.close())
 
     def _is_ours(self, reply: Reply) -> bool:
-        """Whether the message that was there already came by this import."""
+        """Whether the message that was there already came from this import."""
         if not (reply.in_doubt or self.again):
             return False
         try:

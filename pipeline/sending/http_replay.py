@@ -1,4 +1,4 @@
-"""Runs of offsets to one group, by the service's own replay. This runs in Spark's workers, without trio."""
+"""Replays runs of offsets to one group, by the service's own replay. This runs in Spark's workers, without trio."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,21 +14,21 @@ from .row_counts import Address, tell
 
 @frozen
 class Target:
-    """Where a task asks for it."""
+    """The group to which a task replays, and how."""
 
     server: str
     topic: str
     group: str
     name: str
-    """Of the replay."""
+    """The name of the replay."""
     rate: float | None
     watcher: Address | None = None
     key: str | None = field(factory=key_from, repr=False, kw_only=True)
-    """What the server knows the job by: the environment of who started it is not that of its tasks."""
+    """The API key, read where the job is started: its tasks have another environment."""
 
 
 def write(target: Target, batches: Iterable[Batch]) -> tuple[int, int]:
-    """How many messages, and how many it was to be, with those replayed before.
+    """Replays the runs of a task; returns how many messages, and how many with those that were replayed before.
 
     Raises `NotFound` for a group that is not there, `StoreAway` and `PipelineError`.
     """
@@ -48,7 +48,7 @@ def write(target: Target, batches: Iterable[Batch]) -> tuple[int, int]:
 
 
 def _pieces(begin: int, end: int, pace: Pace) -> Iterator[tuple[int, int]]:
-    """A run may be long: what is asked for is replayed at once."""
+    """Cuts a run, which may be long: the server replays at once all that one request asks for."""
     size = pace.at_a_time(end - begin)
     for first in range(begin, end, size):
         yield first, min(first + size, end)

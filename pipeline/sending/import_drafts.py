@@ -1,4 +1,4 @@
-"""Rows of files as messages to be: a function from DataFrame to DataFrame, which checks what the service's door checks.
+"""Turns rows of files into drafts of messages: from DataFrame to DataFrame, with the checks of the service's API.
 
 A row that cannot be a message keeps its `reason`; the others have none, and are ready to be written.
 """
@@ -41,13 +41,14 @@ _ISO = (
 )
 _TIME = r"^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?"
 _SECONDS = 10_000_000_000
-"""Milliseconds up to April 1970, in which no message was: as seconds they are of our days, and all would go at once."""
+"""Milliseconds up to April 1970, when there were no messages: such a number is a time of our days in seconds, and all
+such messages would go at once."""
 _ZONE = r"([Zz]|[+-]\d{2}:\d{2})$"
 
 
 @frozen
 class Limits:
-    """As the service's settings have them by default."""
+    """The limits of the service's settings, by default."""
 
     max_body: int = 256 << 10
     max_key: int = 255
@@ -56,9 +57,9 @@ class Limits:
 
 
 def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> DataFrame:
-    """The rows as `DRAFTS`, good and bad. `now` (Unix milliseconds) is what the horizon of times is measured from.
+    """The rows as `DRAFTS`, good and bad. How far ahead a time may be is measured from `now` (Unix milliseconds).
 
-    Raises ValueError for a column that is not there or cannot be what it is to be.
+    Raises ValueError for a column that is not there or has a type that does not fit.
     """
     mapping.check()
     if mapping.id and rows.format != "ndjson":
@@ -97,7 +98,7 @@ def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> Data
 
 
 def _too_large(name: str, value: Column, most: int) -> Column:
-    """Why this part cannot be sent: so many bytes are too many."""
+    """Why this part cannot be sent, if it has more bytes than `most`."""
     size = fn.octet_length(value)
     return fn.when(size > most, fn.format_string(f"{name}: it has %d bytes, and may have {most}", size))
 
@@ -109,7 +110,7 @@ def _identity(rows: Rows, mapping: ColumnMapping, deliver_at: Column) -> Column:
     digest = fn.substring(fn.sha2(rows.whole().cast("binary"), 256), 1, 32)
     if mapping.deliver_at is None:
         return digest
-    # The time first: then both tables that a chunk of neighbours is written to are written in one place.
+    # The time first: so a chunk of neighbours is written in one place of each of its two tables.
     return fn.concat(
         fn.lpad(fn.lower(fn.hex(fn.greatest(fn.coalesce(deliver_at, fn.lit(0)), fn.lit(0)))), 11, "0"), digest
     )
@@ -166,8 +167,7 @@ def _deliver_at(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) ->
 
 
 def _expires_at(rows: Rows, mapping: ColumnMapping, due: Column) -> tuple[Column, Column]:
-    """Unix milliseconds, rounded up as it is everywhere. `due`: when it may be handed
-    out first."""
+    """Unix milliseconds, rounded up as everywhere. `due`: when the message may first be handed out."""
     if mapping.expires_at is None:
         return fn.lit(None).cast("long"), _none()
     time, wrong = _instant(rows, mapping.expires_at, "expires_at", mapping.zone)

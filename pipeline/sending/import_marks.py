@@ -1,8 +1,9 @@
-"""Which rows an import has brought: their marks, packed, one row of `idempotency` per transaction and part.
+"""Records which rows an import has brought: their marks, packed, one row of `idempotency` per transaction and part.
 
-A mark is the 16 bytes that a row is known by, and belongs to one of `PARTS` parts by them alone. What a transaction
-brings of a part has the part's next number as its key, from 0 on: of two runs at once the second meets the number of
-the first, and looks again. This runs in Spark's workers; neither Spark's session nor trio is known here.
+A mark is the 16 bytes that a row is known by; it belongs to one of `PARTS` parts, which depends on the row alone. The
+marks that a transaction adds to a part have the part's next number in their key, from 0 on: of two runs at once the
+second meets the number of the first, and looks again. This runs in Spark's workers, and uses neither Spark's session
+nor trio.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,52 +14,52 @@ from ...store.errors import DuplicateKey
 from ...store.ports import Queries
 
 PARTS = 64
-"""It stays: with another number the marks of earlier runs are not found. A multiple of the wheel's shards."""
+"""Must not change: with another number the marks of earlier runs are not found. A multiple of the wheel's shards."""
 SIZE = 16
 """Bytes of a mark."""
 _PAGE = 50
-"""Rows of a look: a few megabytes at the most."""
+"""Rows of a read: a few megabytes at the most."""
 _BREAK = b"\xff"
-"""In no text: no name holds it, and no request's idempotency key begins with it."""
+"""A byte of no text: no name holds it, and no request's idempotency key begins with it."""
 
 
 @define
 class _Part:
     marks: set[bytes] = field(factory=set[bytes])
     numbers: int = 0
-    """So many are taken."""
+    """How many numbers are taken."""
     last: tuple[bytes, int] | None = None
     """The key of the last row, and when its window is over: another row under this key has another time."""
 
 
 @define
 class Marks:
-    """Of one import, as one task knows them. After an error `forget` what was known; it is read again."""
+    """The marks of one import, as one task knows them. After an error `forget` them; they are read again."""
 
     topic_id: int
     name: str
     _parts: dict[int, _Part] = field(factory=dict[int, _Part], init=False)
     _added: dict[int, Sequence[bytes]] = field(factory=dict[int, Sequence[bytes]], init=False)
     _expires_at: int = field(default=0, init=False)
-    """Of what was added."""
+    """When the window of the added marks is over."""
 
     async def look(self, tx: Queries, parts: Iterable[int], now: int) -> None:
-        """Makes sure of what is known of these parts, up to the end of the transaction; what is known of others goes.
+        """Reads the marks of these parts unless known, and locks them up to the end of the transaction; forgets others.
 
         Raises `DuplicateKey` when another run, or the end of a window, came in between.
         """
         self._parts = {part: self._parts.get(part) or await self._read(tx, part, now) for part in sorted(set(parts))}
         ends = dict(part.last for part in self._parts.values() if part.last is not None)
-        # Held, so that the number after it is the next one to everybody.
+        # Locked, so that the number after it is the next one for everybody.
         if ends and dict(await tx.fetch("idempotency.lock", tuple[bytes, int], self.topic_id, list(ends))) != ends:
             raise DuplicateKey("the marks of an earlier run are over")
 
     def has(self, part: int, mark: bytes) -> bool:
-        """Of a part that was looked at."""
+        """Whether a mark is known; `look` has read its part."""
         return mark in self._parts[part].marks
 
     async def add(self, tx: Queries, marks: Mapping[int, Sequence[bytes]], expires_at: int) -> None:
-        """Writes them, in the transaction of `look`. Raises `DuplicateKey` when another run was faster."""
+        """Writes marks, in the transaction of `look`. Raises `DuplicateKey` when another run was faster."""
         rows = [
             (self.topic_id, self._key(part, self._parts[part].numbers), b"", b"".join(some), expires_at)
             for part, some in sorted(marks.items())
@@ -67,7 +68,7 @@ class Marks:
         self._added, self._expires_at = dict(marks), expires_at
 
     def landed(self) -> None:
-        """What was added is committed."""
+        """Notes that the added marks are committed."""
         for number, some in self._added.items():
             part = self._parts[number]
             part.last = self._key(number, part.numbers), self._expires_at
@@ -79,7 +80,7 @@ class Marks:
         self._parts, self._added = {}, {}
 
     async def _read(self, tx: Queries, part: int, now: int) -> _Part:
-        """A part as it is in the table. Marks whose window is over count for nothing, and their numbers are taken."""
+        """A part as it is in the table. Marks whose window is over do not count, but their numbers are taken."""
         found = _Part()
         begin, end = self._stem(part), self._stem(part) + _BREAK
         while rows := await tx.fetch("idempotency.between", tuple[bytes, bytes, int], self.topic_id, begin, end, _PAGE):

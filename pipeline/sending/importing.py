@@ -1,4 +1,4 @@
-"""import: rows of files become messages, each once for ever, however often the job is run or killed.
+"""import: rows of files become messages, each once while it is remembered, however often the job is run or killed.
 
 A row is known by the name of the import, by its content (or its `--id` columns) and by its number among equal rows.
 That is its idempotency key; a run that finds it passes the row over, so a file may grow and be imported again.
@@ -35,7 +35,7 @@ from .row_counts import Address
 
 _DAY = 86_400_000
 WINDOW = 7 * _DAY
-"""How long a row is remembered unless somebody says otherwise, milliseconds."""
+"""How long a row is remembered by default, milliseconds."""
 
 
 @frozen
@@ -47,7 +47,7 @@ class Summary:
     read: int
     imported: int
     skipped: int
-    """Imported before."""
+    """Rows that were imported before."""
     bad: int
     errors: str | None = None
     """Where the bad rows are."""
@@ -62,7 +62,7 @@ class Summary:
         return round((self.imported + self.skipped) / self.seconds) if self.seconds else 0
 
     def figures(self) -> dict[str, Any]:
-        """As they are shown."""
+        """The figures as they are shown."""
         figures = asdict(self) | {"rows_per_second": self.rate}
         imported = "would_import" if figures.pop("dry_run") else "imported"
         return {imported if name == "imported" else name: value for name, value in figures.items()}
@@ -78,7 +78,7 @@ class Job:
     name: str
     dsn: str = ""
     server: str = ""
-    """One of the two."""
+    """Either `dsn` or `server` is given."""
     rate: float | None = None
     """Rows a second, of all tasks together."""
     window: int = WINDOW
@@ -95,7 +95,7 @@ class Job:
 
 
 def name_of(files: Sequence[str]) -> str:
-    """An import's name, when nobody gave one: of the files, wherever they lie."""
+    """The default name of an import: that of its files, without their folders."""
     names = ",".join(sorted(file.rstrip("/").rpartition("/")[2] for file in files))
     if len(names.encode()) <= 100 and names.isascii() and names.isprintable():
         return names
@@ -103,29 +103,29 @@ def name_of(files: Sequence[str]) -> str:
 
 
 def checked_name(name: str) -> str:
-    """Raises ValueError."""
+    """The name, if it may be one. Raises ValueError."""
     if not 0 < len(name) <= 100 or not name.isascii() or not name.isprintable():
         raise ValueError("--name: 1 to 100 printable ASCII characters")
     return name
 
 
 def parted(good: DataFrame, tasks: int, *, by_key: bool) -> DataFrame:
-    """With `part`, which hangs on the row alone, so that a row meets its mark whatever else is in the files; and the
-    rows of a part in one partition. `by_key`: all rows of an ordering key are of one part."""
+    """Adds `part`, which depends on the row alone, so that a row meets its mark whatever else is in the files; and puts
+    the rows of a part into one partition. `by_key`: all rows of an ordering key are of one part."""
     lane = fn.coalesce("ordering_key", "identity") if by_key else fn.col("identity")
     part = fn.pmod(fn.crc32(lane.cast("binary")), fn.lit(PARTS)).cast("int")
     return good.withColumn("part", part).repartitionById(tasks, "part")
 
 
 def numbered(good: DataFrame) -> DataFrame:
-    """With `number`, of each among the rows of one identity, from 0 on in the order of the files; they come by their
-    parts and identities."""
+    """Adds `number`, that of a row among those of the same identity, from 0 on in the order of the files; the rows come
+    by part and identity."""
     among = Window.partitionBy("part", "identity").orderBy("file", "block", "line")
     return good.withColumn("number", fn.row_number().over(among) - 1)
 
 
 def _figures() -> tuple[Column, ...]:
-    """What is counted of the checked rows."""
+    """The counts of the checked rows."""
     good = fn.when(fn.col("reason").isNull(), fn.col("deliver_at"))
     return (
         fn.count(fn.lit(1)).alias("read"),
@@ -136,12 +136,13 @@ def _figures() -> tuple[Column, ...]:
 
 
 def check_topic(topic: str, *, dsn: str, server: str) -> None:
-    """Whether it is there, asked before Spark starts. Raises `NotFound` and `StoreAway`."""
+    """Checks that the topic is there, before Spark starts. Raises `NotFound` and `StoreAway`."""
     _Topic.find(topic, dsn=dsn, server=server)
 
 
 def run(spark: SparkSession, job: Job) -> Summary:
-    """Raises `NotFound` for a missing topic, `StoreAway`, and ValueError for a mapping that does not fit."""
+    """Runs an import. Raises `NotFound` for a missing topic, `StoreAway`, and ValueError for a mapping that does not
+    fit."""
     began = time.monotonic()
     checked = drafts(job.rows, job.mapping, time.time_ns() // 1_000_000, job.limits)
     topic = _Topic.find(job.topic, dsn=job.dsn, server=job.server)
@@ -155,7 +156,7 @@ def run(spark: SparkSession, job: Job) -> Summary:
             done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame), rows.address)
         if any(one.imported + one.skipped + one.refused for one in done):
             count = observed.get
-    if count is None:  # of a plan without any row Spark leaves out what would have counted
+    if count is None:  # Spark leaves the counting out of a plan without any row
         with translated(), progress.shown(spark, "reading"):
             (row,) = checked.agg(*_figures()).collect()
         count = row.asDict()
@@ -185,11 +186,11 @@ class _Topic:
     queues: tuple[int, ...]
     ordered: bool
     began: int = 0
-    """When the import did, by the store's clock; only over HTTP."""
+    """When the import began, by the store's clock; only over HTTP."""
 
     @classmethod
     def find(cls, topic: str, *, dsn: str, server: str) -> "_Topic":
-        """Raises `NotFound`."""
+        """Looks the topic up. Raises `NotFound`."""
         if server:
             ordered = bool(http_import.check_topic(server, topic).get("ordered"))
             return cls(0, (), ordered, http_import.clock_of(server, topic))
@@ -201,7 +202,7 @@ class _Topic:
 
 
 def _tasks(spark: SparkSession, frame: DataFrame) -> int:
-    """How many tasks write: a multiple of what Spark reads the files in, which goes by their size."""
+    """How many tasks write: a multiple of the partitions in which Spark reads the files, which go by size."""
     return min(PARTS, max(spark.sparkContext.defaultParallelism, 4 * frame.rdd.getNumPartitions()))
 
 
@@ -212,7 +213,7 @@ def _write(
     if topic.ordered:
         # The rows of an ordering key by their times, those of one time in the order of the files.
         if job.mapping.id:
-            # They are told apart by other columns than their keys: one task has them all, and no other's rows.
+            # Rows are told apart by other columns than their keys: one task has them all.
             tasks = 1
             rows = rows.repartition(tasks)
         rows = rows.sortWithinPartitions(
@@ -243,7 +244,7 @@ def _columns(marked: DataFrame, topic: _Topic, bare: bool) -> DataFrame:
 
 
 def _put_away(checked: DataFrame, errors: str) -> str:
-    """The bad rows with their reasons, as NDJSON in a folder of this run's."""
+    """Writes the bad rows with their reasons, as NDJSON in a folder of this run; returns the folder."""
     folder = f"{errors.rstrip('/')}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{time.time_ns() % 1_000_000:06}"
     checked.where("reason IS NOT NULL").select("file", "row", "reason").write.mode("errorifexists").json(folder)
     return folder

@@ -1,4 +1,4 @@
-"""Files that people bring: Parquet, CSV and NDJSON, as DataFrames that keep each row as it came.
+"""Reads users' files, Parquet, CSV and NDJSON, as DataFrames that keep each row as it came.
 
 Fields of a CSV are text, as they stand in the file; an empty one is missing. Nothing is inferred: what a file's later
 rows look like must not change what its first rows mean, or they would count as new when the file has grown.
@@ -31,12 +31,12 @@ _ENDS: dict[str, Format] = {
 _PACKED = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
 
 _FOOTER = re.compile(r"((?:file:)?/\S*?)(?:\. | is not a Parquet file|[,;\n]|$)")
-"""The file that Spark speaks of when it cannot read its footer."""
+"""The file that an error of Spark names, when it cannot read the file's footer."""
 
 TORN = "_tarry_torn"
-"""Of a CSV: the line, when it has not as many fields as the header."""
+"""A column of CSV files: the line, if it has not as many fields as the header."""
 LINE = "value"
-"""Of NDJSON: the line."""
+"""A column of NDJSON files: the line."""
 
 
 @frozen
@@ -46,7 +46,7 @@ class Rows:
     frame: DataFrame
     format: Format
     names: tuple[str, ...]
-    """Of the columns; empty for NDJSON, where each row has its own."""
+    """The names of the columns; empty for NDJSON, where each row has its own."""
 
     def column(self, name: str, option: str) -> Column:
         """A column by name. Raises ValueError with the nearest one when there is none."""
@@ -91,8 +91,8 @@ class Rows:
 
 
 def is_json(text: Column) -> Column:
-    """Whether it is one JSON value in UTF-8: a reader may stop behind the first, but neither in a list nor in an
-    object, and it reads bytes of any coding, which are passed on as they are."""
+    """Whether a text is one JSON value in UTF-8: Spark's reader may stop after a first value, but not within a list or
+    an object; and it reads bytes of any encoding, which are passed on as they are."""
     in_list = fn.try_parse_json(fn.concat(fn.lit("["), text, fn.lit("]")))
     in_object = fn.try_parse_json(fn.concat(fn.lit('{"x":'), text, fn.lit("}")))
     return fn.coalesce(fn.is_valid_utf8(text) & in_list.isNotNull() & in_object.isNotNull(), fn.lit(False))

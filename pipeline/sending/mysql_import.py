@@ -1,10 +1,10 @@
-"""Drafts into MySQL: each task writes its rows itself, a chunk to a transaction, each row at most once for ever.
+"""Imports drafts into MySQL: each task writes its own rows, a chunk per transaction, and no remembered row again.
 
 A chunk is one transaction: the marks of its rows (`import_marks`), the messages in `delay`, with ids as an outbox makes
 them, and their number in a tally that is the task's own, so that it waits for nobody. A row whose mark is there is
-passed over. When the answer to a COMMIT is lost, the chunk is written again: its marks tell.
+passed over. If the answer to a COMMIT is lost, the chunk is written again: its marks tell whether it was committed.
 
-This runs in Spark's workers; neither Spark's session nor trio is known here.
+This runs in Spark's workers, and uses neither Spark's session nor trio.
 """
 
 import random
@@ -36,9 +36,9 @@ from .import_marks import Marks
 from .row_counts import Address, tell
 
 CHUNK = 4000
-"""Rows of a transaction."""
+"""Most rows of a transaction."""
 _CHUNK_BYTES = 3 << 20
-"""Of its bodies and headers; a statement has them as hexadecimal digits."""
+"""Bytes of its bodies and headers; a statement has them as hexadecimal digits."""
 _TIMEOUT = 120
 """Seconds without a byte: a chunk is written in one statement."""
 _SETTINGS = "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', wait_timeout = 60, innodb_lock_wait_timeout = 5"
@@ -51,7 +51,7 @@ _TRIES = 8
 _SPREAD = 1000
 """Milliseconds over which the chunks of messages for now are spread, so that two tasks do not meet in one."""
 _MAKERS = range(1000, 1240)
-"""Of tallies, for imports. Those below are the servers'."""
+"""Numbers of tallies for imports. Those below are for servers."""
 
 
 @frozen
@@ -61,14 +61,14 @@ class Target:
     dsn: str
     topic_id: int
     name: str
-    """Of the import."""
+    """The name of the import."""
     window: int
     """How long a row is remembered, milliseconds."""
     ordered: bool
     rate: float | None
     """Rows a second of one task."""
     bare: bool
-    """Of no row there is more than the body: no column of `ATTRIBUTES`."""
+    """Whether rows have only a body: no column of `ATTRIBUTES`."""
     watcher: Address | None = None
 
 
@@ -96,7 +96,7 @@ class _Row(NamedTuple):
 
     @property
     def is_readable(self) -> bool:
-        """As the server judges who is asked for it over HTTP: Spark reads numbers and depths that others cannot."""
+        """Whether the server would take the body over HTTP: Spark reads numbers and depths that others cannot."""
         return self.of.content_type is not None or wrong_json(self.body) is None
 
 
@@ -105,12 +105,12 @@ _BARE = Attributes()
 
 
 def connect(dsn: str) -> Connection:
-    """For what writes. Raises `StoreAway` or another `PipelineError`, and ValueError for a DSN that is none."""
+    """A connection that writes. Raises `StoreAway` or another `PipelineError`, and ValueError for an invalid DSN."""
     return open_mysql(dsn, seconds=_TIMEOUT, autocommit=False, settings=_SETTINGS)
 
 
 def write(target: Target, batches: Iterable[Batch]) -> Written:
-    """All rows of a task. Raises `StoreAway`."""
+    """Writes all rows of a task. Raises `StoreAway`."""
     with closing(_Writer(target)) as writer:
         for chunk in _chunks(target, batches, writer.pace.at_a_time(CHUNK)):
             writer.pace.take(len(chunk))
@@ -141,7 +141,7 @@ def _chunks(target: Target, batches: Iterable[Batch], most: int) -> Iterator[lis
 
 
 def _may_succeed(error: Exception) -> bool:
-    """On another try."""
+    """Whether another try may succeed."""
     code = error.args[0] if error.args else 0
     return isinstance(error, pymysql.err.InterfaceError) or code in _LOST or code in _AGAIN
 
@@ -164,9 +164,9 @@ class _Writer:
             self._connection = None
 
     def write(self, chunk: Sequence[_Row]) -> None:
-        """Until it is in the database, or known to have been there before."""
+        """Writes a chunk: until it is in the database, or known to have been there before."""
         absent: set[bytes] | None = None
-        """The marks that were not there at the first look: when they are there later, this task put them."""
+        """The marks that were not there at the first look: if they are there later, this task wrote them."""
         tried = 0
         while True:
             try:
@@ -202,7 +202,7 @@ class _Writer:
     def _roll_back(self, error: Exception) -> None:
         try:
             if error.args and error.args[0] in ROLLED_BACK:
-                self.close()  # it is read-only, and another may take the writes by now
+                self.close()  # the server is read-only, and another may take the writes by now
             if self._connection is not None:
                 self._connection.rollback()
         except pymysql.err.MySQLError:
@@ -221,7 +221,7 @@ class _Writer:
             marks.setdefault(row.part, []).append(row.mark)
         await self._marks.add(tx, marks, now + target.window)
         spread = 0 if not tried or target.ordered else min(4**tried, _SPREAD)
-        # What is due at once is written as of one millisecond, a chunk's own; ordered topics' climbs.
+        # Messages due at once get one millisecond, that of their chunk; on ordered topics it rises.
         at_once = max(now, self._latest) if target.ordered else now + random.randrange(_SPREAD)  # noqa: S311  # it spreads ids
         self._latest = at_once
         if tried:
@@ -236,7 +236,7 @@ class _Writer:
             due = at if at > now else at_once
             if spread:
                 due += random.randrange(spread)  # noqa: S311  # likewise
-            # One shard for a part, whose rows come by their times: they are written in one place of the table.
+            # One shard for a part: its rows, in the order of their times, are written in one place of the table.
             shard = shard_of_order(target.topic_id, row.of.ordering_key, row.queue_id, ordered=target.ordered)
             shard = row.part % SHARDS if shard is None else shard
             id_ = self._ids.make(min(due, latest), shard=shard)
@@ -250,5 +250,5 @@ class _Writer:
             await tx.execute_many("label.add", sorted(labels))
         if come := forecast.changes(now, [(target.topic_id, row[2]) for row in waiting]):
             await tx.execute_many("forecast_change.add", come)
-        # Last of all: a row that others may want is held for a moment only.
+        # Last of all, so that a row that others may want is locked for a moment only.
         await count(tx, target.topic_id, self._maker, scheduled=len(rows))

@@ -1,4 +1,4 @@
-"""How far Spark's tasks are, on a terminal: a line on stderr that is written over."""
+"""Shows how far Spark's tasks are, on a terminal: a line on stderr that is written over."""
 
 import sys
 import threading
@@ -12,12 +12,12 @@ from . import row_counts
 from .row_counts import Rows
 
 _EVERY = 0.5
-"""Seconds."""
+"""Seconds between two updates."""
 
 
 @contextmanager
 def shown_by_rows(spark: SparkSession, what: str) -> Generator[Rows]:
-    """While the `with` runs, with the rows that tasks tell of at its `place`."""
+    """Shows progress while the `with` runs, with the rows that tasks report to the `address` of what it gives."""
     if not sys.stderr.isatty():
         yield Rows()
         return
@@ -28,7 +28,7 @@ def shown_by_rows(spark: SparkSession, what: str) -> Generator[Rows]:
 
 @contextmanager
 def shown(spark: SparkSession, what: str, rows: Rows | None = None) -> Generator[None]:
-    """While the `with` runs."""
+    """Shows progress while the `with` runs."""
     if not sys.stderr.isatty():
         yield
         return
@@ -47,7 +47,7 @@ def shown(spark: SparkSession, what: str, rows: Rows | None = None) -> Generator
 def _watch(spark: SparkSession, what: str, rows: Rows | None, over: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     began = 0.0
-    """When the first rows came: before, there is nothing whose pace could be shown."""
+    """When the first rows came: before that there is no pace to show."""
     while not over.wait(_EVERY):
         done = tasks = 0
         for number in tracker.getActiveStageIds():

@@ -1,4 +1,4 @@
-"""replay: what a predicate picks out of the history goes to a topic as new messages, or to one group once more.
+"""replay: sends messages that a predicate selects from the history to a topic as new ones, or to one group once more.
 
 To a topic each message is published with an idempotency key of the replay's name and its own id, so a replay that is
 run again under its name goes on where it stopped and adds nothing twice. To a group it goes through the service's own
@@ -34,8 +34,8 @@ HISTORY = schema_of(
     *((name, TEXT, True) for name in ("client", "reason")),
     ("settled_at", TIME, True),
 )
-"""What a predicate may name: a row per message and delivery of it, and one for a message without any. `id` is text as
-it is everywhere outside the store, `body` the bytes as UTF-8."""
+"""The columns that a predicate may name: a row per delivery of a message, and one for a message without any. `id` is
+text, as everywhere outside the store, `body` the bytes as UTF-8."""
 
 _PLACE = ("_queue_id", "_offset")
 _MOST_SHOWN = 1000
@@ -47,16 +47,16 @@ class Forecast:
 
     count: int
     topics: dict[str, int]
-    """How many of each, of the first thousand topics."""
+    """How many messages of each topic, for the thousand topics that have most."""
     oldest: str | None
     newest: str | None
     gone: int
-    """No longer in the store."""
+    """How many are no longer in the store."""
     seconds: float | None = None
-    """At the rate that was asked for."""
+    """How long it takes at the given rate."""
 
     def figures(self) -> dict[str, Any]:
-        """As they are shown."""
+        """The figures as they are shown."""
         return {
             "would_replay": self.count,
             "topics": self.topics,
@@ -73,12 +73,12 @@ class Replayed:
 
     replayed: int
     skipped: int
-    """Before, under the same name."""
+    """Replayed before, under the same name."""
     refused: int
 
 
 def history(tables: Tables) -> DataFrame:
-    """`HISTORY`, and where each message lies."""
+    """`HISTORY`, and where each message is."""
     last = fn.try_element_at(fn.from_json("history", "array<struct<reason string>>"), fn.lit(-1))["reason"]
     # A message may die more than once, when it was redriven: its last reason counts.
     places = [fn.col(name).alias(f"_{name}") for name in ("group_id", "queue_id", "offset")]
@@ -112,9 +112,9 @@ def history(tables: Tables) -> DataFrame:
 
 
 def selected(tables: Tables, predicate: str) -> DataFrame:
-    """The messages of which a row of the history fits, each once, as they are in `messages`.
+    """The messages of which a row of the history fits the predicate, each once, as they are in `messages`.
 
-    Raises ValueError with one sentence for a predicate that is none.
+    Raises ValueError with one sentence for an invalid predicate.
     """
     try:
         rows = history(tables).where(predicate)
@@ -131,9 +131,11 @@ def _sentence(error: AnalysisException) -> str:
 
 
 def standing(chosen: DataFrame, there: DataFrame | None) -> DataFrame:
-    """The chosen ones with `gone`: whether the store has them no more. `there`: (queue_id, offset) of what it has.
+    """The chosen messages with `gone`: whether they are no longer in the store. `there`: (queue_id, offset) of those
+    that are.
 
-    Looked at one by one: above the floor of a queue, too, retention has taken what lies between those that were held.
+    They are looked up one by one: above the floor of a queue, too, retention takes messages between those that are
+    held.
     """
     if there is None:
         return chosen.withColumn("gone", fn.lit(True))
@@ -143,13 +145,13 @@ def standing(chosen: DataFrame, there: DataFrame | None) -> DataFrame:
 
 
 def unerased(chosen: DataFrame, pending: Sequence[int] = ()) -> DataFrame:
-    """Those that still say something. `pending` are erased in the store, and not yet in the lake."""
+    """The chosen messages that are not erased. `pending` are erased in the store, and not yet in the lake."""
     kept = chosen.where(fn.col("content_type").isNull() | ~fn.col("content_type").startswith(MARK))
     return kept.where(~fn.col("id").isin(list(pending))) if pending else kept
 
 
 def forecast(chosen: DataFrame, rate: float | None) -> Forecast:
-    """Of what `standing` gives."""
+    """The forecast for messages that `standing` gives."""
     rows = (
         chosen.groupBy("topic")
         .agg(
@@ -179,9 +181,10 @@ _FORM = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 def to_topic(
     spark: SparkSession, chosen: DataFrame, server: str, topic: str, name: str, rate: float | None
 ) -> Replayed:
-    """Publishes them to a topic, at once; those of an ordering key one after the other, as they lay in the stream.
+    """Publishes the messages to a topic, at once; those of an ordering key one after the other, as they were in the
+    stream.
 
-    They expire as they did: the server refuses those whose time is past.
+    They keep the times at which they expire: the server refuses those that have expired.
 
     Raises `NotFound` for a missing topic, and `StoreAway`.
     """
@@ -219,7 +222,7 @@ def _with_origin() -> Column:
 
 
 def runs(chosen: DataFrame) -> DataFrame:
-    """Neighbouring offsets of a queue as (queue, begin, end), `end` not of it."""
+    """Neighbouring offsets of a queue as (queue, begin, end), without `end`."""
     along = Window.partitionBy("queue_id").orderBy("offset")
     island = fn.col("offset") - fn.row_number().over(along)
     return (
@@ -233,9 +236,9 @@ def runs(chosen: DataFrame) -> DataFrame:
 def to_group(
     spark: SparkSession, chosen: DataFrame, server: str, topic: str, group: str, name: str, rate: float | None
 ) -> Replayed:
-    """Has the group handed them once more, as they lay in the stream.
+    """Has the messages handed to the group once more, as they were in the stream.
 
-    Raises `PipelineError` when the store has not all of them any more.
+    Raises `PipelineError` if the store does not have all of them any more.
     """
     plan = forecast(chosen, rate)
     if plan.gone:

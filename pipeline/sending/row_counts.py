@@ -1,7 +1,7 @@
-"""How many rows the tasks have written so far, sent to the driver on the way, for whoever watches.
+"""Counts how many rows the tasks have written so far, as they report it to the driver, to be shown.
 
-In datagrams, which nobody waits for: one that is lost, or that a network does not let through, is missing on the
-screen and nowhere else. This runs in Spark's workers too; Spark is not known here.
+They report it in datagrams, which nobody waits for: one that is lost, or that a network does not let through, is
+missing on the screen and nowhere else. This runs in Spark's workers too, and uses nothing of Spark.
 """
 
 import socket
@@ -17,7 +17,7 @@ Address = tuple[str, int]
 
 @define
 class Rows:
-    """What was sent so far."""
+    """The rows that were reported so far."""
 
     address: Address | None = None
     """None: nobody listens."""
@@ -25,7 +25,7 @@ class Rows:
 
 
 def tell(address: Address | None, rows: int) -> None:
-    """So many more."""
+    """Reports so many more rows."""
     if address is not None:
         with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
             line.setblocking(False)
@@ -38,7 +38,7 @@ def listening(host: str) -> Generator[Rows]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
         try:
             line.bind((host, 0))
-        except OSError:  # a name that is not of this machine: the screen does without
+        except OSError:  # a name that is not of this machine: rows are not shown
             yield Rows()
             return
         rows = Rows((host, line.getsockname()[1]))

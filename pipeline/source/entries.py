@@ -1,7 +1,7 @@
-"""Entries of the delivery log, and open claims: a row of the store per claim, a row of the pipeline per message.
+"""Entries of the delivery log, and open claims: from a row of the store per claim to a row per message.
 
-A claim keeps a byte per message for what became of it and 8 bytes, big-endian, for when. What it held of a retry queue
-is looked up in the returns: where the message lies, and the attempts before.
+A claim keeps a byte per message for what became of it and 8 bytes, big-endian, for when. For messages of a retry queue
+the returns are read, too: they tell where the message is, and the attempts before.
 """
 
 import sys
@@ -16,7 +16,7 @@ from .spans import Span
 
 _GAP = 1_000
 _PAGE = 10_000
-"""Offsets to a statement."""
+"""Most offsets of a statement."""
 _RETURN = ("message_queue_id", "message_offset", "attempt", "history")
 
 
@@ -41,7 +41,7 @@ def exploded(fetch: Fetch, span: Span, page: Table) -> Table:
         "offset": offsets.cast(pa.int64()),
         "outcome": pa.array(words).take(codes),
         "claimed_at": page["claimed_at"].take(parents),
-        # Of an open message it says whether it is begun.
+        # For an open message it says whether it is begun.
         "settled_at": pc.if_else(pc.or_(pc.equal(times, 0), pc.equal(codes, 0)), None, times),
         "ended_at": page["ended_at"].take(parents) if "ended_at" in page.column_names else pa.nulls(len(offsets)),
     }
@@ -77,7 +77,7 @@ def _returned(
 
 
 def _runs(firsts: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The offsets of these claims as ranges, near ones put together, none of them long."""
+    """The offsets of these claims as ranges, with near ones joined, none of them long."""
     begin = end = None
     for first, size in sorted(zip(firsts, sizes, strict=True)):
         if begin is None or end is None:

@@ -1,4 +1,4 @@
-"""What there is in the store: topics, queues, groups, and how far each has come. Small, and read first of all.
+"""The facts of a store: its topics, queues and groups, and how far each has come. Small, and read first of all.
 
 Ends are read before the rows below them: an offset below a queue's end is committed, and a number below a cursor's
 `next_delivery` is in the delivery log, or was.
@@ -55,7 +55,7 @@ class Cursor:
 
 @frozen
 class Facts:
-    """All of it, at one moment or a few after."""
+    """All facts of a store, read one after the other."""
 
     topics: dict[int, str]
     """Names by id."""
@@ -64,7 +64,7 @@ class Facts:
     queues: dict[int, Queue]
     cursors: tuple[Cursor, ...]
     tallies: dict[int, dict[str, int]]
-    """(scheduled, cancelled) by topic id."""
+    """The counters scheduled, cancelled, replaced and suppressed, by topic id."""
     schedules: dict[int, tuple[int, str]] = field(factory=dict[int, tuple[int, str]])
     """(topic id, name) by id."""
 
@@ -73,7 +73,7 @@ class Facts:
 
 
 def read_facts(connection: StoreConnection) -> Facts:
-    """Raises `StoreAway` or another `PipelineError`."""
+    """Reads the facts. Raises `StoreAway` or another `PipelineError`."""
     cursors = [
         Cursor(row["group_id"], row["queue_id"], {name: row[name] for name in COUNTERS})
         for row in connection.fetch("cursor.all")
@@ -83,7 +83,7 @@ def read_facts(connection: StoreConnection) -> Facts:
     groups = {
         row["id"]: (row["topic_id"], text_of(row["name"]))
         for row in connection.fetch("consumer_group.names")
-        if row["topic_id"] in topics  # or the topic was made after these were read
+        if row["topic_id"] in topics  # otherwise the topic was made after the topics were read
     }
     tallies = {
         row["topic_id"]: {name: int(row[name]) for name in ("scheduled", "cancelled", "replaced", "suppressed")}
@@ -100,6 +100,6 @@ def read_facts(connection: StoreConnection) -> Facts:
 
 
 def facts_of(dsn: str) -> Facts:
-    """Read over a connection of their own. Raises as `read_facts` does."""
+    """Reads the facts over a connection of its own. Raises as `read_facts` does."""
     with StoreConnection(dsn) as connection:
         return read_facts(connection)

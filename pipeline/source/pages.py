@@ -1,4 +1,4 @@
-"""A span's rows as Arrow tables of a schema: bounded range reads one after the other, none of them long.
+"""Reads a span's rows as Arrow tables of a schema: bounded range reads one after the other, none of them long.
 
 No statement reads more than some thousand rows or some megabytes, and each is a snapshot of its own, so that the
 store's history of row versions is never held up. Between two of them the rows may change; those below an end do not.
@@ -17,9 +17,9 @@ from .shapes import SHAPES, Shape
 from .spans import Span
 
 ROWS = 20_000
-"""To a statement, at most."""
+"""Most rows of a statement."""
 _BYTES = 16 << 20
-"""Of bodies, headers and histories to a statement, about; one row may be larger."""
+"""About the most bytes of bodies, headers and histories in a statement; one row may be larger."""
 _PER_MESSAGE = 200
 """Bytes that a message of a claim is counted as: claims are exploded."""
 
@@ -51,7 +51,7 @@ def read_span(
 
 
 def read_spans(dsn: str, spans: Iterable[Span], schema: StructType, wanted: Sequence[str] = ()) -> Iterator[Batch]:
-    """The rows of several, for Spark; an empty batch first, since it wants one."""
+    """The rows of several spans, for Spark; an empty batch first, since it needs one."""
     fetch = fetcher(dsn)
     yield pa.RecordBatch.from_pylist([], schema=arrow_schema(schema))
     for span in spans:

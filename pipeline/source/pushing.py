@@ -1,7 +1,7 @@
-"""Filters of a query that the store can apply: a superset of the rows comes back, since Spark looks again.
+"""Filters of a query that the store can apply: it may return more rows than fit, since Spark filters again.
 
-Equality and IN on the topic decide which ranges are read; on other columns, and ranges of the table's time, they
-become conditions of every statement.
+Equality and IN on the topic decide which ranges are read; on other columns they become conditions of every statement,
+as do ranges of the table's time.
 """
 
 from datetime import datetime
@@ -18,13 +18,13 @@ _EXACT = ("long", "integer", "string")
 
 @define
 class Pushed:
-    """What a query wants of a table."""
+    """The filters of a query of a table that the store applies."""
 
     table: str
     topics: set[str] | None = None
-    """None: of every topic."""
+    """None: every topic."""
     conditions: list[str] = field(factory=list[str])
-    """In SQL, all of which hold."""
+    """In SQL; all of them must hold."""
 
     def take(self, one: Filter) -> None:
         """Notes a filter if the store can apply it."""
@@ -53,9 +53,9 @@ class Pushed:
 
 
 def _column(table: str, name: str) -> str | None:
-    """The store's column, where it holds the same value in each of the table's sources."""
+    """The store's column, if it holds the same value in each of the table's sources; else None."""
     if table in ("deliveries", "claims") or table not in SOURCES or name not in TABLES[table].names:
-        return None  # a row of the store is many of these; or they are facts, and read already
+        return None  # a row of the store is many of these rows; or they are facts, and read already
     if TABLES[table][name].dataType.typeName() not in _EXACT:
         return None
     found = {SHAPES[source].columns.get(name) for source in SOURCES[table]}

@@ -1,4 +1,4 @@
-"""A bounded statement in, an Arrow table out, with its columns by their names. It reads beside a running server.
+"""Runs a bounded statement and returns an Arrow table, with columns by their names, beside a running server.
 
 MySQL and MariaDB are read by connectorx, which reads VARBINARY and BLOB as they are, and opens a connection per
 statement, in autocommit. It knows neither our TLS nor sockets: these, and the embedded store, are read row by row.
@@ -14,14 +14,14 @@ from ..errors import PipelineError
 from ..store_connection import StoreConnection, kind_of, trouble, with_one_host
 
 Fetch = Callable[[str], Table]
-"""Raises `PipelineError`."""
+"""Runs a statement. Raises `PipelineError`."""
 
 _CONNECTORX = partial(import_module, "connectorx")  # it has types that say nothing
 _FATAL = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
 
 
 def fetcher(dsn: str) -> Fetch:
-    """Reads statements from the store."""
+    """A function that runs statements on the store."""
     if kind_of(dsn) == "mysql":
         to = Dsn.parse(dsn)
         if all(one.ssl_mode == "DISABLED" for one in to.each) and to.socket is None:

@@ -1,4 +1,4 @@
-"""How each table lies in the store: the integer key that its pages go by, and where its columns come from."""
+"""How each table is kept in the store: the integer key that its pages go by, and where its columns come from."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,22 +15,23 @@ class Shape:
     table: str
     key: str
     dense: bool
-    """Whether nearly every key of a range is there: pages are then cut without a look."""
+    """Whether nearly every key of a range is there: then pages are cut without looking at it."""
     columns: Mapping[str, str]
-    """Our column: their expression."""
+    """The store's expressions, by our columns."""
     heavy: tuple[str, ...] = ()
     """Our columns that make rows large."""
     where: str = ""
-    """Rows that are none."""
+    """The condition of rows that count."""
     owner: str = ""
     """The column that `Span.owners` goes by."""
 
     def select(
         self, names: Iterable[str], conditions: Sequence[str], first: int, last: int, *, also: str = "", limit: int = 0
     ) -> str:
-        """Our columns of the rows whose key is in [first, last), in its order; `also` is an expression more.
+        """The statement for our columns of the rows whose key is in [first, last), in its order; `also` is one more
+        expression.
 
-        There is nothing of anybody's text in it: names are ours, conditions hold integers and hexadecimal literals.
+        It has no text of users: names are ours, conditions hold integers and hexadecimal literals.
         """
         shown = ", ".join([*(f"{self.columns[name]} AS `{name}`" for name in names), *([also] if also else [])])
         where = " AND ".join([*conditions, f"{self.key} >= {first}", f"{self.key} < {last}"])
@@ -47,7 +48,7 @@ _CONTENT = _same(*Content.__struct_fields__)
 
 
 def _word(text: str) -> str:
-    """As bytes, as the texts of the store are."""
+    """A text as bytes, as the texts of the store are."""
     return f"X'{text.encode().hex()}'"
 
 
@@ -139,7 +140,7 @@ SHAPES = {
         owner="group_id",
     ),
 }
-"""By the table's name in the store."""
+"""The shapes, by the table's name in the store."""
 
 SOURCES = {
     "messages": ("message",),

@@ -109,7 +109,7 @@ class Reader(DataSourceReader):
                 self.pushed.conditions.append(f"{TIMES[table]} {operator} {int(options[option])}")
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """The store leaves out what it can; Spark looks again all the same."""
+        """Lets the store leave out what it can; Spark filters again all the same."""
         for one in filters:
             self.pushed.take(one)
         return filters

@@ -1,4 +1,4 @@
-"""Which rows a task reads: ranges of an integer key of one table, planned from the facts. Nothing here reads or writes.
+"""Plans which rows a task reads: ranges of an integer key of one table, from the facts. Nothing here reads or writes.
 
 A mark is where a range begins or ends: by queue for messages and returns, by (group, queue) for deliveries and claims.
 Rows of other tables have no such order and are read whole, by shard or group.
@@ -16,7 +16,7 @@ Marks = Mapping[str, int]
 """Offsets by `QUEUE`, delivery numbers by `GROUP:QUEUE`, Unix milliseconds by `time`."""
 
 _ROWS = 250_000
-"""Rows to a task, about."""
+"""About the rows of a task."""
 _NO_END = (1 << 63) - 1
 
 
@@ -30,18 +30,18 @@ class Span:
     first: int
     last: int
     weight: int
-    """About how many rows that is; of what cannot be known, a guess."""
+    """About how many rows that is; a guess if it cannot be known."""
     place: Mapping[str, int]
-    """What the key lies under: queue_id, group_id, shard."""
+    """The columns that come before the key, and their values: queue_id, group_id, shard."""
     names: Mapping[str, object]
-    """What every row of it has in common, by the columns of the schema."""
+    """The values that all its rows share, by the columns of the schema."""
     owners: Mapping[int, Sequence[str]] | None = None
-    """Where its rows are of many topics: by topic id (topic,), by group id (topic, group), by schedule id (topic,
-    schedule). No others are read."""
+    """If its rows are of many topics: by topic id (topic,), by group id (topic, group), by schedule id (topic,
+    schedule). Rows of no others are read."""
 
     @property
     def mark(self) -> str:
-        """Under which a position of it is kept."""
+        """The name under which a position in it is kept."""
         if self.table in ("deliveries", "claims"):
             return f"{self.place['group_id']}:{self.place['queue_id']}"
         return str(self.place.get("queue_id", ""))
@@ -83,7 +83,7 @@ def ends(table: str, facts: Facts) -> dict[str, int]:
 
 
 def bundle(spans: Iterable[Span]) -> list[tuple[Span, ...]]:
-    """Spans put together to tasks of a like size."""
+    """Joins spans into tasks of about the same size."""
     bundles: list[tuple[Span, ...]] = []
     some: list[Span] = []
     weight = 0
@@ -123,7 +123,7 @@ def _cut(span: Span) -> list[Span]:
 
 
 _PER_CLAIM, _MOST_PER_CLAIM = 10, 1000
-"""Messages of a claim, when nobody has counted; and of the largest."""
+"""Messages of a claim, if they were not counted; and of the largest claim."""
 
 
 def _per_claim(cursor: Cursor) -> int:

@@ -1,4 +1,4 @@
-"""What a lake knows of a few messages, without Spark: from the few files whose bounds let them hold a row of them."""
+"""Finds the rows of a few messages in a lake, without Spark: in the few files whose bounds allow for one of them."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -41,7 +41,7 @@ class LakeRows:
             rows.messages[row["queue_id"], row["offset"]] = row
             _note_erased(rows, row)
         for row in self._rows("cancelled", wanted):
-            rows.cancelled.setdefault(row["id"], row)  # in the store's own words
+            rows.cancelled.setdefault(row["id"], row)  # a row of the store goes first
         for row in self._rows("dead", wanted):
             rows.dead[row["group_id"], row["id"], row["dead_at"]] = row
             _note_erased(rows, row)
@@ -49,7 +49,7 @@ class LakeRows:
             rows.fires[row["schedule_id"], row["fire_at"], row["at"]] = row
 
     def follow(self, rows: Rows) -> None:
-        """Adds what became of the messages that `rows` has. Nothing happens to one before it is accepted."""
+        """Adds the deliveries of the messages in `rows`. Nothing happens to a message before it is accepted."""
         known = (*rows.messages.values(), *rows.dead.values())
         if not known:
             return

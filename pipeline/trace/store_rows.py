@@ -1,7 +1,7 @@
-"""What a store knows of a few messages: small reads by the keys of its tables, none of a whole one but by a key's name.
+"""Finds the rows of a few messages in a store: by small reads, none of a whole table except for a business key.
 
-Nothing here needs Spark. Messages are looked for in the order in which they move, so that none slips by; claims before
-the log into which they go.
+Nothing here needs Spark. Tables are read in the order in which messages move, so that none is missed; claims before the
+log into which they go.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from ..times import parse_time
 from .timeline import Row, Rows, schedule_of
 
 _TOGETHER = 500
-"""Ids to a statement."""
+"""Most ids of a statement."""
 _WIDEST_CLAIM = 1000
 _TEXTS = ("key", "guard", "headers", "history", "client")
 
@@ -67,13 +67,13 @@ class StoreRows:
                 yield row | {"topic": self._topics[row["topic_id"]]}
 
     def follow(self, rows: Rows) -> None:
-        """Adds what the groups did, and have yet to do, with the messages that `rows` has."""
+        """Adds what the groups did, and have yet to do, with the messages in `rows`."""
         self._fires(rows)
         places = {row["id"]: (row["queue_id"], row["offset"]) for row in (*rows.messages.values(), *rows.dead.values())}
         for some in _some(sorted(places)):
             self._carry(rows, some, places)
         origins: dict[tuple[int, int], dict[int, Row]] = {}
-        """By group and queue, and by the offset there: where the message lies, and the attempts before."""
+        """By group and queue, and by the offset there: where the message is, and the attempts before."""
         for cursor in self._facts.cursors:
             for queue_id, offset in places.values():
                 if cursor.queue_id == queue_id and cursor.group_id in self._groups:
@@ -95,10 +95,10 @@ class StoreRows:
                         rows.deliveries[group_id, queue_id, row["number"], row["offset"]] = row
 
     def _fires(self, rows: Rows) -> None:
-        """Adds what schedules did with their messages, which say of whom they are."""
+        """Adds what schedules did with their messages, whose headers name the schedule."""
         ids = {name: id_ for id_, (_, name) in self._facts.schedules.items()}
         wanted: dict[int, dict[int, int]] = {}
-        """By schedule and fire time, the message that says so."""
+        """By schedule and fire time, the message that names them."""
         for row in (row for place in (rows.messages, rows.timers, rows.dead) for row in place.values()):
             said = schedule_of(row["headers"])
             if said is not None and said[0] in ids:
@@ -112,7 +112,7 @@ class StoreRows:
                         rows.fires[schedule_id, row["fire_at"], row["at"]] = row | known
 
     def _carry(self, rows: Rows, ids: list[int], places: Mapping[int, tuple[int, int]]) -> None:
-        """Adds what is on the ladder, parked, or back from there."""
+        """Adds messages that are on the ladder, parked, or back from there."""
 
         def place(row: Row) -> dict[str, int]:
             queue_id, offset = places[row["message_id"]]
@@ -132,7 +132,7 @@ class StoreRows:
     def _messages_of(
         self, claim: Row, group_id: int, queue_id: int, origins: Mapping[int, Row]
     ) -> Iterator[dict[str, Any]]:
-        """Those of a claim that are looked for."""
+        """The messages of a claim that are looked for."""
         for offset, origin in origins.items():
             at = offset - claim["first"]
             if not 0 <= at < claim["size"]:
@@ -146,7 +146,7 @@ class StoreRows:
                 **{name: claim[name] for name in ("number", "claim", "client", "claimed_at")},
                 **{name: origin[name] for name in ("message_queue_id", "message_offset", "attempt", "history")},
                 "outcome": OUTCOMES.get(code, f"outcome {code}"),
-                "settled_at": (settled_at or None) if code else None,  # of an open one it says whether it is begun
+                "settled_at": (settled_at or None) if code else None,  # for an open one it says whether it is begun
                 "ended_at": claim.get("ended_at"),
             }
 
@@ -163,7 +163,7 @@ def _word(outcome: int) -> str:
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of near ones, so that a stretch of the log is read once."""
+    """Near offsets as (first, last), so that a stretch of the log is read once."""
     begin = 0
     for at, offset in enumerate(offsets, 1):
         if at == len(offsets) or offsets[at] > offset + _WIDEST_CLAIM:

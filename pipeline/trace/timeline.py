@@ -1,7 +1,7 @@
 """The time line of messages: everything that is known of them, in the order in which it happened.
 
-What a group's consumers did stands in the delivery log and the open claims; why they failed, in the history that the
-next delivery, the retry, the return or the dead letter carries. Pure: rows in, events out.
+What a group's consumers did is in the delivery log and the open claims; why they failed is in the history that the next
+delivery, the retry, the return or the dead letter carries. Pure: rows in, events out.
 """
 
 import json
@@ -16,12 +16,12 @@ from ..schemas import SUPPRESSED
 from ..times import moment, time_text
 
 Row = Mapping[str, Any]
-"""With the columns of its table in `schemas`; times are milliseconds since 1970."""
+"""A row with the columns of its table in `schemas`; times are milliseconds since 1970."""
 
 
 @frozen
 class Rows:
-    """What is known of some messages, each row once, by what tells it from others."""
+    """What is known of some messages, each row once, by its key."""
 
     messages: dict[Any, Row] = field(factory=dict[Any, Row])
     """By (queue_id, offset)."""
@@ -57,13 +57,13 @@ class Event:
     client: str | None = None
     attempt: int | None = None
     reason: str | None = None
-    """Why it failed; of what a schedule sent, which one, and for which fire time, and where it was asked for or kept
-    back; of what a guard has suppressed, which one."""
+    """Why it failed; of a message of a schedule: the schedule, the fire time, and whether an operator asked for it; of
+    a suppressed message: the guard."""
     queue: int | None = None
-    """Where it lies in the stream: at `streamed`."""
+    """Where it is in the stream; only of `streamed`."""
     offset: int | None = None
     held_ms: int | None = None
-    """Since the hand-out that this ends."""
+    """Milliseconds since the hand-out that this ends."""
 
 
 EVENTS = (
@@ -88,7 +88,7 @@ EVENTS = (
     "erased",  # its body and headers, by an operator
     "waiting",  # for its time, or on the ladder: `at` is when that is over
 )
-"""Those of one millisecond are in this order."""
+"""Events of the same millisecond are in this order."""
 
 _ENDS = {
     "acked": "acked",
@@ -102,7 +102,8 @@ _ENDS = {
 _SENT_BY = {"tarry-schedule", "tarry-fire-at"}
 """Headers of each message of a schedule."""
 _NEVER_HAD = ("skipped", "expired")
-"""Without a time of their own: what failed, and would have come back past its time, has expired in somebody's hands."""
+"""Nobody had a message with such an outcome, unless it has a time: then it had failed, and would have come back past
+its end."""
 _WITH_REASON = ("failed", "lease_lost")
 
 _Of = tuple[str, int, str | None]
@@ -112,7 +113,7 @@ _Attempts = dict[tuple[int, str | None, int | None], list[Attempt]]
 
 
 def timeline(rows: Rows) -> list[Event]:
-    """The messages one after the other by id, each in order of time."""
+    """The events by the ids of their messages, each message's in order of time."""
     places = _places(rows)
     claims = _still_open(rows)
     handled = [(row, of) for row in (*rows.deliveries.values(), *claims) if (of := places.get(_place(row)))]
@@ -136,19 +137,19 @@ def _place(row: Row) -> tuple[Any, Any]:
 
 
 def _places(rows: Rows) -> dict[tuple[Any, Any], _Of]:
-    """By where each lies, or lay when it died."""
+    """The messages by where each is, or was when it died."""
     every = (*rows.dead.values(), *rows.messages.values())
     return {(row["queue_id"], row["offset"]): _of(row) for row in every}
 
 
 def _still_open(rows: Rows) -> list[Row]:
-    """A claim that ended between two reads is in the log, too, and is taken from there."""
+    """The claims that are open. One that ended between two reads is in the log, too, and is taken from there."""
     ended = {(row["group_id"], row["queue_id"], row["claim"]) for row in rows.deliveries.values()}
     return [row for row in rows.claims.values() if (row["group_id"], row["queue_id"], row["claim"]) not in ended]
 
 
 def _before_any_group(rows: Rows) -> Iterator[Event]:
-    """A dead letter tells it too, of a message that is gone."""
+    """Events before any group had a message. If the message is gone, its dead letter tells of them."""
     known = (rows.messages, rows.timers, rows.cancelled, rows.dead)
     for row in (row for place in known for row in place.values()):
         yield Event(row["accepted_at"], *_of(row), "accepted", reason=_sent_by(row.get("headers")))
@@ -185,7 +186,7 @@ def _sent_by(headers: str | None) -> str | None:
 
 
 def schedule_of(headers: str | None) -> tuple[str, str] | None:
-    """The schedule and the fire time, as its messages say; what is not of that form says nothing."""
+    """The schedule and the fire time that the headers of its message name; None for headers without them."""
     try:
         said: Any = json.loads(headers or "{}")
     except ValueError:
@@ -229,7 +230,8 @@ def _deaths(letters: Iterable[tuple[Row, _Of]]) -> Iterator[Event]:
 
 
 def _attempts(carriers: Sequence[tuple[Row, _Of]]) -> _Attempts:
-    """By message, group and attempt: from the history of those that came after it. What tells no reason is left out."""
+    """Failed attempts by message, group and number, from the histories of later ones. Those without a reason are left
+    out."""
     attempts: _Attempts = defaultdict(list)
     for row, (_, id_, _key) in carriers:
         for number, attempt in numbered((row["history"] or "[]").encode()):
@@ -239,7 +241,7 @@ def _attempts(carriers: Sequence[tuple[Row, _Of]]) -> _Attempts:
 
 
 def _with_reasons(events: Sequence[Event], attempts: _Attempts) -> list[Event]:
-    """Why each attempt failed."""
+    """The events, with the reasons of failed attempts."""
     ends: dict[tuple[int, str | None, int | None], list[int]] = defaultdict(list)
     for place, event in enumerate(events):
         if event.what in _WITH_REASON:

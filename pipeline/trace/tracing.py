@@ -1,7 +1,7 @@
-"""A trace of store and lake together, without Spark: which messages are meant, and what became of them.
+"""Traces messages in store and lake together, without Spark: finds them, and what became of them.
 
-What lies below the lake's position is in both, and each row counts once. The store is read before the lake: what
-retention takes from it meanwhile is archived by then.
+Rows below the lake's position are in both, and each counts once. The store is read before the lake: rows that retention
+takes from it meanwhile are archived by then.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,7 +23,7 @@ class Traced:
 
     events: list[Event]
     more: bool
-    """There are more of this key than were asked for."""
+    """Whether there are more of this key than were asked for."""
 
 
 def trace(
@@ -35,7 +35,7 @@ def trace(
     key: str | None = None,
     most: int,
 ) -> Traced:
-    """What is known of the messages of these ids, or of a key. Raises `PipelineError`."""
+    """Traces the messages with these ids, or of a key. Raises `PipelineError`."""
     if dsn is None and lake is None:
         raise ValueError("name a store with --dsn, a lake with --lake, or both")
 
