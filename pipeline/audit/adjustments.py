@@ -1,5 +1,4 @@
-"""What the audit wants to know beside the tables: seeks, what outboxes did that is not counted yet, and how many dead
-letters the store itself has, whatever of them is in a lake.
+"""What the audit reads beside the tables: seeks, uncounted changes of outboxes, and the store's own dead letters.
 
 All are small: a seek is what an operator did by hand, an outbox has a row per topic, letters are counted by group.
 """
@@ -44,7 +43,7 @@ OUTBOX = schema_of(
 
 
 class Adjustments(Protocol):
-    """Reads them anew at each call."""
+    """Reads the adjustments, anew at each call."""
 
     def seeks(self) -> DataFrame: ...
 
@@ -55,7 +54,7 @@ class Adjustments(Protocol):
 
 @frozen
 class StoreAdjustments:
-    """Those of the store behind a DSN."""
+    """The adjustments of the store behind a DSN."""
 
     spark: SparkSession
     dsn: str
@@ -90,7 +89,7 @@ class StoreAdjustments:
         return frame(self.spark, rows, OUTBOX)
 
     def letters(self) -> DataFrame:
-        """As `counted` has them."""
+        """With the columns of `counted`."""
         return counted(open_live(self.spark, self.dsn, "dead", "group_id"))
 
 

@@ -1,7 +1,7 @@
 """The equations of promise I14: counters against counters, and counters against rows.
 
-Each holds at any moment, but its parts are read one after another. So a part that is counted in rows is held against
-what its counters allow between their two readings: exactly, where nothing moved meanwhile.
+Each holds at any moment, but its parts are read one after another. So a part that is counted in rows is compared with
+what its counters allow between their two readings: exactly, if nothing moved meanwhile.
 """
 
 from functools import reduce
@@ -14,7 +14,7 @@ from .findings import finding, together
 
 _SETTLED = ("acked", "dead", "retried", "expired", "skipped", "parked")
 _COUNTED = ("acked", "dead", "retried")
-"""Counters whose every count has a row in the log; the others count what has no row, too."""
+"""Counters whose every count has a row in the log; the others count messages without a row, too."""
 _CURSOR = ["group_id", "queue_id"]
 
 
@@ -85,7 +85,7 @@ def topics(evidence: Evidence) -> DataFrame:
 
 
 _LEFT = ("streamed", "cancelled", "replaced", "suppressed")
-"""How a message ends to be pending."""
+"""The ways in which a message ceases to be pending."""
 _TOPIC = ("accepted", *_LEFT)
 
 
@@ -116,7 +116,8 @@ def _topic_counters(tallies: DataFrame, queues: DataFrame, outbox: DataFrame) ->
 def groups(evidence: Evidence) -> DataFrame:
     """By group and queue: cursor moves = acked + dead + retried + parked + claimed + expired + skipped + sought.
 
-    `retry`: it is the group's retry queue; what is on the ladder was claimed from either, and counts as retried.
+    `retry`: whether it is the group's retry queue; a message on the ladder was claimed from either kind of queue, and
+    counts as retried.
     """
     claimed = evidence.ledger.select(*_CURSOR, "claimed")
     later = evidence.cursors_after.select(
@@ -153,7 +154,8 @@ def _sum(names: tuple[str, ...] | list[str]) -> Column:
 
 
 def _rows(evidence: Evidence) -> DataFrame:
-    """Every count of acked, dead and retried has its row, as long as the log is whole; and never fewer than rows."""
+    """Every count of acked, dead and retried has its row, as long as the log is whole; and no counter is below its
+    rows."""
     later = evidence.cursors_after.select(*_CURSOR, *(f.col(name).alias(f"{name}_after") for name in OUTCOMES))
     rows = [f"{name}_rows" for name in OUTCOMES]
     both = evidence.cursors.join(later, _CURSOR).join(

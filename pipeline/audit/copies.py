@@ -1,4 +1,4 @@
-"""The same message in the store and in the lake: both copies are equal, byte by byte."""
+"""Compares messages that are in the store and in the lake: both copies must be equal, byte by byte."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -12,7 +12,7 @@ _CONTENT = (*ATTRIBUTES, "accepted_at", "deliver_at", "streamed_at")
 
 
 def check(store: DataFrame, lake: DataFrame) -> DataFrame:
-    """`store` and `lake` have the schema of messages. What only one of them has is compared with nothing.
+    """Copies that differ; `store` and `lake` have the schema of messages. A message of only one side is not compared.
 
     A message of the store whose neighbours on both sides are in the lake must be there too.
     """
@@ -39,7 +39,7 @@ def check(store: DataFrame, lake: DataFrame) -> DataFrame:
 
 
 def _sums(messages: DataFrame) -> DataFrame:
-    """The place of each message, and what its bytes add up to; the bytes themselves stay where they are."""
+    """The place of each message, and hashes of its content; the bytes themselves stay where they are."""
     assert set(_CONTENT) < set(schemas.MESSAGES.names)  # noqa: S101
     return messages.select(
         "topic",

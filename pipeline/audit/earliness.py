@@ -1,8 +1,8 @@
 """Never early (I2, I6): nothing is in the stream before its time, nothing handed out before it, no rung cut short. Nor
 is anything handed out past the end of its time.
 
-What goes to the stream is written in a transaction that has its time in sight: there not a millisecond is allowed. A
-claim carries the clock of the node that gave it, which may lie behind that of the node which promoted the message.
+A message goes into the stream in a transaction that knows its time: there not a millisecond is allowed. A claim carries
+the clock of the node that gave it, which may be behind that of the node that promoted the message.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -13,7 +13,7 @@ from .findings import finding, together
 
 CLOCKS = 1_000
 """Milliseconds by which two nodes may read their database's clock differently: an answer was on its way, or waited for
-a busy machine. A claim that is early by less follows a promotion that was not, and is only counted."""
+a busy machine. A claim that is early by less follows a promotion that was not early, and is only counted."""
 
 
 def check(evidence: Evidence, lived: DataFrame) -> DataFrame:
@@ -39,9 +39,10 @@ def within_clocks(lived: DataFrame) -> DataFrame:
 
 
 def _rungs(evidence: Evidence) -> DataFrame:
-    """What came back from the ladder before its rung was over, and was handed out.
+    """Messages that came back from the ladder before their rung was over, and were handed out.
 
-    Retention brings back early what it takes away; that ends expired when it is claimed, and nobody is given it.
+    Retention brings messages that it takes away back early; they expire when they are claimed, and nobody is given
+    them.
     """
     back = evidence.returns.select("queue_id", "offset", f.col("streamed_at").alias("back_at"), "due")
     claimed = evidence.handed.where("NOT own AND outcome NOT IN ('expired', 'skipped')").join(
@@ -63,7 +64,7 @@ def _rungs(evidence: Evidence) -> DataFrame:
 
 
 def _expired(evidence: Evidence) -> DataFrame:
-    """What was handed out from its `expires_at` on: by the clock that the claim carries, so to the millisecond."""
+    """Messages that were handed out from their `expires_at` on: by the clock of the claim, so to the millisecond."""
     ending = evidence.messages.where("expires_at IS NOT NULL").drop("topic")
     handed = evidence.handed.where("message_offset IS NOT NULL").select(
         "topic",
@@ -81,5 +82,5 @@ def _expired(evidence: Evidence) -> DataFrame:
 
 
 def _before(at: Column) -> Column:
-    """Milliseconds from then to the time that was due."""
+    """Milliseconds by which a time is before `due`."""
     return f.unix_millis("due") - f.unix_millis(at)

@@ -43,12 +43,12 @@ class Scope:
     until: datetime
     since: datetime | None = None
     archived: bool = False
-    """There is a lake: dead letters that were redriven or purged are still in sight."""
+    """Whether there is a lake: then dead letters that were redriven or purged are still in sight."""
 
 
 @frozen
 class Evidence:
-    """Everything that the checks are made of."""
+    """Everything that the checks use."""
 
     messages: DataFrame
     """topic, topic_id, queue_id, offset, id, streamed_at, due: its time, or when it was accepted, if that was
@@ -74,16 +74,16 @@ class Evidence:
     tallies_after: DataFrame
     outbox_after: DataFrame
     blind: DataFrame
-    """(group_id, queue_id) that were sought, with the seeks themselves out of sight."""
+    """(group_id, queue_id) that were sought, but whose seeks are not in sight."""
     kept: list[DataFrame] = field(factory=list[DataFrame])
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """What several checks are made of is worked out once."""
+        """Keeps a frame that several checks use, so that it is computed once."""
         self.kept.append(frame.persist())
         return frame
 
     def close(self) -> None:
-        """Gives back what Spark keeps of it."""
+        """Lets Spark drop the frames that it keeps."""
         for one in self.kept:
             one.unpersist()
 
@@ -91,7 +91,7 @@ class Evidence:
 def look(tables: Tables, topics: Sequence[str] | None = None, adjustments: Adjustments | None = None) -> Evidence:
     """Reads the tables, of all topics or of these, in the order in which rows go from one to the next.
 
-    What has been read is not read again: when a worker is lost with some of it, the audit fails, and may be repeated.
+    Nothing is read twice: when a worker is lost with some of the rows, the audit fails, and may be repeated.
     """
 
     def some(table: DataFrame) -> DataFrame:
@@ -133,9 +133,9 @@ def look(tables: Tables, topics: Sequence[str] | None = None, adjustments: Adjus
 
 
 def small(frame: DataFrame) -> DataFrame:
-    """The same rows, known to the planner and all in one place: what is made of them needs no shuffle.
+    """The same rows, known to the planner and all in one place: frames made of them need no shuffle.
 
-    For what has a row per queue, cursor, topic or seek; the driver holds it.
+    For tables with a row per queue, cursor, topic or seek; the driver holds them.
     """
     rows: Any = frame  # PySpark's types of these calls are partly unknown
     made: DataFrame = rows.sparkSession.createDataFrame(rows.toArrow(), frame.schema)
@@ -159,11 +159,11 @@ OUTCOMES = {
     "skipped": ("skipped",),
     "parked": ("parked",),
 }
-"""By counter of a cursor, the words in the log."""
+"""The outcomes in the log, by the counter of a cursor that counts them."""
 
 
 def ledger_of(handed: DataFrame, seeks: DataFrame, cursors: DataFrame) -> DataFrame:
-    """By group and queue, in one look at the rows.
+    """The sums by group and queue, in one pass over the rows.
 
     claimed: in open claims; acked_rows and so on, by `OUTCOMES`; entries, first: how many entries of the log are in
     sight, seeks among them, and from which number on; entry, entry_at: the first that is no seek, and when it ended.

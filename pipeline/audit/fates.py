@@ -1,11 +1,11 @@
-"""Row by row: every message that a group has passed has one fate in that group, and none that nobody accounts for.
+"""Row by row: every message that a group has passed has one fate in that group, and every fate is accounted for.
 
 A pass begins when a message is claimed from its topic's queue, or when a replay or a redrive puts it onto the ladder
 anew; it ends acked, dead, expired, skipped or released by a seek, or is still on its way: claimed, on a rung, parked,
 or back from the ladder and not claimed yet. So for each message and group, ends + on the way = beginnings.
 
-What a group passes over without a claim (by tags, by retention, by a seek, or parking) leaves no row but counters:
-there can be no more messages without a row than these have counted.
+A message that a group passes over without a claim (by tags, by retention, by a seek, or parking) leaves no row, only
+counters: there can be no more messages without a row than these have counted.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -71,7 +71,7 @@ def hours(lived: DataFrame) -> DataFrame:
 
 
 def lives(evidence: Evidence, scope: Scope) -> DataFrame:
-    """A row for each message and group, of what the group has passed or still has rows of.
+    """A row for each message and group, if the group has passed the message or still has rows of it.
 
     own: claims from the topic's queue; fresh: how often it came onto the ladder anew; ends, waiting; last, last_at: the
     last of the ends; passed_over: below the group's position, without a claim; below: below the position; before_log:
@@ -142,7 +142,7 @@ _COUNTS = ("own", "ends", "waiting", "open", "parked", "parkings")
 
 
 def _flows(evidence: Evidence) -> DataFrame:
-    """By message and group: its beginnings, its ends, and what of it is on the way."""
+    """By message and group: how often it began, how often it ended, and how often it is on the way."""
     kinds = (_handed(evidence), _returned(evidence), _resting(evidence))
     return (
         together(*map(_flowed, kinds))
@@ -158,7 +158,7 @@ def _flows(evidence: Evidence) -> DataFrame:
 
 
 def _flowed(rows: DataFrame) -> DataFrame:
-    """Of one shape: a count that is not there is 0, an end or a claim that is not there null."""
+    """Rows in one shape: a count that is not there is 0, an end or a claim that is not there null."""
     absent = {name: f.lit(0) for name in _COUNTS} | {
         "end": f.lit(None).cast("struct<at: timestamp, outcome: string>"),
         "claimed_at": f.lit(None).cast("timestamp"),
@@ -175,7 +175,7 @@ def _flowed(rows: DataFrame) -> DataFrame:
 
 
 def _handed(evidence: Evidence) -> DataFrame:
-    """What was claimed."""
+    """Messages that were claimed."""
     outcome, mine = f.col("outcome"), f.col("own")
     away = outcome.isin(*_AWAY) & (f.col("attempt") == 1) & ~(mine & (outcome == "released"))
     ends = outcome.isin(*_ENDS) | (mine & (outcome == "released"))
@@ -189,15 +189,15 @@ def _handed(evidence: Evidence) -> DataFrame:
         _one(outcome == "open").alias("waiting"),
         _one(outcome == "open").alias("open"),
         _one(outcome == "parked").alias("parkings"),
-        # What is given back uncounted in its first attempt comes again in its first attempt.
+        # A message given back uncounted in its first attempt comes again in its first attempt.
         (_one(~mine & (f.col("attempt") == 1)) - _one(away)).alias("fresh"),
-        # What expired in the log alone has no time of its own.
+        # A message that expired in the log alone has no time of its own.
         f.when(ends, f.struct(f.coalesce("settled_at", "ended_at").alias("at"), outcome.alias("outcome"))).alias("end"),
     )
 
 
 def _returned(evidence: Evidence) -> DataFrame:
-    """What came back from the ladder and was not claimed."""
+    """Messages that came back from the ladder and were not claimed."""
     claimed = evidence.handed.where("NOT own").select("group_id", "queue_id", "offset")
     cursors = evidence.cursors.select("group_id", "queue_id", "position")
     returns = evidence.returns.join(claimed, ["group_id", "queue_id", "offset"], "left_anti")
@@ -214,7 +214,7 @@ def _returned(evidence: Evidence) -> DataFrame:
 
 
 def _resting(evidence: Evidence) -> DataFrame:
-    """What is on the ladder, or parked."""
+    """Messages that are on the ladder, or parked."""
     return evidence.retries.select(
         "group_id",
         "message_queue_id",
@@ -230,13 +230,13 @@ def _one(condition: Column) -> Column:
 
 
 def _of_those(rows: DataFrame, by: list[str], total: Column, limits: DataFrame, over: str) -> DataFrame:
-    """Rows of the groups or queues whose total is over their limit, with both; few are."""
+    """Rows of the groups or queues whose total is over their limit, with both numbers; there are few."""
     totals = rows.groupBy(*by).agg(total).join(f.broadcast(limits), by).where(over)
     return rows.join(f.broadcast(totals), by)
 
 
 def _unrowed(evidence: Evidence) -> DataFrame:
-    """By group and queue: how many messages were passed without a claim, as counters say once all has been read."""
+    """By group and queue: how many messages were passed without a claim, by the counters that were read last."""
     may = ("expired", "skipped", "parked")
     counted = sum((f.col(name) for name in may), f.lit(0))
     rowed = sum((f.col(f"{name}_rows") for name in may), f.lit(0))

@@ -1,4 +1,4 @@
-"""What an audit tells of: one row per offence, of one shape for all kinds."""
+"""The findings of an audit: one row per offence, in one shape for all kinds."""
 
 from functools import reduce
 
@@ -47,7 +47,7 @@ KEY = ("kind", "topic", "group", "id", "queue_id", "offset")
 
 
 def finding(rows: DataFrame, kind: str | Column, detail: Column) -> DataFrame:
-    """Rows as findings of a kind, or each of its own: what they have no column for is null.
+    """Rows as findings of a kind, or each of a kind of its own; columns that the rows do not have are null.
 
     The hour is that of their `streamed_at`.
     """
@@ -68,14 +68,14 @@ def together(*some: DataFrame) -> DataFrame:
 
 
 def again(first: DataFrame, second: DataFrame) -> DataFrame:
-    """What was found the first time and the second time, as it was the second time."""
+    """The findings that were found both times, as they were the second time."""
     known = first.select(*(f.col(name).alias(f"_{name}") for name in KEY)).distinct()
     same = reduce(Column.__and__, (f.col(name).eqNullSafe(f.col(f"_{name}")) for name in KEY))
     return second.join(known, same, "left_semi")
 
 
 def listed(findings: DataFrame, limit: int) -> DataFrame:
-    """The first few of each kind, with how many there are: as many as are shown."""
+    """The first findings of each kind, `limit` at most, with how many there are in `total`."""
     kind = Window.partitionBy("kind")
     order = kind.orderBy("topic", "group", "queue_id", "offset", "id")
     rows = findings.withColumn("total", f.count("*").over(kind)).withColumn("place", f.row_number().over(order))

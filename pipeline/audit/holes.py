@@ -1,6 +1,6 @@
 """Offsets without holes: every offset of a queue below its end has a message, unless retention took it.
 
-Looked at a thousand offsets at a time: only stretches that have too few are gone through one by one.
+They are counted a thousand offsets at a time: only stretches that have too few are gone through one by one.
 """
 
 from attrs import evolve
@@ -12,7 +12,7 @@ from .findings import finding
 
 _STRETCH = 1000
 _HELD_SINCE = "INTERVAL 10 MINUTES"
-"""A message that somebody held may stand alone for as long: the cleaner goes round once a minute."""
+"""How long a message that was held may outlive its neighbours: the cleaner goes round once a minute."""
 
 
 def check(evidence: Evidence, scope: Scope) -> DataFrame:

@@ -1,7 +1,7 @@
-"""Deliveries, dead letters, cancelled messages and fires in the store and in the lake: what both have is the same,
-field by field, and neither lacks what it should have.
+"""Compares deliveries, dead letters, cancelled messages and fires of the store with those of the lake.
 
-All go through one comparison, a row to a key and side, of sums and not of the fields themselves.
+Rows that both have must be the same, field by field, and neither side may lack a row that it should have. All go
+through one comparison, with a row for each key and side, of hashes and not of the fields themselves.
 """
 
 from functools import reduce
@@ -21,7 +21,7 @@ _KEYS = {
     "cancelled": ("topic_id", None, "id", None),
     "fires": ("schedule_id", None, "fire_at", "at"),
 }
-"""What makes a row: the columns of owner, queue, number and part."""
+"""The columns that identify a row: owner, queue, number and part."""
 _KEY = ("table", "owner", "queue", "number", "part")
 _PLACES = {
     "deliveries": ("message_queue_id", "message_offset", None),
@@ -31,7 +31,7 @@ _PLACES = {
 }
 """The columns that name the message: its queue, its offset, its id."""
 _LOOKED_UP = ("message_queue_id", "message_offset", "attempt", "history")
-"""Of a delivery: the store has them in what came back from the ladder, which retention may take before the delivery."""
+"""Columns of a delivery that the store has in the returns from the ladder, which retention may take before it."""
 
 
 def check(pairs: Pairs, evidence: Evidence, lived: DataFrame) -> DataFrame:
@@ -51,7 +51,7 @@ _COLUMNS = ("kind", "topic", "group", "queue_id", "offset", "id", "detail")
 
 
 def differing(pairs: Pairs) -> DataFrame:
-    """Rows that a side lacks, or that are not the same on both; of letters also those that were rightly taken."""
+    """Rows that a side lacks, or that are not the same on both; also letters that were rightly taken from the store."""
     sides = [
         _rows(table, side[table], stored=stored)
         for stored, side in ((True, pairs.store), (False, pairs.lake))
@@ -113,7 +113,7 @@ def _rows(table: str, rows: DataFrame, *, stored: bool) -> DataFrame:
 
 
 def _number(table: str, name: str) -> Column:
-    """Times as milliseconds."""
+    """A column as a number; times as milliseconds."""
     return f.unix_millis(name) if TABLES[table][name].dataType == TIME else f.col(name)
 
 
@@ -143,8 +143,8 @@ def _others() -> Column:
 def _letters(taken: DataFrame, evidence: Evidence, lived: DataFrame) -> DataFrame:
     """Letters that only the lake has, of groups whose letters are fewer than they should be.
 
-    A letter may be redriven, purged or replaced. What was redriven has gone on since, or died anew; of purges there are
-    counters only, so that what was purged of such a group is listed too.
+    A letter may be redriven, purged or replaced. A redriven message has gone on since, or died anew; of purges there
+    are only counters, so letters that were purged from such a group are listed too.
     """
     short = (
         letters(evidence)

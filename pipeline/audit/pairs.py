@@ -1,6 +1,6 @@
-"""What the store and the lake both should have: the tables of each side, and from where to where none may miss a row.
+"""The rows that store and lake both should have: the tables of each side, and the ranges where none may miss a row.
 
-A side may lack what retention has taken from the store, and what has come since the archiver last looked.
+A side may lack rows that retention has taken from the store, and rows that have come since the archiver last looked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,16 +26,17 @@ REACHES = schema_of(
     ("queue", INT),  # of deliveries, else 0
     ("reach", LONG),
 )
-"""How far the archive has come, of all that the store still knows: a number of the delivery log, else milliseconds."""
+"""How far the archive has come, for all owners that the store still knows: a number of the delivery log, else
+milliseconds."""
 
 SHORT = schema_of(("topic", TEXT), ("there", LONG), ("archived", LONG))
-"""Topics of whose cancelled messages the lake has fewer than were written."""
+"""Topics for which the lake has fewer cancelled messages than were written."""
 
 _REST = 10_000
-"""Milliseconds: what was done so shortly before the archiver looked may not have been committed."""
+"""Milliseconds: changes made so shortly before the archiver looked may not have been committed."""
 _ERASED = ("messages", "dead")
 _NAMES = {"deliveries": "delivery", "dead": "dead", "cancelled": "cancelled", "fires": "fire"}
-"""The store's names of what goes by time."""
+"""The store's names of the tables from which retention takes rows by time."""
 
 
 @frozen
@@ -53,8 +54,8 @@ class Pairs:
 def open_pairs(
     spark: SparkSession, dsn: str, lake: str, *, topics: Sequence[str] | None = None, since: int | None = None
 ) -> Pairs:
-    """From `since` on, Unix milliseconds, and from where retention has come to. (What it has taken since then is found
-    to be missing, and at a second look is not.)"""
+    """Opens both sides: from `since` on, Unix milliseconds, and from where retention has come to. (Rows that it takes
+    after that are found to be missing, and at a second look are not.)"""
     with StoreConnection(dsn) as connection:
         taken = {text_of(row["what"]): row["until"] + 1 for row in connection.fetch("cleaned_until.all")}
         asked = archived_by(connection)
@@ -79,9 +80,9 @@ def open_pairs(
 def _unerased(
     side: Mapping[str, DataFrame], ids: Sequence[int], places: Sequence[tuple[int, int]]
 ) -> dict[str, DataFrame]:
-    """Without what the store has erased and the lake has yet to: these are no copies of each other until then.
+    """Leaves out messages that the store has erased and the lake has yet to: until then their copies differ.
 
-    Of deliveries it is their history alone; where it is not known on the store's side, it is not compared.
+    Of deliveries only the history is left out; if it is null on the store's side, it is not compared.
     """
     kept = {
         table: rows.where(~f.col("id").isin(list(ids))) if table in _ERASED else rows for table, rows in side.items()

@@ -13,14 +13,14 @@ from .window import Window
 
 @frozen
 class Figure:
-    """What it is called and tells of, and how it is made."""
+    """A figure: its name, what it tells, and how it is made."""
 
     name: str
     title: str
     tells: str
     schema: StructType
     make: Callable[[Any, Window], DataFrame]
-    """Of `Tables`, or of duties."""
+    """Makes it of `Tables`, or of duties."""
     of_duties: bool = False
 
 

@@ -1,6 +1,6 @@
 """The charts, as SVG: rows of figures in, drawings out. Knows nothing of Spark.
 
-One scale of colours for what became of a delivery, one for how late something is; all else is blue.
+There is one scale of colours for what became of a delivery, and one for lateness; all else is blue.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,23 @@ from .window import DAY, HOUR, MINUTE, SECOND, Window
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 Parts = Sequence[tuple[str, Sequence[float]]]
-"""Of bars: each a colour, and how much of each bar it is."""
+"""The parts of bars: each a colour, and its length in each bar."""
 
 _collections: Any = import_module("matplotlib.collections")
 _dates: Any = import_module("matplotlib.dates")
 _ticker: Any = import_module("matplotlib.ticker")
 
 WIDTH = 672
-"""Pixels, as many as the page has room for; of a chart that has its whole width, `WIDE`."""
+"""The width of a chart in pixels; `WIDE` that of a chart as wide as the page."""
 WIDE = 1184
 NARROW = 348
-"""On a telephone; every chart is drawn for it, too."""
+"""The width on a telephone; every chart is drawn for it, too."""
 _BAR, _HEAD, _FOOT = 26, 10, 34
 _LONGEST_NAME, _LONGEST_WHEN_NARROW = 30, 15
 _LETTER = 6.7
-"""About how wide one is, in pixels."""
+"""About how wide a letter is, in pixels."""
 _BESIDE: Any = {"va": "center", "fontsize": 12}
-"""Of a text beside what it tells of."""
+"""The style of a text beside its bar or line."""
 
 OUTCOMES = (("acked", svg.GREEN), ("failed", svg.AMBER), ("lost", svg.VIOLET), ("dead", svg.RED), ("other", svg.GREY))
 
@@ -143,14 +143,14 @@ def ladder(rows: Rows, says: str, width: float) -> str:
 
 
 def bars(names: Sequence[str], parts: Parts, labels: Sequence[str], says: str, width: float) -> str:
-    """One bar to a name, from the top down, with its label behind it."""
+    """One bar for each name, from the top down, with its label after it."""
     figure, axes = _bars(names, width, right=_room(labels))
     _labels(axes, _stack(axes, parts), labels)
     return svg.written(figure, says)
 
 
 def _stack(axes: svg.Axes, parts: Parts) -> list[float]:
-    """Draws the parts of bars one behind the other; how long the bars are."""
+    """Draws the parts of bars one after the other; returns how long the bars are."""
     ends = [0.0] * len(parts[0][1])
     for colour, values in parts:
         axes.barh(range(len(ends)), values, left=ends, color=colour, height=0.62)
@@ -159,7 +159,7 @@ def _stack(axes: svg.Axes, parts: Parts) -> list[float]:
 
 
 def rate(rows: Rows, window: Window, says: str, width: float) -> str:
-    """Lines of messages a second: each step is as high as its mean, and a short last one no less."""
+    """Lines of messages a second: each step is as high as its mean, a short last one too."""
     figure = svg.canvas(width, 220)
     axes = figure.subplots(gridspec_kw=_margins(figure, 56, 16))
     svg.plain(axes, grid="y")
@@ -191,7 +191,7 @@ def _longest(width: float) -> int:
 
 
 def _name(name: str, width: float) -> str:
-    """A name of somebody else's, as long as there is room, and no mathematics to matplotlib."""
+    """A user's name, clipped to the room there is, without the `$` that begins mathematics for matplotlib."""
     return words.clipped(name, _longest(width)).replace("$", r"\$")
 
 
@@ -201,12 +201,12 @@ def _left(names: Sequence[str] | Mapping[str, Any], width: float) -> float:
 
 
 def _room(texts: Sequence[str]) -> float:
-    """That they need behind the longest bar, in pixels."""
+    """The room that texts need after the longest bar, in pixels."""
     return 20 + _LETTER * max(map(len, texts))
 
 
 def _right(pixels: float, width: float) -> float:
-    """Room for the values: where there is little, less than half of it."""
+    """Room for the values: less than half of the width."""
     return min(pixels, 0.46 * width)
 
 
@@ -218,14 +218,14 @@ def _margins(
 
 
 def _labels(axes: svg.Axes, values: Sequence[float], texts: Sequence[str]) -> None:
-    """Behind the end of each bar."""
+    """Writes a text after the end of each bar."""
     axes.set_xlim(0, max(values, default=1) or 1)
     for place, (value, text) in enumerate(zip(values, texts, strict=True)):
         axes.annotate(text, (value, place), xytext=(7, 0), textcoords="offset points", color=svg.SOFT, **_BESIDE)
 
 
 def _at(ms: int) -> float:
-    """On a logarithmic scale, where less than a millisecond is one."""
+    """A duration for a logarithmic scale, where less than a millisecond is one."""
     return max(1, ms)
 
 

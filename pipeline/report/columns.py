@@ -13,14 +13,14 @@ FAILED = ("retried",)
 LOST = ("lost", "lost_dead")
 DEAD = ("dead", "lost_dead")
 FINAL = (*ACKED, *DEAD, "expired", "skipped")
-"""Nothing more is to be done by the group."""
+"""Outcomes after which the group has nothing more to do."""
 
 HANDED_OUT = ("open", *ACKED, *FAILED, "dead", *LOST, "suspended", "released", "parked")
-"""A consumer had it. What is `parked` without a time was behind another of its key, and nobody had it. What is
-`expired` with a time failed, and would have come back past its end: see `handed_out`."""
+"""Outcomes of messages that a consumer had. One that is `parked` without a time was behind another of its key, and
+nobody had it. One that is `expired` with a time had failed, and would have come back past its end: see `handed_out`."""
 
 _ACCURACY = 10_000
-"""Of Spark's percentiles: the rank is within 1/10000, which p99.9 needs."""
+"""The accuracy of Spark's percentiles: the rank is within 1/10000, which p99.9 needs."""
 
 
 def has_outcome(outcomes: Iterable[str]) -> Column:
@@ -31,12 +31,12 @@ def has_outcome(outcomes: Iterable[str]) -> Column:
 
 
 def handed_out() -> Column:
-    """Whether a consumer had it."""
+    """Whether a consumer had the message."""
     return has_outcome(HANDED_OUT) | (F.col("outcome") == "expired") & F.col("settled_at").isNotNull()
 
 
 def schema(*fields: tuple[str, DataType]) -> StructType:
-    """Of a figure. Every column may be null: what is not known is not 0."""
+    """The schema of a figure. Every column may be null: an unknown number is not 0."""
     return StructType([StructField(name, kind, True) for name, kind in fields])
 
 
@@ -61,5 +61,5 @@ def due_of_message() -> Column:
 
 
 def percentiles(value: Column, *shares: float) -> Column:
-    """An array of them, approximate, in the order asked for; null where there is nothing."""
+    """An array of approximate percentiles, in the order of `shares`; null if there are no values."""
     return F.percentile_approx(value, list(shares), _ACCURACY)

@@ -15,14 +15,14 @@ from .svg import AMBER, BLUE, PALE, RED, VIOLET
 from .window import Window
 
 _BARS = 15
-"""In a chart; the table beside it ends there too."""
+"""Most bars of a chart; the table beside it ends there too."""
 _FOLLOWED = 5
 """Ids that a section offers."""
 
 
 @frozen
 class Table:
-    """`columns` that begin with `>` stand to the right."""
+    """A table; columns whose names begin with `>` are aligned to the right."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -39,7 +39,7 @@ class Drawn:
     legend: Sequence[tuple[str, str]] = ()
     wide: bool = False
     follow: str = ""
-    """What the messages of `ids` are."""
+    """What the messages with these `ids` are."""
     ids: Sequence[int] = ()
 
     @property
@@ -48,18 +48,18 @@ class Drawn:
 
     @property
     def narrow(self) -> str:
-        """The same for a telephone."""
+        """The chart for a telephone."""
         return self.chart(charts.NARROW)
 
 
 def drawn(name: str, figures: Mapping[str, Rows], window: Window) -> Drawn | None:
-    """None: there is nothing to draw."""
+    """The figure as it is drawn; None if there is nothing to draw."""
     rows = figures[name]
     return _DRAWINGS[name](rows, window) if rows else None
 
 
 Cell = tuple[str, Callable[[Any], str]] | Callable[[Row], str]
-"""A column of the figure, and how it is written; or what is written of a row."""
+"""A column of the figure, and how it is written; or a function that writes a row's cell."""
 
 
 def _table(rows: Rows, columns: Mapping[str, Cell], most: int = _BARS) -> Table:
@@ -68,7 +68,7 @@ def _table(rows: Rows, columns: Mapping[str, Cell], most: int = _BARS) -> Table:
 
 
 def _ids(rows: Rows, name: str) -> list[int]:
-    """The first few, each once."""
+    """The first few ids, each once."""
     return list(dict.fromkeys(row[name] for row in rows if row[name] is not None))[:_FOLLOWED]
 
 
@@ -342,4 +342,4 @@ _DRAWINGS: Mapping[str, Callable[[Rows, Window], Drawn | None]] = {
 }
 
 NAMES = frozenset(_DRAWINGS)
-"""Of the figures that are drawn."""
+"""The names of the figures that are drawn."""

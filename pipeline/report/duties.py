@@ -1,8 +1,8 @@
 """Duties: one row for each message and each group that has to handle it, with how far the group has come with it.
 
 From these rows come backlog, lateness and the groups that are slow. A duty is a message that the group was handed, or
-has yet to be handed. What its cursor passed over without a hand-out is none: messages before the group's beginning,
-those a seek went past, those retention took.
+has yet to be handed. Messages that its cursor passed over without a hand-out are none: those before the group's
+beginning, those a seek went past, those retention took.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -28,7 +28,7 @@ _PLACE = ["group_id", "queue_id", "offset"]
 
 
 def duties(tables: Tables, window: Window) -> DataFrame:
-    """`DUTIES`. Two shuffles by message; the driver sees nothing of it."""
+    """`DUTIES`. It takes two shuffles by message; nothing of it comes to the driver."""
     message = {"queue_id": F.col("message_queue_id"), "offset": F.col("message_offset")}
     handled = tables.handled.where("message_queue_id IS NOT NULL").withColumns(message)
     taken = _taken(handled)
@@ -51,9 +51,9 @@ def _taken(handled: DataFrame) -> DataFrame:
 
 
 def _cursors(tables: Tables, handled: DataFrame, window: Window) -> DataFrame:
-    """From which offset on a group has yet to be handed what has no delivery, by group and queue.
+    """By group and queue, the offset from which on messages without a delivery have yet to be handed out.
 
-    The store knows that of the present; of the past the furthest offset handed out then tells it.
+    For the present the store knows it; for the past it is the furthest offset that was handed out.
     """
     names = ["group_id", "topic", "group"]
     seen = handled.groupBy(*names, "queue_id").agg((F.max("offset") + 1).alias("seen"))

@@ -165,18 +165,18 @@ def slow_groups(duties: DataFrame, window: Window) -> DataFrame:
 
 
 def _unsettled(window: Window) -> Column:
-    """Whether it is in the stream at the end of the window, and its group is not done with it."""
+    """Whether the message is in the stream at the end of the window, and its group has not settled it."""
     return _by("streamed_at", window) & ~_by("settled_at", window)
 
 
 def _waits(window: Window) -> Column:
-    """Whether nobody has had it then, either."""
+    """Whether, besides, no consumer has had it by then."""
     return _unsettled(window) & ~_by("handed_at", window)
 
 
 def _lateness(window: Window) -> Column:
-    """Of what was handed out, and of what waits as late as it is by the end: the longer all stands still, the later.
-    Null of what is neither."""
+    """How late a message was handed out, or how late it is at the end of the window if it waits then: the longer all
+    stands still, the later. Null for others."""
     handed = F.when(F.col("handed_at").isNotNull(), span("handed_at", "due"))
     return handed.when(_waits(window), _so_far(window))
 
@@ -186,5 +186,5 @@ def _so_far(window: Window) -> Column:
 
 
 def _by(time: str, window: Window) -> Column:
-    """Whether that had happened at the end of the window."""
+    """Whether this time had come by the end of the window."""
     return F.col(time).isNotNull() & (F.col(time) < F.timestamp_millis(F.lit(window.until)))

@@ -28,9 +28,9 @@ from .window import MINUTE, Window
 MOST = 50
 """Rows of a ranking."""
 _FIRST = 15
-"""Reasons, or clients, that a ranking of these is about."""
+"""Most reasons, or clients, in a ranking of these."""
 _EACH = 3
-"""Groups that each of them has a row for, before others have more: 15 times 3 is less than `MOST`."""
+"""Groups of each of them that get a row before others get more: 15 times 3 is less than `MOST`."""
 
 _REASON_LENGTH = 160
 _HISTORY = "array<struct<at bigint, client string, reason string>>"
@@ -273,7 +273,7 @@ DUE_MINUTES = schema(
 
 
 def due_minutes(tables: Tables, window: Window) -> DataFrame:
-    """`DUE_MINUTES`, the busiest first. Of a window that ends now, the future is in it too."""
+    """`DUE_MINUTES`, the busiest first. With a window that ends now, the future is in it too."""
     ahead = window.has(F.col("due"))
     if window.is_now:
         ahead |= F.unix_millis("due") >= window.until
@@ -338,8 +338,8 @@ QUEUES = schema(
 
 
 def queues(tables: Tables, window: Window) -> DataFrame:
-    """`QUEUES` of topics with more than one queue, the most uneven first. A queue that nothing came to counts where the
-    store or an earlier message tells of it."""
+    """`QUEUES` of topics with more than one queue, the most uneven first. A queue to which no message came counts if
+    the store or an earlier message shows it."""
     of_window = F.count_if(window.has(F.col("streamed_at"))).alias("messages")
     counts = tables.messages.groupBy("topic", "queue").agg(of_window)
     known = tables.queues.where("group_id = 0").select("topic", "queue", F.lit(0).cast("long").alias("messages"))

@@ -17,11 +17,11 @@ class Finding:
     level: str
     text: str
     figure: str
-    """Where it can be seen."""
+    """The figure that shows it."""
 
 
 def findings(figures: Mapping[str, Rows], window: Window, unread: Collection[str] = ()) -> list[Finding]:
-    """At most eight. None when nothing happened at all. `unread`: topics that have no group."""
+    """The findings, at most eight, and none if nothing happened at all. `unread`: topics that have no group."""
     every = (_early, _overdue, _behind, _dead, _lost, _late, _failing, _skew, _growth, _minute)
     found = [finding for look in every for finding in look(figures, window)]
     found += _unread(figures, unread)
@@ -34,7 +34,7 @@ def _early(figures: Mapping[str, Rows], window: Window) -> Iterator[Finding]:
 
 
 def _overdue(figures: Mapping[str, Rows], window: Window) -> Iterator[Finding]:
-    """What nobody has moved into the stream: the server stands still, or does not keep up."""
+    """Due messages that are not in the stream: the server stands still, or does not keep up."""
     row = figures["overview"][0]
     if row["overdue"] and row["oldest_overdue"] >= 10 * SECOND:
         text = (
@@ -45,7 +45,7 @@ def _overdue(figures: Mapping[str, Rows], window: Window) -> Iterator[Finding]:
 
 
 def _unread(figures: Mapping[str, Rows], unread: Collection[str]) -> Iterator[Finding]:
-    """Topics that take messages for nobody."""
+    """Topics that get messages and have no group."""
     filled = [row for row in figures["topics"] if row["topic"] in unread and row["messages"] + row["waiting"]]
     if filled:
         most = filled[0]

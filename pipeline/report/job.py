@@ -1,6 +1,6 @@
-"""The job: every figure out of the tables, and the page, as files in a folder.
+"""The job: makes every figure out of the tables, and the page, and writes them as files into a folder.
 
-The driver holds what is shown and nothing else: each figure is aggregated and limited before it comes here.
+The driver holds only what is shown: each figure is aggregated and limited before it comes here.
 """
 
 import json
@@ -36,7 +36,7 @@ class Made:
 
 @frozen
 class Report:
-    """What `write` writes."""
+    """A report, as `write` writes it."""
 
     title: str
     window: Window
@@ -46,7 +46,7 @@ class Report:
 
     @property
     def messages(self) -> int:
-        """In the window."""
+        """How many messages came into the stream in the window."""
         return int(self.made["overview"].rows[0]["messages"])
 
     def page(self) -> str:
@@ -77,7 +77,7 @@ class Report:
 
 
 def known_of(dsn: str | None, lake: str | None) -> Known:
-    """Looked up before Spark starts. Raises `PipelineError` when the store cannot be asked."""
+    """What is known beside the rows, before Spark starts. Raises `PipelineError` when the store cannot be asked."""
     if dsn is None:
         return Known(store=False, lake=lake, now=round(time.time() * 1000))
     with StoreConnection(dsn) as connection:
@@ -88,8 +88,8 @@ def known_of(dsn: str | None, lake: str | None) -> Known:
 def wanted(since: int | None, until: int | None, now: int) -> tuple[int | None, int | None]:
     """From when and until when rows are needed for the report of a window, in milliseconds; None: all to that side.
 
-    Also those before the window, for what was waiting when it began, and for growth; and those after it, for claims
-    that ended later.
+    Rows before the window are needed for messages that were waiting when it began, and for growth; those after it for
+    claims that ended later.
     """
     end = None if until is None else until + LOOK_AHEAD
     if since is None:
@@ -118,7 +118,7 @@ def make_report(
 
 
 def reach(tables: Tables, now: int, since: int | None = None, until: int | None = None) -> Window:
-    """The window asked for. It begins with the first thing that is known of, and ends now, unless said."""
+    """The window asked for; by default it begins with the first row that is known, and ends now."""
     if since is not None:
         return Window(since, until) if until is not None else window_to_now(since, None, now)
     messages = tables.messages.agg(F.unix_millis(F.min("streamed_at")))

@@ -19,8 +19,8 @@ _PROBE = ".tarry"
 
 
 def check(folder: str) -> None:
-    """Raises `PipelineError` when nothing can be written there, without Spark. Of a URL, and of a path under
-    `spark-submit`, which may be one of the cluster's, only Spark knows."""
+    """Checks without Spark that a folder can be written; raises `PipelineError` if not. A URL, and a path under
+    `spark-submit`, which may be one of the cluster's, only Spark can check."""
     path = folder.removeprefix("file://")
     if re.match("[A-Za-z][A-Za-z0-9+.-]*:", path) or (path == folder and "PYSPARK_GATEWAY_PORT" in os.environ):
         return
@@ -36,7 +36,7 @@ def check(folder: str) -> None:
 
 @contextmanager
 def open_folder(spark: SparkSession, folder: str) -> Generator["Folder"]:
-    """Raises `PipelineError` when nothing can be written there: before the figures are made, which may take hours."""
+    """Opens a folder; raises `PipelineError` if it cannot be written, before the figures are made, which may take hours."""
     opened = Folder(spark, folder)
     try:
         opened.write(_PROBE, b"")
@@ -47,24 +47,24 @@ def open_folder(spark: SparkSession, folder: str) -> Generator["Folder"]:
 
 
 class Folder:
-    """Files in it are written whole, and over those that are there."""
+    """A folder whose files are written whole, and over those that are there."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        """Raises `PipelineError` for a URL that nothing here can write to."""
+        """Raises `PipelineError` for a URL that Hadoop cannot write to."""
         gateway: Any = spark.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]  # PySpark has no other way to Hadoop
         context: Any = spark.sparkContext._jsc  # pyright: ignore[reportPrivateUsage]
         self._hadoop = gateway.org.apache.hadoop.fs
         self._folder = folder
         try:
             self._path = self._hadoop.Path(folder)
-            # Of its own: without sums beside each file, which a reader of a report does not want.
+            # An instance of its own, without checksum files, which a reader of a report does not want.
             self._files = self._hadoop.FileSystem.newInstance(self._path.toUri(), context.hadoopConfiguration())
             self._files.setWriteChecksum(False)
         except _py4j.Py4JError as error:
             raise PipelineError(f"--output {folder}: {_says(error)}") from None
 
     def write(self, name: str, content: bytes) -> str:
-        """Returns the whole path."""
+        """Writes a file; returns its whole path."""
         path = self._hadoop.Path(self._path, name)
         try:
             stream = self._files.create(path, True)

@@ -19,19 +19,19 @@ from .window import LOOK_AHEAD, LOOK_BACK, Window
 
 @frozen
 class Known:
-    """What is known beside the rows. What only the other of store and lake would know is not in the report."""
+    """What is known beside the rows. If only store or lake was read, the report lacks what only the other knows."""
 
     store: bool
     lake: str | None
-    """Where it is; None: only the store was read."""
+    """Where the lake is; None: only the store was read."""
     now: int
-    """By the clock of the store; without one by that of this machine. Milliseconds."""
+    """The time now, in milliseconds: by the clock of the store; without a store by that of this machine."""
     unread: frozenset[str] = frozenset()
     """Topics that have no group at all."""
 
 
 def page(title: str, window: Window, figures: Mapping[str, Rows], known: Known, topics: Sequence[str] = ()) -> str:
-    """`figures` has the rows of every figure, by name."""
+    """The page as HTML. `figures` has the rows of every figure, by name."""
     template = Environment(autoescape=select_autoescape(default=True), undefined=StrictUndefined).from_string(
         files(__package__ or "").joinpath("page.html.j2").read_text("utf-8")
     )
@@ -53,7 +53,7 @@ def page(title: str, window: Window, figures: Mapping[str, Rows], known: Known, 
 
 
 def _commands(shown: Drawn | None, known: Known) -> Sequence[str]:
-    """That tell the life of the messages which a section names; a DSN, which has a password, is the reader's to add."""
+    """The commands that trace the messages of a section; a DSN, which has a password, is the reader's to add."""
     if shown is None or not shown.ids:
         return ()
     lake = () if known.lake is None else ("--lake", known.lake)
@@ -134,7 +134,7 @@ def _waits(number: int) -> str:
 
 
 def _in_one_line(what: str, ms: int | None) -> str:
-    """A tile is narrow: a line that ends between a number and its unit is hard to read."""
+    """A text without line breaks: a tile is narrow, and a break between a number and its unit is hard to read."""
     return f"{what} {words.duration(ms)}".replace(" ", "\u00a0")
 
 

@@ -32,14 +32,14 @@ SCHEDULES = schema(
 def schedules(tables: Tables, window: Window) -> DataFrame:
     """`SCHEDULES`: the fire times of the window, those with the most that were late or left out first."""
     every = tables.fires.where(window.has(F.col("fire_at")))
-    fires = every.groupBy("schedule_id", "fire_at").agg(  # of each the last that became of it
+    fires = every.groupBy("schedule_id", "fire_at").agg(  # of each fire time the last outcome
         *(F.max_by(name, "at").alias(name) for name in ("schedule", "topic", "outcome", "message_id")),
         F.max("at").alias("at"),
     )
     due = tables.messages.select(F.col("id").alias("message_id"), "deliver_at")
     known = fires.join(due, "message_id", "left")
     fired = F.col("outcome") == "fired"
-    # Of a message that is not known any more: from the fire time, its jitter in it.
+    # If its message is not known any more: from the fire time, jitter included.
     late = F.when(fired, F.greatest(F.lit(0), F.unix_millis("at") - F.unix_millis(F.coalesce("deliver_at", "fire_at"))))
     counts = ("missed", "overlapped", "cancelled", "run", "backfilled")
     rows = (

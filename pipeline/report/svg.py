@@ -1,4 +1,4 @@
-"""Colours by their purpose, and matplotlib's drawings as SVG that stands in a page.
+"""Colours by their purpose, and matplotlib's drawings as SVG for a page.
 
 The page is light or dark as its reader's screen is, so a drawing holds no colours: it is drawn with one stand-in for
 each purpose, which then becomes the name of a CSS variable.
@@ -15,7 +15,7 @@ _figure: Any = import_module("matplotlib.figure")
 
 Drawing = Any
 Axes = Any
-"""matplotlib's; its types are half unknown, so that a strict checker learns nothing from them."""
+"""Types of matplotlib, half of which are unknown, so that a strict checker learns nothing from them."""
 
 _NAMES = (
     "ink",
@@ -40,7 +40,7 @@ HEAT = tuple(_STAND_INS[f"heat{n}"] for n in range(8))
 
 _SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "tarry", "font.family": "sans-serif", "font.size": 12}
 _POINTS = 72
-"""To an inch: a point of the drawing is a pixel of the page."""
+"""Points of an inch: a point of the drawing is a pixel of the page."""
 
 
 def canvas(width: float, height: float) -> Drawing:
@@ -49,7 +49,7 @@ def canvas(width: float, height: float) -> Drawing:
 
 
 def plain(axes: Axes, *, grid: str = "") -> None:
-    """No frame, quiet ticks, and lines to read values by along the axis named."""
+    """Gives axes no frame, quiet ticks, and lines to read values by along the axis named."""
     axes.set_facecolor("none")
     for spine in axes.spines.values():
         spine.set_visible(False)
@@ -60,13 +60,13 @@ def plain(axes: Axes, *, grid: str = "") -> None:
 
 
 def names_at_left(axes: Axes, names: Sequence[str]) -> None:
-    """Bars from top to bottom, each with its name."""
+    """Puts bars from top to bottom, each with its name."""
     axes.set_yticks(range(len(names)), labels=list(names), color=INK)
     axes.set_ylim(len(names) - 0.4, -0.6)
 
 
 def written(figure: Drawing, says: str) -> str:
-    """The drawing, to stand in a page. `says` is what a reader who cannot see it hears."""
+    """The drawing as SVG for a page. `says` is what a reader who cannot see it hears."""
     held = io.StringIO()
     with _mpl.rc_context(_SETTINGS):
         figure.savefig(held, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -7,16 +7,16 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documenta
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 MOST_STEPS = 100
-"""More columns than that, nobody can read."""
+"""Nobody can read more columns than that."""
 
 _MOST_CELLS = 36
-"""Of a heat map, where cells shorter than an hour would make more of them."""
+"""Most cells in a row of a heat map whose cells are shorter than an hour."""
 
 LOOK_BACK = 28 * DAY
-"""What came into the stream earlier than this before the window is settled, or taken by the hard limit of retention."""
+"""Messages that came into the stream so long before the window are settled, or taken by the hard limit of retention."""
 
 LOOK_AHEAD = DAY
-"""So long after the window, claims that began in it are looked for. Claims that stay open longer are few."""
+"""Claims that began in the window are looked for until so long after it. Claims that stay open longer are few."""
 
 _STEPS = tuple(
     n * unit
@@ -27,12 +27,12 @@ _STEPS = tuple(
 
 @frozen
 class Window:
-    """From `since` (of it) to `until` (not of it)."""
+    """The time from `since` (inclusive) to `until` (exclusive)."""
 
     since: int
     until: int
     is_now: bool = False
-    """It ends at the present, so that what the store knows of the present holds at its end."""
+    """Whether it ends at the present, so that what the store knows of the present holds at its end."""
 
     @property
     def length(self) -> int:
@@ -40,12 +40,12 @@ class Window:
 
     @property
     def step(self) -> int:
-        """Of lines over time."""
+        """The length of a step of lines over time."""
         return step_of(self.length)
 
     @property
     def cell(self) -> int:
-        """Of the heat map: an hour, more when the window is long, less when it is short."""
+        """The length of a cell of the heat map: an hour, more when the window is long, less when it is short."""
         return min(step_of(self.length, _MOST_CELLS), max(HOUR, self.step))
 
     def has(self, time: Column) -> Column:
@@ -68,9 +68,10 @@ def step_of(length: int, most: int = MOST_STEPS) -> int:
 
 
 def window_to_now(since: int | None, first: int | None, now: int) -> Window:
-    """From `since` until now, however long nothing has happened; else from a round time before `first` on.
+    """The window from `since` until now, however long nothing has happened; without `since` from a round time before
+    `first` on.
 
-    Where nothing is known, the last hour. By a clock that is behind, what is known may be of the future: a window has
+    If nothing is known, it is the last hour. By a clock that is behind, known rows may be of the future: a window has
     a millisecond at least.
     """
     if since is None:

@@ -24,7 +24,7 @@ def short_count(number: float) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Two figures that matter: 3 ms, 1.2 s, 4 min 5 s, 2 h 10 min, 3 d 4 h."""
+    """A duration with two significant figures or units: 3 ms, 1.2 s, 4 min 5 s, 2 h 10 min, 3 d 4 h."""
     if ms is None:
         return NOTHING
     if ms < 0:
@@ -52,12 +52,12 @@ def share(part: float | None, *, signed: bool = False) -> str:
 
 
 def rate(number: float) -> str:
-    """So many a second: two figures that matter."""
+    """A number a second, with two significant figures."""
     return f"{number:,.0f}" if number >= 10 or not number else f"{number:.2g}"
 
 
 def times(factor: float) -> str:
-    """Of a mean: 1.0 is the mean itself."""
+    """A multiple of a mean: 1.0 is the mean itself."""
     return f"{factor:.1f} times"
 
 
@@ -66,7 +66,7 @@ def time(value: datetime | None) -> str:
 
 
 def clock(value: datetime, length: int) -> str:
-    """A time within a window of this length: what everybody knows is left out."""
+    """A time within a window of this length, without the parts that the window makes plain."""
     if length <= HOUR:
         return f"{value:%H:%M:%S}"
     if length <= 2 * DAY:
