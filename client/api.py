@@ -249,18 +249,18 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
 
     @api_call
     async def nodes(self) -> list[dict[str, Any]]:
-        """The servers that work on the same database, as the one that is asked knows them."""
+        """The servers that work on the same database, as the answering one knows them."""
         found: list[dict[str, Any]] = (await self._call("GET", "/v1/nodes"))["nodes"]
         return found
 
     @api_call
     async def activity(self) -> dict[str, Any]:
-        """What the server that is asked did in each second of the last five minutes, and how late messages were."""
+        """How much the answering server did in each second of the last five minutes, and how late messages were."""
         return await self._call("GET", "/v1/activity")
 
     @api_call
     async def wheel(self) -> dict[str, Any]:
-        """What lies in the 3600 slots of the wheel of the server that is asked."""
+        """The content of the 3600 slots of the answering server's wheel."""
         return await self._call("GET", "/v1/wheel")
 
     @api_call

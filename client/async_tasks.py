@@ -55,8 +55,8 @@ def from_outside() -> Callable[[Callable[[], object]], object]:
 def start(tasks: TaskGroup, work: Callable[[*Args], Awaitable[None]], *args: *Args) -> None:
     """Starts `work`, which a Ctrl-C does not interrupt.
 
-    Trio raises a KeyboardInterrupt in whichever task runs. From one of the client's it would come in a group of groups,
-    with nothing given back; the user's own task is to be interrupted, as on asyncio.
+    Trio raises a KeyboardInterrupt in whichever task runs. From a task of the client it would come in a group of
+    groups, with nothing given back; the user's own task is to be interrupted, as on asyncio.
     """
 
     async def task() -> None:

@@ -69,7 +69,7 @@ def _given(body: Any, json: Dumps) -> bytes:
 
 
 def wrong_json(text: bytes) -> str | None:
-    """Why this is not one JSON value in UTF-8, as the server reads it; None where it is."""
+    """Why this is not one JSON value in UTF-8, as the server reads it; None if it is."""
     try:
         _read_any(text)
     except RecursionError:

@@ -78,7 +78,7 @@ class Form(Protocol):
 
 @frozen
 class Share:
-    """What a call puts into a request that it shares with others."""
+    """The part of a call in a request that it shares with others."""
 
     place: Hashable
     """Calls for the same place go together."""

@@ -7,7 +7,7 @@ while its workers wait for each with nothing to do, and shrink again once enough
 MANY = 100
 """Messages of a claim by default: with ten, the claims would be most of the work."""
 _GROWN = 500
-"""What it grows to, at most: more gains little."""
+"""Most messages that a claim grows to: more gains little."""
 _MOST = 1000
 """Most messages that the server gives in one claim."""
 
@@ -18,7 +18,7 @@ def claim_size(workers: int, max_messages: int) -> int:
 
 
 def grown(size: int, max_messages: int) -> int:
-    """What such a claim may grow to: half of what may be held, since the next is claimed ahead."""
+    """The size that such a claim may grow to: half of what may be held, since the next is claimed ahead."""
     return max(size, min(_GROWN, max_messages // 2))
 
 

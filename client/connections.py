@@ -79,7 +79,7 @@ class Connections:
         self._lock = threading.Lock()
         self._open: set[_Connection] = set()
         self._idle: deque[_Connection] = deque()
-        """Those of the open ones that are idle; the last one was used last, and is used first."""
+        """Open connections that are idle; the last one was used last, and is used first."""
         self._closed = False
 
     async def exchange(self, request: Request, begun: Callable[[Response], Taker] | None = None) -> Response:

@@ -129,7 +129,7 @@ class Consumption(ForThreads[threading.Event]):
                 drive(self._change(until))
 
     def _answer(self, until: float | None) -> tuple[bool, Delivery | None]:
-        """Under the lock: whether `next` may return, and the message that it returns. Its time is over at `until`."""
+        """Under the lock: whether `next` may return, and its message. At `until` it returns without one."""
         if self.error is not None:
             raise self.error
         if self._stopped.is_set():

@@ -29,7 +29,7 @@ class Rota(Generic[D]):
         """When each topic was served last, by the count of all messages handed out."""
 
     def answer(self, until: float | None) -> tuple[bool, D | None]:
-        """Whether `next` may return, and the message that it returns. Its time is over at `until`."""
+        """Whether `next` may return, and its message. At `until` it returns without one."""
         for loops in self._loops:
             if loops.error is not None:
                 raise loops.error

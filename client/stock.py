@@ -37,7 +37,7 @@ _TELLS, _WAIT = "/tells_begun", "/wait"
 
 @frozen(kw_only=True)
 class Terms:
-    """What is consumed, and how. Times are seconds."""
+    """What a loop consumes, and how. Times are seconds."""
 
     topic: str
     group: str
@@ -53,7 +53,7 @@ class Terms:
     """The next claim is made when no more than this many messages wait to be handled; once claims have grown, when no
     more than half a claim does."""
     most: int = 0
-    """What a claim grows to at most, while the workers wait for each; 0: it does not grow."""
+    """Most messages that a claim grows to, while the workers wait for each; 0: it does not grow."""
     limit: int | None = None
     """Messages to hand out in all."""
     tags: tuple[str, ...] | None = None
@@ -78,7 +78,7 @@ def terms_for(identity: Identity, client: str | None, *, lease: Duration, wait: 
 
 
 class Stock:
-    """Messages claimed by one client of a group, and what waits to be handed out."""
+    """Messages claimed by one client of a group, with those that wait to be handed out."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms

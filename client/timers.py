@@ -102,7 +102,7 @@ def condition(match: int | None) -> dict[str, str] | None:
 
 
 def cancelled(reply: Reply) -> Literal["cancelled", "suppressed"]:
-    """What became of a message that will never be delivered; `suppressed`: its guard had ended it."""
+    """Reads why a message will never be delivered; `suppressed`: its guard had ended it."""
     return "suppressed" if reply.document.get("result") == "suppressed" else "cancelled"
 
 

@@ -1,5 +1,5 @@
 """The data pipeline on Spark: archive, report, audit, trace, import and replay.
 
 `tarry pipeline --help`, `python -m tarry.pipeline --help` and `spark-submit` run the same jobs. A job is a function
-from DataFrames to DataFrames; only the edges read and write: `source` and `lake`, and what a job says in its own head.
+from DataFrames to DataFrames; only `source` and `lake` read and write, and jobs whose module docstring says so.
 """

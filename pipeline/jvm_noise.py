@@ -13,7 +13,7 @@ _PATIENCE = 5.0
 
 @contextmanager
 def kept_out() -> Generator[None, None, None]:
-    """Passes on all but that line of what a program that is started inside writes to stderr, as long as it lives."""
+    """Passes on the stderr of a program that is started inside, without that line, for as long as the program lives."""
     reading, writing = os.pipe()
     stderr, mine = os.dup(_STDERR), os.dup(_STDERR)
     passing = threading.Thread(target=_pass_on, args=(reading, mine), name="tarry-jvm-stderr", daemon=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGS = Path(__file__).absolute().parent / "log4j2.properties"
-"""The configuration of Spark's log, which has only what Spark dies of."""
+"""The configuration of Spark's log, which has only the errors that Spark dies of."""
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SPARKS_OWN = "200"
 _PER_CORE = 16

@@ -20,7 +20,7 @@ _FILE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?/[^\n\"'\]]*?\.parquet")
 _FOREIGN = ("pyspark.", "py4j.")
 _PYTHON_RAISED = re.compile(r"\s*(?!java\.|org\.|Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b: ")
 _AWAY = re.compile(r"Py4JNetworkError|Connection|Answer from Java side is empty|EOFError")
-"""What py4j says when Java does not answer any more."""
+"""Matches py4j's errors when Java does not answer any more."""
 _PATIENCE = 5.0
 """Seconds within which the system must know of the end of Java, once the connection to it is broken."""
 _NOTHING_LOST = "Nothing was lost; run it again"

@@ -2,7 +2,7 @@
 
 **Only a database that was made here is dropped.** CREATE DATABASE fails if it is there already, and its maker leaves a
 random word in it. It is dropped only if that word is found, in the same session: not if the answer to CREATE was lost,
-if another has taken its place since, or if the name leads to another server by then.
+if another database has taken its place since, or if the name leads to another server by then.
 """
 
 import secrets

@@ -13,7 +13,7 @@
 - `models`         a row for each task that was enqueued, with its result.
 - `running`        runs a task, and records it in its row.
 - `turns`          gives workers the waiting task of the highest priority.
-- `worker`         what `manage.py tarry_worker` does.
+- `worker`         the work of `manage.py tarry_worker`.
 
 Nothing else of Tarry imports Django.
 """

@@ -1,4 +1,4 @@
-"""What `manage.py tarry_worker` does: it runs tasks of some queues, and publishes those that others left behind."""
+"""The work of `manage.py tarry_worker`: runs tasks of some queues, and publishes those that others left behind."""
 
 # Django has no types of its own.
 # pyright: standard, reportMissingTypeStubs=false

@@ -241,7 +241,7 @@ class OutboxCalls(ABC, Generic[C]):
         """Removes guards of `once` older than `older_than`, `limit` at most; returns how many. Commit, and call it
         again.
 
-        Keep them for longer than a message may come again: its ladder, and the days until somebody redrives it.
+        Keep them for longer than a message may come again: its ladder, and the days until an operator redrives it.
         """
         tx = self._tx(cursor)
         return await guards.forget(tx, await tx.now() - milliseconds(older_than, "older_than"), limit)

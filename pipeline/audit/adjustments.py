@@ -39,7 +39,7 @@ OUTBOX = schema_of(
     ("replaced", LONG),
     ("suppressed", LONG),  # always 0: that is done at promotion
 )
-"""By topic, what users' own transactions did that the tallies do not know of yet; without a row: nothing."""
+"""By topic, the changes of users' own transactions that are not in the tallies yet; without a row: none."""
 
 
 class Adjustments(Protocol):

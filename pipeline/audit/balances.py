@@ -214,8 +214,8 @@ def _ladder(evidence: Evidence) -> DataFrame:
 def letters(evidence: Evidence) -> DataFrame:
     """By group: the letters there, and how many there are at least (`low`) and at most (`high`).
 
-    Dead letters there = all that died - all that were redriven, purged, replaced or cleaned. Of the store alone and of
-    all times, as the counters are: a lake keeps what was redriven, and what was lost.
+    Dead letters there = all that died - all that were redriven, purged, replaced or cleaned. They are of the store
+    alone and of all times, as the counters are: a lake keeps redriven letters, and lost ones.
     """
     counters = ("dead", "cleared")
 

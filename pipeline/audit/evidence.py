@@ -1,4 +1,4 @@
-"""What the audit looks at: the tables without their bodies, each read once, the counters before the rows and after.
+"""The evidence of an audit: the tables without their bodies, each read once, the counters before the rows and after.
 
 The service goes on meanwhile. Counters only grow, so what the rows add up to lies between the two readings of their
 counter. Claims are read before the delivery log, into which they go: one that ends meanwhile may be seen in both, never
@@ -56,7 +56,7 @@ class Evidence:
     handed: DataFrame
     """A row per message and claim, `ended` or open; `own`: from the queue of its topic, not back from the ladder."""
     ledger: DataFrame
-    """What `handed` adds up to, see `ledger_of`."""
+    """The sums of `handed`, see `ledger_of`."""
     retries: DataFrame
     returns: DataFrame
     dead: DataFrame
@@ -170,7 +170,7 @@ def ledger_of(handed: DataFrame, seeks: DataFrame, cursors: DataFrame) -> DataFr
     """
     outcome, ended = f.col("outcome"), f.col("ended")
     ways = {name: outcome.isin(*words) for name, words in OUTCOMES.items()}
-    # A seek puts what was claimed of a retry queue back onto the ladder; of the topic's own, it counts for the seek.
+    # A seek puts messages claimed from a retry queue back onto the ladder; others count as sought.
     ways["retried"] = ways["retried"] | (outcome == "released") & ~f.col("own")
     counts = {f"{name}_rows": f.count_if(where) for name, where in ways.items()}
     counts["claimed"] = f.count_if(~ended & outcome.isin("open", "acked_outside"))

@@ -50,7 +50,7 @@ def check(evidence: Evidence, scope: Scope, lived: DataFrame) -> DataFrame:
 
 
 def hours(lived: DataFrame) -> DataFrame:
-    """By topic, group and hour: what became of the messages that the group has passed, of their `lives`."""
+    """By topic, group and hour: the fates of the messages that the group has passed, from their `lives`."""
     fate = (
         f.when(f.col("open") > 0, "claimed")
         .when(f.col("parked") > 0, "parked")

@@ -40,7 +40,7 @@ KINDS = {
     "not_in_lake": "archived, and not in the lake",
     "not_in_store": "in the lake, and gone from the store before retention came to it",
 }
-"""Each kind of finding, and what it says."""
+"""The kinds of findings, and their meaning."""
 
 KEY = ("kind", "topic", "group", "id", "queue_id", "offset")
 """What makes two findings the same."""

@@ -18,8 +18,8 @@ _HELD_SINCE = "INTERVAL 10 MINUTES"
 def check(evidence: Evidence, scope: Scope) -> DataFrame:
     """The offsets that are missing.
 
-    What retention took lies below the floor of its queue, or between messages that were still held when it came by. The
-    tombstones of a queue count as messages, in sight or not.
+    Messages that retention took were below the floor of their queue, or between messages that were still held at that
+    time. The tombstones of a queue count as messages, in sight or not.
     """
     own = evidence.queues.where("group_id = 0").select("topic", "queue_id", "next_offset", "holes")
     there = evidence.messages.select("queue_id", "offset", "id", "streamed_at")

@@ -13,7 +13,7 @@ from .summary import show_summary
 
 @frozen(kw_only=True)
 class Target:
-    """Where the messages go, and how imported rows are recognised."""
+    """The target of an import, and how imported rows are recognised."""
 
     name: str | None = None
     """The name of the import: rows that it brought before are passed over. [the names of the files]"""

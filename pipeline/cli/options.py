@@ -43,7 +43,7 @@ def store_of(dsn: str | None) -> str:
 
 
 def store_beside(dsn: str | None, lake: str | None) -> str | None:
-    """The store of a job that reads history; None when a lake is named and no store."""
+    """The store of a job that reads history; None if a lake is named and no store."""
     return dsn or _from_environment() or (_DSN if lake is None else None)
 
 

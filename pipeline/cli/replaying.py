@@ -16,7 +16,7 @@ _PATIENCE = 10.0
 
 @frozen(kw_only=True)
 class Target:
-    """Where the messages go once more."""
+    """The target of a replay."""
 
     to_topic: str | None = None
     """The topic to publish them to, each once under a name of a replay."""

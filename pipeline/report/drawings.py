@@ -34,7 +34,7 @@ class Drawn:
     """A chart with its table. `legend` has (CSS colour, word)."""
 
     chart: Callable[[float], str]
-    """As SVG, so many pixels wide."""
+    """Draws it as SVG, so many pixels wide."""
     table: Table
     legend: Sequence[tuple[str, str]] = ()
     wide: bool = False

@@ -41,7 +41,7 @@ def duties(tables: Tables, window: Window) -> DataFrame:
 
 
 def _taken(handled: DataFrame) -> DataFrame:
-    """What was ever claimed, by group and message."""
+    """All messages that were ever claimed, by group and message."""
     ended = F.coalesce("settled_at", "ended_at", "claimed_at")
     return handled.groupBy(*_PLACE).agg(
         F.lit(1).alias("taken"),

@@ -1,4 +1,4 @@
-"""What stands out: a few sentences out of the figures, the worst first. Knows nothing of Spark."""
+"""Findings: a few sentences on what stands out in the figures, the worst first. Knows nothing of Spark."""
 
 from collections.abc import Collection, Iterator, Mapping
 

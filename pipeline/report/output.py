@@ -36,7 +36,8 @@ def check(folder: str) -> None:
 
 @contextmanager
 def open_folder(spark: SparkSession, folder: str) -> Generator["Folder"]:
-    """Opens a folder; raises `PipelineError` if it cannot be written, before the figures are made, which may take hours."""
+    """Opens a folder; raises `PipelineError` if it cannot be written, before the figures are made, which may take
+    hours."""
     opened = Folder(spark, folder)
     try:
         opened.write(_PROBE, b"")
@@ -84,7 +85,7 @@ class Folder:
 
 
 def _says(error: Exception) -> str:
-    """What the Java side said, in one line."""
+    """The error of the Java side, in one line."""
     if isinstance(error, _py4j.Py4JJavaError):
         java: Any = getattr(error, "java_exception")  # noqa: B009  # without types
         return str(java.getMessage() or java.toString()).splitlines()[0]

@@ -101,7 +101,7 @@ def unknown(window: Window, overview: Mapping[str, Any], known: Known) -> list[s
 
 
 def _tiles(figures: Mapping[str, Rows]) -> list[tuple[str, str, str]]:
-    """(name, number, what it says)."""
+    """The tiles as (name, number, text)."""
     overview, late = figures["overview"][0], figures["punctuality"][0]
     left = f"{words.count(overview['cancelled'])} cancelled before they were due"
     if overview["suppressed"]:

@@ -66,7 +66,7 @@ def names_at_left(axes: Axes, names: Sequence[str]) -> None:
 
 
 def written(figure: Drawing, says: str) -> str:
-    """The drawing as SVG for a page. `says` is what a reader who cannot see it hears."""
+    """The drawing as SVG for a page. `says` is its text for screen readers."""
     held = io.StringIO()
     with _mpl.rc_context(_SETTINGS):
         figure.savefig(held, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -47,7 +47,7 @@ _CHUNK = 500
 
 @frozen
 class Target:
-    """Where a task publishes."""
+    """The topic to which a task publishes, and how."""
 
     server: str
     topic: str

@@ -40,7 +40,7 @@ WINDOW = 7 * _DAY
 
 @frozen
 class Summary:
-    """What an import did, or would do."""
+    """The result of an import, or of its dry run."""
 
     name: str
     topic: str
@@ -70,7 +70,7 @@ class Summary:
 
 @frozen(kw_only=True)
 class Job:
-    """What is to be imported, and where to."""
+    """An import: its rows, and its target."""
 
     rows: Rows
     mapping: ColumnMapping

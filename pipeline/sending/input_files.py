@@ -41,7 +41,7 @@ LINE = "value"
 
 @frozen
 class Rows:
-    """The rows of some files, and what they are called."""
+    """The rows of some files, and the names of their columns."""
 
     frame: DataFrame
     format: Format

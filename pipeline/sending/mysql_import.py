@@ -56,7 +56,7 @@ _MAKERS = range(1000, 1240)
 
 @frozen
 class Target:
-    """Where a task writes to, and how."""
+    """The topic to which a task writes, and how."""
 
     dsn: str
     topic_id: int
@@ -74,7 +74,7 @@ class Target:
 
 @define
 class Written:
-    """What a task did."""
+    """The rows of a task, by what it did with them."""
 
     imported: int = 0
     skipped: int = 0

@@ -43,7 +43,7 @@ _MOST_SHOWN = 1000
 
 @frozen
 class Forecast:
-    """What a replay would do."""
+    """The result of a dry run of a replay."""
 
     count: int
     topics: dict[str, int]
@@ -69,7 +69,7 @@ class Forecast:
 
 @frozen
 class Replayed:
-    """What a replay did."""
+    """The result of a replay."""
 
     replayed: int
     skipped: int

@@ -1,1 +1,1 @@
-"""The store as a Spark data source: what lies where, and bounded reads of it."""
+"""The store as a Spark data source: the layout of its tables, and bounded reads of them."""

@@ -10,7 +10,7 @@ from ..schemas import FIRE_OUTCOMES, SUPPRESSED
 
 @frozen
 class Shape:
-    """A table of the store. SQL here is what SQLite, MySQL and MariaDB all read."""
+    """A table of the store. SQL here is read by SQLite, MySQL and MariaDB alike."""
 
     table: str
     key: str

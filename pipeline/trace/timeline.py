@@ -169,7 +169,7 @@ def _before_any_group(rows: Rows) -> Iterator[Event]:
 
 
 def _fired(rows: Rows) -> Iterator[Event]:
-    """What schedules did with their messages."""
+    """The events of schedules with their messages."""
     places = (rows.messages, rows.timers, rows.cancelled, rows.dead)
     of = {row["id"]: _of(row) for place in places for row in place.values()}
     for row in rows.fires.values():
