@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Api(TimerCalls, ScheduleCalls, OperatorCalls):
-    """Every call that a server answers, except for the loops of `consume` and `run`."""
+    """A method for every call of the API."""
 
     # Publishing
 

@@ -1,5 +1,7 @@
-"""Runs `loops` in three tasks. They are shielded from cancellation, because held messages must be given back; `stop`
-and `close` end them. Nothing is awaited between reading the state and waiting for its change, so they need no lock.
+"""Runs the three `loops` of a consumption as tasks, on asyncio and trio.
+
+They are shielded from cancellation, because held messages must be given back; `stop` and `close` end them. Nothing is
+awaited between reading the state and waiting for its change, so they need no lock.
 
 When several topics are consumed together, the end does not wait for their long polls: `stop` gives each up. Messages
 that the server may have given out meanwhile go back when the client deregisters.

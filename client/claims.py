@@ -1,4 +1,4 @@
-"""Makes the calls that claim, ack, fail and extend, and those of a client's life, for loops and users alike. Pure."""
+"""Makes the calls that claim, ack, fail and extend, that give a sign of life, and that deregister a client. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime

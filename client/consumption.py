@@ -1,4 +1,4 @@
-"""Runs `loops` in three threads of the client; the threads of handlers and of the user take and settle messages.
+"""Runs the three `loops` of a consumption in threads of the client; the threads of handlers take and settle messages.
 
 A Ctrl-C never interrupts the main thread while it holds the lock: it comes before, or after.
 """
@@ -63,11 +63,11 @@ class ForThreads(Loops[Delivery, E]):
     _owner: Owner
 
     def ack(self, hold: Hold, id_: str) -> bool:
-        """Records that a message was handled; False in a fork."""
+        """Records that a message was handled; False if it is not held any more, or in a fork."""
         return not self._forked(id_) and super().ack(hold, id_)
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
-        """Records that a message is to be given back; False in a fork."""
+        """Records that a message is to be given back; False if it is not held any more, or in a fork."""
         return not self._forked(id_) and super().fail(hold, id_, reason, retry_after, count=count)
 
     def check_process(self) -> None:

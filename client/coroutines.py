@@ -1,4 +1,4 @@
-"""Runs in threads the coroutines that are written once for threads and tasks: in threads none of them ever suspends."""
+"""Runs coroutines, written once for threads and tasks, in threads: there none of them ever suspends."""
 
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast

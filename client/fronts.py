@@ -1,4 +1,4 @@
-"""Makes a call of the API, written once as a coroutine, a blocking method of `Tarry` and an awaited one elsewhere."""
+"""Decorators for calls of the API, written once as coroutines: `Tarry` runs them, in `AsyncTarry` they are awaited."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps

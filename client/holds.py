@@ -41,8 +41,8 @@ class Hold:
     """On a broadcast topic: ids that were handed out and not seen to the end."""
 
     def seen_to(self) -> str | None:
-        """On a broadcast topic: the position that confirms all messages before the first unseen one; None if that is
-        the first."""
+        """On a broadcast topic: the position that confirms all messages before the first unseen one; None if there are
+        none."""
         unseen = self.open | self.given_back
         if not unseen:
             return self.claim.next

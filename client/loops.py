@@ -37,7 +37,7 @@ _log = logging.getLogger("tarry.client")
 T = TypeVar("T")
 
 ALL = 1 << 30
-"""More than ever wait: wakes all."""
+"""More waiters than there ever are, to wake all."""
 
 
 class Bell(Protocol):

@@ -1,4 +1,4 @@
-"""Consumes several topics for the same threads: the loops of each topic, side by side in one thread, and a rota."""
+"""Consumes several topics for the same workers: the loops of each topic, side by side in one thread, and a rota."""
 
 import queue
 import threading

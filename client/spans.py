@@ -103,9 +103,9 @@ _NOBODY = Sent()
 
 
 def sending(topic: str, *, again: bool = False, schedule: str | None = None) -> AbstractContextManager[Sent]:
-    """Around a publish. If it may come `again`, under the user's own idempotency key, the context goes in the request:
-    with another context in it, the second would be another message to the server. For a `schedule` too, whose message
-    the server makes."""
+    """Around a publish. If it may come `again`, under the user's own idempotency key, the context goes in the request's
+    headers: with another context in it, the message would be another one to the server. So it does for a `schedule`,
+    whose message the server makes."""
     return _sending(topic, again or schedule is not None, schedule) if on else _NOBODY
 
 

@@ -1,4 +1,4 @@
-"""Turns by priority: the waiting thread of the highest is next, and of the same priority the one that came first."""
+"""Lets waiting threads go by priority, and within the same priority in the order in which they came."""
 
 import heapq
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""The block of `settle`: the connection that it needs, and the stand-in for a cursor when the work was done before."""
+"""Parts of `settle`: the connection that it needs, and the stand-in for a cursor when the work was done before."""
 
 from collections.abc import Awaitable
 from typing import Any, NoReturn, Protocol

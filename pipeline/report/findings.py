@@ -1,4 +1,4 @@
-"""Findings: a few sentences on what stands out in the figures, the worst first. Knows nothing of Spark."""
+"""The findings: a few sentences on what stands out in the figures, the worst first. Knows nothing of Spark."""
 
 from collections.abc import Collection, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Imports drafts into MySQL: each task writes its own rows, a chunk per transaction, and no remembered row again.
+"""Imports drafts into MySQL: each task writes its own rows, a chunk per transaction, none twice while remembered.
 
 A chunk is one transaction: the marks of its rows (`import_marks`), the messages in `delay`, with ids as an outbox makes
 them, and their number in a tally that is the task's own, so that it waits for nobody. A row whose mark is there is

@@ -1,4 +1,4 @@
-"""Filters of a query that the store can apply: it may return more rows than fit, since Spark filters again.
+"""Filters of a query that the store can apply: it may return more rows than match, since Spark filters again.
 
 Equality and IN on the topic decide which ranges are read; on other columns they become conditions of every statement,
 as do ranges of the table's time.
