@@ -51,7 +51,7 @@ class TarryBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        configuration(self.options)  # raises wrong settings at the start
+        configuration(self.options)  # reports wrong settings at the start
 
     @property
     def configuration(self) -> Configuration:

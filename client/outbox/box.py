@@ -206,8 +206,8 @@ class OutboxCalls(ABC, Generic[C]):
 
     @api_call
     async def once(self, cursor: C, message: Message, *, key: str | None = None, group: str | None = None) -> bool:
-        """Whether this group does the work of this message for the first time; only one transaction with True can
-        commit.
+        """Whether this group does the work of this message for the first time; True in one committed transaction at
+        most.
 
         `key` stands for the work in place of the message's id: a business key that several messages may share.
         """
@@ -297,7 +297,7 @@ class Outbox(OutboxCalls[Lender], Direct):
     ) -> Generator[Any, None, None]:
         """`once`, your work and `ack` in one transaction: the block's end commits it, and raising rolls it back.
 
-        It gives a cursor of the connection. If the work was done before, it gives a false object instead: using that
+        It gives a cursor of the connection. If the work was done before, it gives a falsy object instead: using that
         ends the block, and the message is acked. Open changes on the connection are committed or rolled back with it.
         """
         if not hasattr(connection, "cursor"):

@@ -28,7 +28,7 @@ class DoneBefore(BaseException):
 
 
 class NoCursor:
-    """Takes the place of a cursor when the work was done before: it is false, and using it ends the block.
+    """Takes the place of a cursor when the work was done before: it is falsy, and using it ends the block.
 
     So the work is done once, whether the block checks or not.
     """

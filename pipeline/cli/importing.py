@@ -16,7 +16,7 @@ class Target:
     """The target of an import, and how imported rows are recognised."""
 
     name: str | None = None
-    """The name of the import: rows that it brought before are passed over. [the names of the files]"""
+    """The name of the import, by default that of its files: rows that it brought before are passed over."""
     dsn: str | None = None
     """MySQL or MariaDB: mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN]"""
     server: str | None = None

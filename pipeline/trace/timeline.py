@@ -102,7 +102,7 @@ _ENDS = {
 _SENT_BY = {"tarry-schedule", "tarry-fire-at"}
 """Headers of each message of a schedule."""
 _NEVER_HAD = ("skipped", "expired")
-"""Nobody had a message with such an outcome, unless it has a time: then it had failed, and would have come back past
+"""Nobody had a message with such an outcome, unless it has a time: then it had failed, and would have come back after
 its end."""
 _WITH_REASON = ("failed", "lease_lost")
 
