@@ -180,7 +180,7 @@ class OperatorCalls(Calling):
     @api_call
     async def erase(self, id: Named) -> Erased:  # noqa: A002 - the contract's word
         """Erases the content of a message: body, headers and why its attempts failed, in the store and, with the
-        archive's next run, in the lake. Its history stays. Raises `Conflict` while it waits (cancel it first), and
+        archive's next run, in the lake. Its `life` stays. Raises `Conflict` while it waits (cancel it first), and
         `NotFound`."""
         return Erased.read(await self._call("POST", f"/v1/messages/{part(id_of(id))}/erase"))
 

@@ -22,7 +22,7 @@ def ahead_of(database: str) -> int:
 
 @contextmanager
 def moved(database: str, ahead: Callable[[], int]) -> Generator[None, None, None]:
-    """Moves a database's time ahead by what `ahead` gives, within the block. Raises ValueError if it is moved already."""
+    """Moves a database's time ahead by what `ahead` gives, within the block. Raises ValueError if it already is."""
     name = database.lower()  # some servers take Shop and shop for the same
     if _ahead.setdefault(name, ahead) is not ahead:
         raise ValueError(f"dsn: a server in this process has the time of a database {database!r} already: name another")

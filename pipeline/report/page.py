@@ -134,7 +134,7 @@ def _waits(number: int) -> str:
 
 
 def _in_one_line(what: str, ms: int | None) -> str:
-    """A text without line breaks: a tile is narrow, and a break between a number and its unit is hard to read."""
+    """A text with no-break spaces: a tile is narrow, and a break between a number and its unit is hard to read."""
     return f"{what} {words.duration(ms)}".replace(" ", "\u00a0")
 
 

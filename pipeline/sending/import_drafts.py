@@ -41,8 +41,8 @@ _ISO = (
 )
 _TIME = r"^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?"
 _SECONDS = 10_000_000_000
-"""Milliseconds up to April 1970, when there were no messages: such a number is a time of our days in seconds, and all
-such messages would go at once."""
+"""Milliseconds up to April 1970, when there were no messages: such numbers are present times in seconds, and all their
+messages would go at once."""
 _ZONE = r"([Zz]|[+-]\d{2}:\d{2})$"
 
 
