@@ -13,7 +13,7 @@ _MOST_CELLS = 36
 """Most cells in a row of a heat map whose cells are shorter than an hour."""
 
 LOOK_BACK = 28 * DAY
-"""Messages that came into the stream longer than this before the window are settled, or taken by retention's hard limit."""
+"""Messages that came into the stream longer than this before the window are settled, or removed by the hard limit."""
 
 LOOK_AHEAD = DAY
 """Claims that began in the window are looked for until so long after it. Claims that stay open longer are few."""
