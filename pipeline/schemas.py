@@ -14,9 +14,10 @@ from ..store.content import FIRST, LATER, NUMBERS
 from ..store.schedules.course import OUTCOMES as OUTCOMES_OF_FIRES
 
 VERSION = 1 + len(LATER)
-"""Of these schemas. A lake remembers the one it was written with: a newer one is refused; in an older one columns are
-missing, are read as nulls, and are added by the next archiver. (2: `expires_at`; `reason`, `guard` of `cancelled`.) A
-table more is no new version: whoever does not know it passes over it."""
+"""Of these schemas; a column more that is no attribute of a message adds one here. A lake remembers the version that it
+was written with. A newer one is refused. In an older one columns are missing: they are read as nulls, and the next
+archiver adds them. (2: `expires_at`; `reason`, `guard` of `cancelled`.) A table more is no new version: an older
+program passes over it."""
 
 TEXT, INT, LONG, TIME = t.StringType(), t.IntegerType(), t.LongType(), t.TimestampType()
 
