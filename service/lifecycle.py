@@ -23,8 +23,7 @@ from .upkeep.writer_watch import FACT as RIVALS
 _TAKEN, _ENDED = 3.0, 0.5
 """Seconds to wait at most until other nodes hold what this node held, and until the last promotion is over."""
 _SEEN = 1.2
-"""Seconds after which the sweeps of other nodes, one each second, have found the timers that only this node was told
-of."""
+"""Seconds after which the sweeps of other nodes, one each second, have found timers that only this node knew."""
 
 log = structlog.get_logger()
 
@@ -108,8 +107,7 @@ class Lifecycle:
             await trio.sleep(0.01)
 
     async def hand_over(self) -> None:
-        """Waits until other nodes, if there are any, hold what this one held, and finishes promotions that are under
-        way."""
+        """Waits until other nodes, if any, hold what this one held, and finishes promotions that are under way."""
         if self._node is None:
             return
         with trio.move_on_after(_TAKEN):
@@ -123,8 +121,7 @@ class Lifecycle:
             await self._node.held.emptied()
 
     async def leave(self) -> None:
-        """Gives back the duties and removes this node's row, so that nobody waits for it. Does nothing if the store is
-        away."""
+        """Gives back the duties and removes this node's row, so that nobody waits for it; not if the store is away."""
         if self._node is not None:
             with suppress(StoreError):
                 await self._node.nodes.leave()

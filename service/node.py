@@ -87,8 +87,7 @@ class Node:
         self.writer_watch = ground.writer_watch
         self.notices = given.notices
         self.counting = trio.Lock()
-        """Held while rows of all topics are counted: one count at a time, since the readers' connections serve others,
-        too."""
+        """Held while rows of all topics are counted: one count at a time, for the readers serve other requests, too."""
         accepted = Accepted(self.directory, given.metrics, ground.rates, self.signals)
         self._consume(given, ground)
         self._publish(given, ground, accepted)

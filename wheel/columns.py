@@ -12,8 +12,7 @@ from itertools import compress
 
 
 class Columns:
-    """Pairs (due, id): Unix milliseconds and the id of the timer. Nothing is sorted here: the caller gives them in
-    order."""
+    """Pairs (due, id): Unix milliseconds and the id of the timer. The caller gives them in order."""
 
     __slots__ = ("dues", "ids")
 
@@ -47,8 +46,7 @@ class Columns:
         return Columns(array("q", compress(self.dues, wanted)), array("q", compress(self.ids, wanted)))
 
     def by(self, milliseconds: int) -> Iterator[tuple[int, Columns]]:
-        """Split by due time: for each stretch of so many milliseconds with entries, its number and the entries due in
-        it."""
+        """For each stretch of so many milliseconds in which entries are due: its number, and those entries."""
         start = 0
         while start < len(self):
             number = self.dues[start] // milliseconds

@@ -80,8 +80,7 @@ class Entries:
         return offsets, ids
 
     def forget(self, shards: AbstractSet[int], since: int) -> int:
-        """Remove the dead entries, and those of these shards at the offset `since` or later; return how many are
-        left."""
+        """Remove the dead, and entries of these shards at the offset `since` or later; return how many are left."""
         self.sweep()
         self._retain(self._outside(shards, since))
         return len(self)

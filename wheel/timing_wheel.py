@@ -408,8 +408,7 @@ class TimingWheel:
                 yield slots
 
     def _ready(self) -> int:
-        """How many entries an advance to the hand would take out, including cancelled ones that only a deal will
-        find."""
+        """How many entries an advance to the hand would take out, with cancelled ones that only a deal will find."""
         hand = self._hand
         ready = self._opened.count(hand)
         if self._front > hand:

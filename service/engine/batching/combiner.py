@@ -30,8 +30,7 @@ from ...errors import Busy, Overloaded
 from .lanes import ASIDE_FOR, Answer, Batch, Items, Lane, Request, Waiting, lanes_of, refuse
 
 _WORTH_SHARING = 100
-"""Requests that a batch takes at least when writers share what waits, if there are so many: each transaction costs a
-commit."""
+"""The least share of the waiting requests that a batch takes, if there are so many: each transaction costs a commit."""
 _PATIENCE = 0.2
 """Seconds after which a batch counts as slow."""
 _MOST = 6
@@ -107,8 +106,7 @@ class Combiner(Generic[Request, Answer]):
         self._changed_aside = trio.Event()
 
     async def ask(self, request: Request) -> Answer:
-        """Has the request written; returns its answer, or raises what went wrong. Cancelling the caller stops
-        nothing."""
+        """Has the request written; returns its answer or raises its error. Cancelling the caller stops nothing."""
         weight = self._weigh(request)
         if self._weight and self._weight + weight > self._limit:
             raise Overloaded("too much is waiting to be written; try again in a moment")

@@ -44,8 +44,7 @@ class Waiting(Generic[Request, Answer]):
 
 @define(eq=False)
 class Lane(Generic[Request, Answer]):
-    """Requests that need the same rows, in the order in which they came. Kept while there is something to know of
-    it."""
+    """Requests that need the same rows, in order of arrival. Kept while there is something to know of the lane."""
 
     key: Hashable
     waiting: deque[Waiting[Request, Answer]] = field(factory=lambda: deque[Waiting[Request, Answer]]())

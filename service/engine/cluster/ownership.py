@@ -81,8 +81,7 @@ class Ownership:
 
     @property
     def part(self) -> float:
-        """The part of the wheel that is held here; never 0, since timers told to this node are taken whoever has their
-        shard."""
+        """The part of the wheel that is held here; never 0, since this node also takes timers of others' shards."""
         return max(1, len(self.held)) / SHARDS
 
     def holds(self, shard: int) -> bool:
@@ -94,8 +93,7 @@ class Ownership:
         await self._changed.wait()
 
     def take(self) -> Set[int]:
-        """Takes the shards that should be held here and are not. From now on they are held, and the caller reads what
-        waits."""
+        """Takes the shards that should be held here and are not: from now on they are, and what waits is to be read."""
         self._changed = trio.Event()
         taken = frozenset[int]() if self.leaving else self._wanted - self.held
         self.held = self.held | taken

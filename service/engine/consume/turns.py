@@ -54,8 +54,7 @@ class Turns:
         self._furthest.pop(group_id, None)
 
     async def take(self, group: Group, gather: Gather, present: Collection[str]) -> Turn:
-        """Takes a turn for the gathered callers, and gathers once more when it had to stand in line. Raises
-        `Locked`."""
+        """Takes a turn for the gathered callers; gathers again when it had to stand in line. Raises `Locked`."""
 
         def turn(*, free: bool) -> Awaitable[Turn]:
             place, later = self._nodes.place, None if free else gather

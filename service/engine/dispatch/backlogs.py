@@ -47,8 +47,7 @@ class Backlogs:
     _by_shard: dict[int, _Backlog] = field(factory=dict[int, _Backlog], init=False)
 
     async def read_anew(self) -> None:
-        """Another server has the database: nothing is known any more, and shards that were through may have a backlog
-        again."""
+        """Another server has the database: nothing is known any more, and any shard may have a backlog again."""
         self._coverage.backlogged = set(range(SHARDS))
         self._by_shard.clear()
 

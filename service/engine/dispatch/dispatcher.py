@@ -25,8 +25,7 @@ _BREATH = 0.002
 """Seconds between two looks that lay a burst in lanes. Within its second entries fall due all the time, and looking
 again and again would leave no time to those who are served."""
 _PIECE = 4000
-"""Entries of the next cycle that are dealt to their slots at one wake-up, and entries of large slots that are
-sorted."""
+"""Entries of the next cycle dealt to their slots at one wake-up, and entries of large slots sorted."""
 _LONGEST_REST = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 """Seconds before another try when the store is away."""

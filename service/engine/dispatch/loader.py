@@ -116,8 +116,7 @@ class Loader:
             await self._until_read(self._ownership.held, *page, _PAGE)
 
     async def _until_read(self, shards: Set[int], since: int, until: int, page: int) -> None:
-        """Reads a stretch of time. Asks again while the store is away, for a stretch not read now is never read
-        later."""
+        """Reads a stretch of time. Asks again while the store is away, for a stretch left out is never read later."""
         while True:
             with self._trouble.survived():
                 await self._read(shards, since, until, page)
