@@ -8,8 +8,8 @@ different one: the time is in doubt until that has been sampled.
 Each sample is behind by the time that its answer was on the way, and everything due is late by as much. So a sample
 that is behind the known time by no more than its answer took is not followed: the earlier one was quicker. And a first
 sample that took long is followed by more. (The idea is Cristian's, "Probabilistic clock synchronization", 1989.) The
-database's clock may have been slowed since the earlier sample, mostly by 500 ppm at most (adjtimex(2)), and that is
-taken off; if it was slowed by more, this clock is 3 ms ahead at most, or as much as the answer took.
+database's clock may have been slowed since the earlier sample, usually by no more than 500 ppm (adjtimex(2)), and that
+is taken off; if it was slowed by more, this clock is 3 ms ahead at most, or as much as the answer took.
 
 A part that queries the database every other second reads the time along with it and offers it: then no sample is asked
 for. An offer that is off by more than 5 s is not followed; a sample is asked for instead.
@@ -30,8 +30,8 @@ _FRESH = 2_500 * _NS
 _SLEWED = 2_000
 """A clock that is being slowed loses one nanosecond in so many."""
 _ON_THE_WAY = 3 * _NS
-"""Nanoseconds that an answer may be on its way longer than the quickest, or as long as it took if that is more. A
-sample that is further behind means that the clock was set back."""
+"""Nanoseconds by which a sample may be behind because its answer was slow, or as many as the answer took if that is
+more. One that is further behind means that the clock was set back."""
 _QUICK = 5 * _NS
 _TRIES = 4
 """Attempts at the first sample of a server, until one is quick."""

@@ -270,8 +270,8 @@ async def _tell_ready(lifecycle: Lifecycle, manager: Systemd | Process) -> None:
 
 
 def _look_for_keys(lifecycle: Lifecycle, settings: Settings) -> None:
-    """Raises `Unguarded` if there is no key where other machines reach the server. Until the store has answered, nobody
-    is let in."""
+    """Raises `Unguarded` if other machines reach the server and there is no key; with `insecure_listen` it only warns.
+    Until the store has answered, nobody is let in."""
     keyring = lifecycle.node.keyring
     if keyring.anybody is not None:
         log.warning("open_to_all", listen=settings.listen, because="insecure_listen, and there is no key")

@@ -30,7 +30,7 @@ class Signals:
     """None without Redis."""
 
     def timer_added(self, due: int, entry: int) -> None:
-        """A row that waits for its time has been committed: its timer goes into the wheel."""
+        """A row that waits for its time has been committed: its timer is pending."""
         self.pending.add(due, entry)
 
     def timers_added(self, timers: Iterable[tuple[int, int]]) -> None:

@@ -4,10 +4,10 @@ A node renews its row every other second, by the database's clock, on a connecti
 seen silent for more than five seconds is dead to it, and it removes that node's row (`silence.py`); when the dead node
 wakes, it enters again.
 
-Duties are the work that one node does for all: clearing up, what is removed, what users' transactions have cancelled,
-counts for the metrics. The node that has them holds a lease, and trusts it a second less than the others do. Nothing
-breaks when two nodes have them for a moment: rows arbitrate. A node that stops gives them back, and the next node has
-them within two seconds; after a node has died, within two seconds of the lease's end.
+Duties are the work that one node does for all: cleaning, clearing away what was removed, counting what users'
+transactions have cancelled, counts for the metrics. The node that has them holds a lease, and trusts it a second less
+than the others do. Nothing breaks when two nodes have them for a moment: rows arbitrate. A node that stops gives them
+back, and the next node has them within two seconds; after a node has died, within two seconds of the lease's end.
 
 A node's row also says which shards of the wheel it holds (`ownership.py`). A node that stops says so at once, and goes
 on until other nodes say that they hold those shards.
@@ -103,7 +103,7 @@ class Nodes:
     _renews_at_once: bool = field(default=False, init=False)
     _hurry: trio.Event = field(factory=trio.Event, init=False)
     _turn: trio.Lock = field(factory=trio.Lock, init=False)
-    """Held by a round, and by the end: a round under way does not take again what was given back."""
+    """Held by a round, and by `leave`: a round under way does not take again what was given back."""
     _renewing: Trouble = field(init=False)
     _looking: Trouble = field(init=False)
     durability: Sequence[str] = field(default=(), init=False)

@@ -179,7 +179,7 @@ class Coordinator:
     def watch(self, key: ClaimKey, lease_until: int) -> None:
         """Watches the lease of a claim that another coordinator, or this one before a restart, has granted.
 
-        Also takes the true end of a lease granted here that is not what was thought: another server may have ended it.
+        Also corrects the end of a lease that was granted here: another server may have ended it.
         """
         place = key.queue_id, key.number
         if (lease := self._leases.get(place)) is not None and lease.key == key:

@@ -41,7 +41,7 @@ from .groups import Groups
 
 _LOOKS = 3
 _LINES = 2
-"""Clients whose locked row is stood in line for at a time, each with a connection."""
+"""Clients for whose locked rows a task stands in line at a time, each with a connection."""
 _NEVER = -(1 << 62)
 
 log = structlog.get_logger()

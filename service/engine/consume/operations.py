@@ -2,7 +2,7 @@
 
 The work is done in bounded batches, each a transaction of its own.
 
-A call works for `_LONGEST` seconds at most and says whether there is more; the same call once more goes on. Closing the
+A call works for `_LONGEST` seconds at most and says whether there is more; repeat the call to go on. Closing the
 request stops it between two batches: what is done stays done, and the rest is as it was.
 """
 
@@ -37,7 +37,7 @@ _PER_SECOND = 10
 
 @frozen
 class Worked:
-    """How far a call came. `more`: it stopped for the time being, and the same call once more goes on."""
+    """How far a call came. `more`: it stopped for the time being; repeat the call to go on."""
 
     count: int
     more: bool = False
@@ -63,8 +63,7 @@ class Operations:
     async def seek(
         self, group: Group, queues: Sequence[Queue] | None, position: Position, *, dry_run: bool
     ) -> list[tuple[int, int]]:
-        """Moves the group. (number, offset) of each of these queues of its topic as it is now, or would be; None means
-        all."""
+        """Moves the group; returns (number, offset) of each of these queues (None: all) as it is now, or would be."""
         _unless_broadcast(group)
         if dry_run:
             return await self._store.read(seeking.targets, group, queues, position)

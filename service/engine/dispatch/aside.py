@@ -9,7 +9,7 @@ from .held import Held
 
 @frozen
 class Aside:
-    """Wheel entries that wait in one of the places for them."""
+    """Wheel entries that are held, that wait for a guard, or that are spoilt."""
 
     held: Held
     guards: Guards

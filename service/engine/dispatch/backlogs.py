@@ -39,7 +39,7 @@ class _Backlog:
 
 @define(eq=False)
 class Backlogs:
-    """Shards of other nodes of which it is not known here all that waits."""
+    """Shards of other nodes in which more may wait than is known here."""
 
     _store: Store
     _coverage: Coverage

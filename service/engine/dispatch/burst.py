@@ -1,7 +1,8 @@
 """The burst: more is due than one batch holds, so it waits in lanes by topic and is promoted in turns.
 
-Only when the dispatcher is behind: the topics are looked up, which costs a read of what promotion will read next. From
-then on all that falls due comes here, until nothing is left, so that nothing overtakes earlier messages of its queue.
+It begins only when the dispatcher is behind, for the topics must be looked up, which costs a read of what promotion
+will read next. From then on all that falls due comes here, until nothing is left, so that nothing overtakes earlier
+messages of its queue.
 
 Two batches are on their way at a time, and never of the same topic. So messages of other topics than the burst's go at
 once, in a transaction of their own; they wait at most for a batch in which their topic has a share. And the large

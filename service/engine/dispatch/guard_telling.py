@@ -1,4 +1,4 @@
-"""Tells of a guard that holds its messages: a log line and an alarm now and then, and a line when it answers again."""
+"""Reports a guard that holds its messages: a log line and an alarm now and then, and a line when it answers again."""
 
 import structlog
 import trio
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 @define
 class _Told:
-    """When it was last told that a guard holds messages, and since when it has held them; trio's time."""
+    """When it was last reported that a guard holds messages, and since when it has held them; trio's time."""
 
     at: float
     since: float
@@ -25,7 +25,7 @@ class _Told:
 
 @define(eq=False)
 class GuardTelling:
-    """Tells of all guards of a server, by name."""
+    """Reports on all guards of a server, by name."""
 
     _metrics: Metrics
     _alarm: Alarm

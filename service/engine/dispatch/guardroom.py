@@ -56,8 +56,8 @@ class _Alone:
 
 @define(eq=False)
 class GuardRoom:
-    """The room of one guard. While the time is in doubt nothing is promoted. It is told when messages are held, with
-    the reason, and when they are no longer."""
+    """The room of one guard. While the time is in doubt nothing is promoted. The room reports when messages are held,
+    with the reason, and when they are no longer."""
 
     _name: str
     _guard: Asking
@@ -78,7 +78,7 @@ class GuardRoom:
     why: str | None = field(default=None, init=False)
     """Why all messages are held, if the guard does not answer."""
     _told: bool = field(default=False, init=False)
-    """It was told that messages are held, and not yet that they no longer are."""
+    """It was reported that messages are held, and not yet that they no longer are."""
 
     @property
     def holds(self) -> str | None:

@@ -1,7 +1,7 @@
 """Guards: a room for each, where messages wait for its answers; and which guards a message may name.
 
-A message whose guard is not declared here has a room, too: it is held and told, for this server cannot ask that guard.
-Another server may, and promotes it.
+A message whose guard is not declared here has a room, too: it is held and reported, for this server cannot ask that
+guard. Another server may be able to, and promotes it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from .guarded_promotion import GuardedPromotion
 from .guardroom import GuardRoom
 
 _LONG = 5_000
-"""Milliseconds past its time after which it is told that a message's guard has not been asked."""
+"""Milliseconds past its time after which a message is reported as not asked for."""
 _PAGE, _REST = 1000, 0.02
 """Messages in one look at those that wait, and seconds between two looks."""
 
@@ -129,7 +129,7 @@ class Guards:
             await trio.sleep_forever()
 
     async def look_for_undeclared(self) -> None:
-        """Tells of guards that are not declared here and that messages wait for."""
+        """Reports guards that are not declared here and that messages wait for."""
         names = set(await self._store.read(guarded.noted)) - self._declared.keys()
         waiting = dict.fromkeys(names, 0)
         for shard in range(SHARDS_OF_DELAY) if names else ():

@@ -37,7 +37,7 @@ _LAST = 1 << 62
 _REMEMBERED = 10_000
 """Removed topics, and as many groups, that are remembered: a read from just before the removal may bring them again."""
 _LINES = 4
-"""Topics and groups made at their first use, at a time: thousands wait for each other, but others do not."""
+"""Topics and groups made at their first use at a time: thousands wait for each other, other requests do not."""
 
 
 @define(eq=False)
