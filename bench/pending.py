@@ -20,10 +20,10 @@ real server where nothing else is said:
 `times` in the last line is the last point's figure to the first's.
 """
 
+import argparse
 import random
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -50,11 +50,20 @@ _LEAD = 1_800_000
 _CHUNK = 100_000
 _DIGITS = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
 _NUMBERS = "a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d"
-_SCHEDULED, _BURST, _CLEANED = 100_000, 20_000, 200_000
 _BURST_SECONDS = 120
 """At the most, from the request until all of a burst is in the stream."""
-_HIGHER = ("scheduled_per_s", "drained_per_s", "cleaned_per_s", "archived_per_s")
-_LOWER = ("bytes_each", "p50_ms", "p99_ms", "first_s", "publish_ms")
+_TOLD = (
+    "bytes_each",
+    "scheduled_per_s",
+    "drained_per_s",
+    "p50_ms",
+    "p99_ms",
+    "first_s",
+    "recovered_s",
+    "cleaned_per_s",
+    "publish_ms",
+    "archived_per_s",
+)
 
 
 def main() -> None:
@@ -63,6 +72,10 @@ def main() -> None:
     parser.add_argument("--hours", type=databases.seconds, default=2.5, help="over which they fall due")
     parser.add_argument("--rate", type=databases.count, default=500, help="due a second, of the lateness")
     parser.add_argument("--seconds", type=databases.seconds, default=10, help="of the lateness, and of the cleaning")
+    parser.add_argument("--lines", type=databases.count, default=100_000, help="that are scheduled at each point")
+    parser.add_argument("--burst", type=databases.count, default=20_000, help="that are due in one second")
+    parser.add_argument("--settled", type=databases.count, default=200_000, help="that are removed")
+    parser.add_argument("--archive", action=argparse.BooleanOptionalAction, default=True, help="to a lake, too")
     parser.add_argument("--starts", type=databases.count, default=3, help="after kill -9, of which the median")
     arguments = parser.parse_args()
     if arguments.hours * 3_600_000 <= _LEAD:
@@ -80,8 +93,8 @@ def main() -> None:
             found.append({"pending": point, **measure(scratch, point, empty, arguments)})
             show({"bench": "pending", "hours": arguments.hours, **found[-1]})
     first, last = found[0], found[-1]
-    times = {name: round(last[name] / first[name], 2) for name in (*_HIGHER, *_LOWER)}
-    summarize("pending", **chosen(arguments, "points", "hours", "rate"), **settings, times=times)
+    times = {name: round(last[name] / first[name], 2) for name in _TOLD if name in last}
+    summarize("pending", **chosen(arguments, "points", "hours", "rate", "lines", "burst"), **settings, times=times)
 
 
 async def _begin(dsn: str) -> Topic:
@@ -128,7 +141,7 @@ def _grow(execute: Callable[[str], object], topic: Topic, begin: int, rows: int,
         )
 
 
-def measure(dsn: str, point: int, empty: int, arguments: Namespace) -> Figures:
+def measure(dsn: str, point: int, empty: int, arguments: argparse.Namespace) -> Figures:
     """One point, all of it on the same database."""
     hours = arguments.hours
     within = round(point * min(1.0, (_HORIZON - _LEAD) / (hours * 3_600_000 - _LEAD)))
@@ -138,32 +151,33 @@ def measure(dsn: str, point: int, empty: int, arguments: Namespace) -> Figures:
         figures: Figures = {
             "mb": held >> 20,
             "bytes_each": round(held / within, 1),
-            "scheduled_per_s": _schedule(server, hours),
-            "drained_per_s": _drain(server, point),
+            "scheduled_per_s": _schedule(server, arguments.lines, hours),
+            "drained_per_s": _drain(server, arguments.burst, point),
         }
         late = lateness.measure_on(server, arguments.rate, arguments.seconds, 4, 100)
         figures |= {name: late[name] for name in ("p50_ms", "p99_ms", "early")}
     say("killing")
     starts = restart.measure(dsn, point, arguments.starts)
     figures |= {name: median(run[name] for run in starts) for name in ("first_s", "recovered_s")}
-    cleaned = trio.run(cleaning.measure, dsn, _CLEANED, 8, arguments.seconds, None, f"old{point}")
+    cleaned = trio.run(cleaning.measure, dsn, arguments.settled, 8, arguments.seconds, None, f"old{point}")
     figures |= {"cleaned_per_s": cleaned["removed_per_s"], "publish_ms": cleaned["before"]["p99_ms"]}
-    figures["archived_per_s"] = _archive(dsn)
+    if arguments.archive:
+        figures["archived_per_s"] = _archive(dsn)
     return figures
 
 
-def _schedule(server: ServerProcess, hours: float) -> int:
+def _schedule(server: ServerProcess, many: int, hours: float) -> int:
     begin, span = now() + _LEAD, round(hours * 3_600_000) - _LEAD
-    dues = lines(_SCHEDULED, lambda: begin + random.randrange(span))  # it spreads times
+    dues = lines(many, lambda: begin + random.randrange(span))  # it spreads times
     began = time.perf_counter()
-    send_lines(server.port, dues, _SCHEDULED, topic="more")
-    return round(_SCHEDULED / (time.perf_counter() - began))
+    send_lines(server.port, dues, many, topic="more")
+    return round(many / (time.perf_counter() - began))
 
 
-def _drain(server: ServerProcess, point: int) -> int:
+def _drain(server: ServerProcess, many: int, point: int) -> int:
     topic = f"burst{point}"
     first = now() + 10_000
-    send_lines(server.port, lines(_BURST, lambda: first + random.randrange(1000)), _BURST, topic=topic)
+    send_lines(server.port, lines(many, lambda: first + random.randrange(1000)), many, topic=topic)
     deadline = time.monotonic() + _BURST_SECONDS
     while time.monotonic() < deadline:
         ((count, last),) = databases.ask(
@@ -171,10 +185,10 @@ def _drain(server: ServerProcess, point: int) -> int:
             "SELECT COUNT(*), MAX(m.streamed_at) FROM message m JOIN queue q ON q.id = m.queue_id"
             f" JOIN topic t ON t.id = q.topic_id WHERE t.name = x'{topic.encode().hex()}'",
         )
-        if count == _BURST:
-            return round(_BURST * 1000 / max(1, last - first))
+        if count == many:
+            return round(many * 1000 / max(1, last - first))
         time.sleep(0.2)
-    raise AssertionError(f"of {_BURST} messages due in one second {count} came in {_BURST_SECONDS} s")
+    raise AssertionError(f"of {many} messages due in one second {count} came in {_BURST_SECONDS} s")
 
 
 def _archive(dsn: str) -> int:

@@ -24,6 +24,7 @@ MODULES = (
     "nodes",
     "offsets",
     "pages",
+    "pending",
     "polls",
     "promote",
     "publish",
@@ -115,6 +116,15 @@ def test_scheduling() -> None:
     assert line["rows"] == 2500
     assert line["per_s"] > 0
     assert summary["peak_mb"]["median"] >= summary["server_mb"]["median"] > 0
+
+
+def test_pending() -> None:
+    """Two points on one database. The bench itself fails when a burst, or a message of the outages, is missing."""
+    few = ("--lines", "200", "--burst", "200", "--settled", "500", "--seconds", "0.5", "--rate", "100", "--starts", "1")
+    lines = run("pending", "--dsn", "sqlite", "--points", "1000", "3000", *few, "--no-archive")
+    assert [line["pending"] for line in lines if line["bench"] == "pending" and "pending" in line] == [1000, 3000]
+    assert all(line["early"] == 0 < line["cleaned_per_s"] for line in lines if "early" in line)
+    assert lines[-1]["times"]["scheduled_per_s"] > 0
 
 
 def test_start() -> None:
