@@ -90,7 +90,7 @@ def main() -> None:
         for point in arguments.points:
             grow(scratch, topic, written, point, arguments.hours)
             written = point
-            found.append({"pending": point, **measure(scratch, point, empty, arguments)})
+            found.append({"pending": point, "store": settings["store"], **measure(scratch, point, empty, arguments)})
             show({"bench": "pending", "hours": arguments.hours, **found[-1]})
     first, last = found[0], found[-1]
     times = {name: round(last[name] / first[name], 2) for name in _TOLD if name in last}
