@@ -1,6 +1,6 @@
-"""What a server did in each second of the last minutes, and how late messages were: for pictures, counted in memory.
+"""Counts in memory, for pictures, what a server did in each second of the last minutes, and how late messages were.
 
-Seconds come in; no clock lives here. A server that rests costs nothing.
+It has no clock of its own: the caller passes one. An idle server costs nothing.
 """
 
 from bisect import bisect_left

@@ -130,7 +130,7 @@ def _rungs(value: object) -> tuple[int, ...]:
 
 
 def _node(value: object) -> str:
-    if value is None:  # nobody has named it
+    if value is None:  # the setting is not given
         return re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "tarry"
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a name")

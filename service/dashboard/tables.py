@@ -104,6 +104,6 @@ def _is_formula(text: str) -> bool:
 
 
 def _unseen(sign: str) -> bool:
-    """Whether a character is invisible: white space, format and byte-order marks such as U+FEFF, control characters,
-    and fillers."""
+    """Whether a character is invisible: white space, control and format characters such as U+FEFF, combining marks, and
+    fillers."""
     return sign.isspace() or unicodedata.category(sign)[0] in "CZM" or sign in "\u115f\u1160\u3164\uffa0"

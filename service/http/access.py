@@ -33,7 +33,7 @@ class Of(Enum):
     QUERY = "query"
     """The topic in the query."""
     ALL = "all"
-    """Every topic."""
+    """Everything: every topic and every group."""
     LATER = "later"
     """A topic that the call itself finds out: until then any scope of the verb is enough."""
 

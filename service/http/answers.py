@@ -532,7 +532,7 @@ class NodeAnswer(Answer, kw_only=True):
 
 
 class NodeList(Answer, kw_only=True):
-    """The servers on this database, by slot; `level` is the lowest among them."""
+    """The servers on this database, by slot; `level` is the lowest among those that are alive."""
 
     nodes: list[NodeAnswer]
     level: int

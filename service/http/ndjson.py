@@ -1,9 +1,9 @@
 """Publishes messages that come as lines (NDJSON), each on its own and with its own answer, in a request of any length.
 
 It runs three tasks: the first reads and checks lines, the second publishes them while earlier lines are being written,
-and the third sends the answers. Each keeps only a bounded amount in memory. Lines that are published together are
-handed to the store together; a batch that shares an ordering key with one under way waits for its end, so that the
-lines of an ordering key are written in order.
+and the third sends the answers. Each keeps only a bounded amount in memory. Lines that were
+read together are published together; a batch that shares an ordering key with one under way waits for its end, so that
+the lines of an ordering key are written in order.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -11,7 +11,7 @@ _WIDTH, _ROW, _LEFT, _RIGHT = 480, 18, 128, 64
 
 
 def funnel(resting: Sequence[int], ladder: Sequence[int], dead: int) -> Markup:
-    """`resting` counts deliveries by rung; `ladder` is in milliseconds. Bars are centred; their width is the count."""
+    """`resting` counts deliveries by rung; `ladder` is in milliseconds. Bars are centred, and as wide as the counts."""
     rows = [(f"{rung}.  after {duration(rest)}", many, "bar") for rung, (rest, many) in
             enumerate(zip(ladder, resting, strict=False), 1)]  # fmt: skip
     rows.append(("dead letters", dead, "bar dead"))
