@@ -155,7 +155,8 @@ def nodes(*, server: Server = HERE) -> int:
 def guards(*, server: Server = HERE) -> int:
     """List the guards that the server declares.
 
-    With the number of due messages that wait for their answers there, and why a guard holds them.
+    Undeclared ones that messages name are listed, too; each with how many due messages wait for its answer there,
+    and why it holds them.
     """
     with server.client() as tarry:
         found = tarry.guards()

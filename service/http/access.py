@@ -120,7 +120,7 @@ async def holder_of(request: Request, node: Node) -> Holder:
 
 
 def unauthorized(detail: str) -> Problem:
-    """401."""
+    """401 for a request without a valid key or session."""
     return Problem("unauthorized", detail, executed=False, headers=_BEARER)
 
 

@@ -623,7 +623,7 @@ class GuardAnswer(Answer, kw_only=True):
     waiting: int
     """Due messages for which it has not answered yet."""
     holds: str | None
-    """Why it does not answer; null if it does."""
+    """Why it holds messages; null if it holds none."""
 
 
 class GuardList(Answer, kw_only=True):

@@ -111,12 +111,12 @@ async def _of_key(
 
 
 async def upcoming(call: Call) -> Response:
-    """How many messages fall due when."""
+    """Count how many messages fall due when."""
     return await _upcoming(call, of_all=False)
 
 
 async def upcoming_of_all(call: Call) -> Response:
-    """How many messages of all topics together fall due when."""
+    """Count how many messages of all topics together fall due when."""
     return await _upcoming(call, of_all=True)
 
 

@@ -67,7 +67,7 @@ async def welcome(call: Call) -> Response:
 
 
 async def kind_of_problem(call: Call) -> Response:
-    """What a problem means."""
+    """Explain a kind of problem."""
     kind = call.part("kind")
     if kind not in KINDS:
         raise Problem("not-found", "there is no such kind of problem")

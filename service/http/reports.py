@@ -41,7 +41,7 @@ async def list_reports(call: Call) -> Response:
 
 
 async def get_report(call: Call) -> Response:
-    """The page of a report."""
+    """Get the page of a report."""
     name = call.part("report")
     page = await trio.to_thread.run_sync(_read, call.settings.reports, name)
     if page is None:
@@ -52,7 +52,7 @@ async def get_report(call: Call) -> Response:
 
 
 async def get_figure(call: Call) -> Response:
-    """A figure of a report, as a file to keep: JSON or Parquet."""
+    """Download a figure of a report: JSON or Parquet."""
     report, figure = call.part("report"), call.part("figure")
     content = await trio.to_thread.run_sync(_read_figure, call.settings.reports, report, figure)
     if content is None:

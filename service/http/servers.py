@@ -76,7 +76,8 @@ async def tell_wheel(call: Call) -> Response:
 
 
 async def list_guards(call: Call) -> Response:
-    """List the guards that this server declares, and how many messages wait for their answers here."""
+    """List the guards that this server declares, or that its messages name, and how many messages wait for each
+    here."""
     return answer(answers.GuardList(guards=[_guard(one) for one in call.node.guards.states()]))
 
 
