@@ -340,8 +340,7 @@ class Settings:
 
     @property
     def _twice_a_message(self) -> int:
-        # Escaped in a statement, a byte may take two; the rest of the statement, with ids and keys, fits into what is
-        # added.
+        # Escaped in a statement, a byte may take two; the statement's rest, with ids and keys, fits into what is added.
         return 2 * (self.max_body + MAX_HEADERS) + 64 * _KIB
 
     def too_little(self, longest: int | None, largest: int | None) -> list[str]:

@@ -40,7 +40,7 @@ def cursor(text: str | None) -> int:
 async def cancel(call: Call) -> Response:
     """Cancel a message that still waits.
 
-    The answer is exact.
+    The answer is exact: either it is cancelled and will not be delivered, or it was too late.
     """
     verdict = await call.node.intake.cancel(await call.own_message("publish"))
     if verdict.result not in ("cancelled", "suppressed"):

@@ -72,7 +72,7 @@ async def _read(call: Call) -> Sequence[Settlement]:
         ids += _ids_of(one)
         settlements.append(one)
         if ids > MAX_IDS:
-            break  # `_check_ids` refuses these already
+            break  # `_check_ids` will refuse them
     return settlements
 
 

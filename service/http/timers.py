@@ -104,7 +104,7 @@ def _told(key: str, found: Standing) -> answers.TimerAnswer:
 async def cancel_timer(call: Call) -> Response:
     """Cancel the waiting message of a key's timer.
 
-    The answer is exact.
+    The answer is exact: either it is cancelled and will not be delivered, or it was too late.
     """
     revision = revision_of(call)
     topic: Topic = await call.topic()

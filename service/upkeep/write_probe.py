@@ -80,7 +80,7 @@ class WriteProbe:
             elif self._store.backend.shared and self._monotonic() - outage.written_at > _IDLE:
                 await self._store.write(rehearsal.clear_away, 0, self._clock.now())  # changes nothing, but commits
         except DuplicateKey:
-            return  # the write got as far as the table, so it was accepted
+            return  # it got as far as the table: that shows enough
         except StoreError as error:
             # Nobody else locks the rehearsal's rows, so even a lock wait means that the table is locked.
             outage.refuse(error)
