@@ -1,4 +1,4 @@
-"""Merges the metrics of all processes into one text, where each series has the label `process`.
+"""Merges the metrics of all processes into one text, where the series of each process have its number as a label.
 
 So a counter of a process that was restarted begins at 0 under its own label, which Prometheus understands. A sum over
 all processes, made here, would decrease then, and look like a restart of everything.

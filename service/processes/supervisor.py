@@ -122,14 +122,12 @@ class Supervisor:
             last = () if self._last_word.pipe is None else (self._last_word.pipe,)
             for pipe in (*self._pipes.values(), writes, *last):
                 os.close(pipe)  # else the pipes would not close when the supervisor ends
-            # Block signals until the process handles them: a terminal sends its to the whole group, new processes
-            # included.
+            # Blocked until the process handles them: a terminal sends signals to the whole group, new processes, too.
             signal.pthread_sigmask(signal.SIG_SETMASK, mask | {*self._watched} - {signal.SIGCHLD})
             share = Share(self._board, number)
             code = self._work(Process(number, self._sockets, share, reads, self._asking, self._systemd.rest))
         finally:
-            # Leave without cleanup: context managers around the supervisor, such as a socket's file, are not this
-            # process's.
+            # Leave without cleanup: what surrounds the supervisor, such as a socket's file, is not this process's.
             with suppress(OSError):
                 sys.stdout.flush()
                 sys.stderr.flush()
