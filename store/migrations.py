@@ -7,8 +7,8 @@ since it only adds. Without that line all servers must know the migration. Migra
 recorded in `migration`, which every version of the program compares with what it knows; the others are recorded in
 `migration_beside`, which older versions do not read.
 
-The first is 0021, which makes all tables. Earlier numbers were used before the first release; a database that has one of
-them is refused.
+The first is 0021, which makes all tables. Earlier numbers were used before the first release; a database that has one
+of them is refused.
 """
 
 import hashlib

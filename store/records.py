@@ -39,7 +39,7 @@ class Topic:
     ladder: Ladder | None
     created_at: int
     sequencer: Literal["store", "redis"] = "store"
-    """Where its offsets are drawn; see `mysql.redis_sequencer`."""
+    """Where its offsets are drawn; see `mysql.redis_offsets`."""
     max_pending: int | None = None
     """How many of its messages may be waiting for their due time; None: no limit."""
     max_rate: int | None = None
