@@ -149,7 +149,7 @@ async def clean_messages(
     page = await tx.fetch("message.oldest", AgedMessage, queue.id, start, limit)
     old = _old(page, now - keep, end)
     if not old:
-        return Removed(0, start, True)  # another cleaner was quicker
+        return Removed(0, start, True)  # another node has removed them meanwhile
     end = old[-1].place + 1
     since = now - hard
     wanted = await _Wanted.read(tx, queue, sorted(groups), old)
@@ -295,7 +295,7 @@ async def clean_deliveries(
         return Removed(0, start, True)
     rows = _old(await tx.fetch("delivery.oldest", Aged, group_id, queue_id, start, limit), now - limits.history, end)
     if not rows:
-        return Removed(0, start, True)  # another cleaner was quicker
+        return Removed(0, start, True)  # another node has removed them meanwhile
     end = rows[-1].place + 1
     removed = await tx.execute("delivery.expunge", group_id, queue_id, rows[0].place, end)
     await taken_until(tx, b"delivery", max(row.at for row in rows))

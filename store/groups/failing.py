@@ -79,7 +79,7 @@ class Failing:
         wish, lost = failure.answer.wish, failure.answer.wish.verb == "end"
         if lost and failure.unbegun and source.losses < FREE_LOSSES:
             wish = evolve(wish, retry_after=0, count=False)
-        at = min(failure.claim.lease_until, self.now) if lost and wish.count else self.now  # when its rung begins
+        at = min(failure.claim.lease_until, self.now) if lost and wish.count else self.now  # the rung begins then
         history = source.history
         if wish.count:
             entry = Attempt(at, failure.claim.client, "lease lost" if lost else wish.reason)

@@ -16,8 +16,8 @@ from ..records import Group
 from ..stream.placing import own_queues
 
 STILL = 500
-"""Milliseconds after which others claim from the queues of a node that has not moved the group's cursors there; and for
-which clients of another node must have had room before that node helps."""
+"""Milliseconds after which other nodes claim from the queues of a node that has not moved the group there; and for
+which a node's clients must have had room before it helps the other nodes."""
 
 
 @frozen

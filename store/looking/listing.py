@@ -1,6 +1,6 @@
 """Lists all messages of a topic, page by page: those that wait, and those in the stream.
 
-There is no index by topic and time for both together, so a page has some of each: waiting messages with the next due
+Neither kind has an index by topic and time together, so a page has some of each: waiting messages with the next due
 first, and those in the stream with the newest first. The waiting ones are searched among those of all topics
 (`finding`), a bounded number of rows in one call. Those in the stream are read backwards from the ends of the topic's
 queues and merged by the time when they came; this reads the rows that are shown, and a few for each queue. So a page

@@ -231,7 +231,7 @@ class MySQLBackend:
                 return await self._once(work, server)
             except Locked:
                 if trio.current_time() > patient_until:
-                    raise  # it has waited long enough, with a connection and with locks of its own
+                    raise  # the work has waited long enough, holding a connection and locks of its own
             except (Contention, _RolledBack) as error:
                 tried += 1
                 if tried == _TRIES:
@@ -287,7 +287,7 @@ class MySQLBackend:
                         landed = await witness.landed(tx)
                         if landed and not await lost.find_drawn(tx):
                             await connection.rollback()
-                            break  # retention has taken a message already, and its offset with it
+                            break  # retention has removed one of its messages already, and the offset with it
                         # A commit is visible a moment before it is on the disk. This COMMIT comes after it.
                         await tx.commit()
                         return landed
@@ -307,7 +307,7 @@ class MySQLBackend:
             await connection.commit()
             if more:
                 self._forget_at = now + _FORGET_MORE
-        except StoreError:  # another time, and another session
+        except StoreError:  # it is tried again later, with another session
             connection.close()
 
     async def read(self, work: Work[T]) -> T:

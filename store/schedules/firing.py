@@ -115,7 +115,7 @@ class Firing:
             if schedule is None or schedule.next_at is None or schedule.topic_id in tallies.gone:
                 dropped.append(row.id)
                 if schedule is not None:
-                    await tx.execute("schedule.remove", schedule.id)  # with its topic
+                    await tx.execute("schedule.remove", schedule.id)  # its topic is gone
             elif course is not None:
                 turn = await self._turn(tx, schedule, course, schedule.next_at)
                 fires += turn.fires
@@ -130,7 +130,7 @@ class Firing:
             await tx.later_many("fire.add", fires)
         self.overdue.clear()
         await self.arm(tx, advanced)
-        await drop(tx, await lock_waiting(tx, dropped), self.tally_shard, self.now)  # once more, with their keys
+        await drop(tx, await lock_waiting(tx, dropped), self.tally_shard, self.now)  # read again, with their keys
         return Judged(sent, left, tuple(self.overdue))
 
     async def let_go(self, tx: Transaction, schedule: ScheduleRow, waiting: Waiting) -> ScheduleRow:

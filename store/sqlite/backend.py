@@ -28,7 +28,7 @@ _READERS = 2
 
 
 class SQLiteBackend:
-    """A `store.ports.Backend` over one file. A second server on the same file is refused with `StoreInUse`."""
+    """A `store.ports.Backend` over one file. Raises `StoreInUse` if another server has the file."""
 
     def __init__(self, path: Path, clock: SteadyClock | None = None) -> None:
         # Resolved once, so that a changed link or another working directory does not lead later readers elsewhere.

@@ -24,8 +24,8 @@ _PASS = 4 << 20
 """Bytes of the log after which there is another pass."""
 _LONG = 32 << 20
 """Bytes: from this size on the writer copies what passes have left, while nothing waits. From twice this size on it
-copies all of it with each pass that is due, even if callers wait. A file that is longer than that is truncated when its
-log restarts; no sooner, since it takes the COMMIT that does it 12 ms."""
+copies all of it with each pass that is due, even if callers wait. A log file longer than that is truncated when the log
+restarts; no sooner, since that takes the COMMIT that does it 12 ms."""
 _LITTLE = 1 << 20
 """Bytes that a pass may leave to the writer."""
 _PASSES = 5

@@ -187,7 +187,7 @@ async def _lock_entries(tx: Transaction, entries: Sequence[int], now: int) -> tu
     due = [row for row in await _lock_due(tx, messages) if row.due <= now]
     resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
     back = [row for row in resting if due_of(row.id) <= now]
-    back.sort(key=_time_and_source)  # they were locked shard by shard
+    back.sort(key=_time_and_source)  # the query returns them shard by shard
     return due, back
 
 
@@ -354,7 +354,7 @@ async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
     there = dict(await tx.fetch("topic.names", tuple[int, str], sorted({row.topic_id for row in orphans})))
     if not (orphans := [row for row in orphans if row.topic_id not in there]):
         return
-    rows = await lock_waiting(tx, [row.id for row in orphans])  # once more, with their keys
+    rows = await lock_waiting(tx, [row.id for row in orphans])  # read again, with their keys
     await remove_waiting(tx, rows)
     for row in rows:
         if row.key is not None:
