@@ -1,5 +1,4 @@
-"""Chains of an ordered topic: the messages of a key that must come back before the key goes on, and those parked
-behind.
+"""Chains of an ordered topic: the messages of a key that must come back before it goes on, and those parked behind.
 
 A key has a chain in a group from the failure of one of its messages until none of them is left to come back. Its
 members are `away` (on the ladder, in the retry queue, or in a claim from it) or parked. While a key has a chain, its
