@@ -65,7 +65,7 @@ class Hosts:
         self.dsn = dsn
         self.timeout = timeout or (_EACH if dsn.others else _PATIENCE)
         self.era = 0
-        """Raised when the server changes or is given up; sessions of an earlier era must not be used."""
+        """Counts the changes of the server; sessions of an earlier era must not be used."""
         self.name = ""
         """The name of the server that the sessions are with, see `Connection.name`; empty before the first."""
         self.check: Callable[[Connection], Awaitable[None]] = _take_any

@@ -1,6 +1,7 @@
 """A pool of open sessions, so that a transaction does not wait for a login.
 
-async with pool.connection() as connection: ...
+    async with pool.connection() as connection:
+        ...
 
 Take a connection for one piece of work and return it at the end: never hold one while a person, a handler or a long
 poll takes its time. A session is never reconnected. A session that is closed, or whose block raised, is dropped, and
