@@ -83,7 +83,7 @@ def measure(dsn: str, folder: Path, rows: int, master: str, jar: Path) -> Figure
     spark = _session(master, jar)
     spark.sparkContext.parallelize(range(2), 2).map(str).collect()  # workers and all
     say("archiving")
-    first = _archive(spark, dsn, folder / "lake")
+    first = run(spark, dsn, folder / "lake")
     figures: Figures = {
         "archive": {
             "s": round(first["s"], 2),
@@ -104,7 +104,7 @@ def measure(dsn: str, folder: Path, rows: int, master: str, jar: Path) -> Figure
     ((queue,),) = databases.ask(dsn, "SELECT MAX(id) FROM queue WHERE group_id = 0")
     fill(dsn, queue, rows, more)
     say("archiving a hundredth more")
-    again = _archive(spark, dsn, folder / "lake")
+    again = run(spark, dsn, folder / "lake")
     figures["incremental"] = {
         "new_rows": more,
         "rows": again["rows"],
@@ -122,7 +122,8 @@ def _session(master: str, jar: Path) -> SparkSession:
     return session.open_session("bench", master)
 
 
-def _archive(spark: SparkSession, dsn: str, lake: Path) -> dict[str, float]:
+def run(spark: SparkSession, dsn: str, lake: Path) -> dict[str, float]:
+    """All that is there: `rows`, seconds until its messages were in the lake, `messages_s`, and all else, `s`."""
     with ArchiverLease(dsn) as lease:
         began = time.perf_counter()
         until = 0.0

@@ -49,14 +49,16 @@ def main() -> None:
     show({"bench": "cleaning", **chosen(arguments, "rows", "callers"), **settings, **figures})
 
 
-async def measure(dsn: str, rows: int, callers: int, seconds: float, windows: int | None) -> Figures:
-    """Before, during, and what is left."""
+async def measure(
+    dsn: str, rows: int, callers: int, seconds: float, windows: int | None, name: str = "bench"
+) -> Figures:
+    """Before, during, and what is left; in a new topic of this name."""
     set_up_logs("warning", "console")
     async with opened(dsn) as store:
         clock = Clock(store.now)
         await clock.take()
         directory = Directory(store, clock, auto_create=True)
-        topic = await directory.topic("bench", create=True)
+        topic = await directory.topic(name, create=True)
         group = await directory.group(topic, "bench", create=True)
         await trio.to_thread.run_sync(fill, dsn, topic, group.id, clock.now() - _AGE, rows)
         now, ownership = clock.now(), whole()
@@ -76,8 +78,8 @@ async def measure(dsn: str, rows: int, callers: int, seconds: float, windows: in
 
         before, during = await publish_beside(store, topic, callers, seconds, clean, note)
         published = sum(window["answered"] for window in (before, *during))
-        ((left,),) = databases.ask(dsn, "SELECT COUNT(*) FROM message")
-        ((floor,),) = databases.ask(dsn, "SELECT MAX(floor) FROM cleaned")
+        ((left,),) = databases.ask(dsn, f"SELECT COUNT(*) FROM message WHERE queue_id = {topic.queues[0].id}")
+        ((floor,),) = databases.ask(dsn, f"SELECT MAX(floor) FROM cleaned WHERE queue_id = {topic.queues[0].id}")
         removed = int(floor)
         if left != published + rows - removed or (windows is None and removed != rows):
             raise AssertionError(f"of {rows} messages and {published} more, {removed} were removed and {left} are left")

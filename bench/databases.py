@@ -164,7 +164,7 @@ def log_in(
 def ask(dsn: str, sql: str) -> list[tuple[Any, ...]]:
     """The rows of a query, through a client that is not the one under test."""
     if dsn.startswith(SQLITE):
-        with closing(sqlite3.connect(dsn.removeprefix(SQLITE))) as reader:
+        with closing(sqlite3.connect(dsn.removeprefix(SQLITE), isolation_level=None)) as reader:
             return reader.execute(sql).fetchall()
     with log_in(dsn) as connection, connection.cursor() as cursor:
         cursor.execute(sql)

@@ -60,7 +60,12 @@ def main() -> None:
 def measure(dsn: str, rate: int, seconds: float, consumers: int, size: int) -> Figures:
     """One run against a server of its own."""
     with served(dsn, log_level="warning") as server:
-        return trio.run(_Run(server, rate, seconds, consumers, size).measure)
+        return measure_on(server, rate, seconds, consumers, size)
+
+
+def measure_on(server: ServerProcess, rate: int, seconds: float, consumers: int, size: int) -> Figures:
+    """One run against a server that is there."""
+    return trio.run(_Run(server, rate, seconds, consumers, size).measure)
 
 
 class _Run:

@@ -105,12 +105,16 @@ async def start_and_claim(server: ServerProcess) -> Figures:
     async def consume() -> None:
         held = 0
         while held < _OVERDUE:
+            if time.perf_counter() > began + _RECOVERY_SECONDS:
+                raise AssertionError(f"{held} of {_OVERDUE} came within {_RECOVERY_SECONDS} s")
             try:
-                held += await claim_some(server.port)
+                came = await claim_some(server.port)
             except (OSError, RefusedError, trio.BrokenResourceError):
                 await trio.sleep(0.002)  # not there yet, or not ready
                 continue
-            times.append(time.perf_counter() - began)
+            if came:
+                held += came
+                times.append(time.perf_counter() - began)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(consume)
@@ -125,7 +129,7 @@ async def claim_some(port: int) -> int:
     async with LeanHTTP(port) as http:
         answer = msgspec.json.decode(await http.post("/v1/topics/outage/groups/bench/claim", wish))
         if answer["claim"] is None:
-            raise AssertionError("nothing within 5 s")
+            return 0
         await http.post(f"/v1/claims/{answer['claim']}/ack", b"{}")
         return len(answer["messages"])
 

@@ -9,7 +9,7 @@ the most that it took in it.
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from ..service.durations import format_time
@@ -45,20 +45,21 @@ def measure(rows: int, days: int, dsn: str) -> Figures:
     with served(dsn, log_level="warning") as server:
         before = rss_of(server.pid)
         began = time.perf_counter()
-        send_lines(server.port, _lines(rows, days), rows, topic="bench")
+        begin, length = now() + _LEAD, days * 86_400_000
+        dues = lines(rows, lambda: begin + random.randrange(length))  # it spreads times
+        send_lines(server.port, dues, rows, topic="bench")
         took = time.perf_counter() - began
         memory = {"server_mb": before >> 20, "peak_mb": peak_of(server.pid) >> 20}
     databases.expect_rows(dsn, "delay", rows)
     return {"rows": rows, "seconds": round(took, 1), "per_s": round(rows / took)} | memory
 
 
-def _lines(rows: int, days: int) -> Iterator[bytes]:
-    """A piece at a time."""
-    begin, length = now() + _LEAD, days * 86_400_000
+def lines(rows: int, due: Callable[[], int]) -> Iterator[bytes]:
+    """So many messages, each with a due time of its own, Unix milliseconds; a piece at a time."""
     for at in range(0, rows, _PIECE):
         if at % 100_000 == 0:
             say(f"{at} of {rows}")
-        dues = [begin + random.randrange(length) for _ in range(min(_PIECE, rows - at))]  # it spreads times
+        dues = [due() for _ in range(min(_PIECE, rows - at))]
         yield b"".join([b'{"deliver_at":"%b","body":%b}\n' % (format_time(due).encode(), BODY) for due in dues])
 
 

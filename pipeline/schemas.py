@@ -14,9 +14,10 @@ from ..store.content import FIRST, LATER, NUMBERS
 from ..store.schedules.course import OUTCOMES as OUTCOMES_OF_FIRES
 
 VERSION = 1 + len(LATER)
-"""The version of these schemas. A lake remembers the version it was written with: a newer lake is refused; in an older
-one columns are missing, which are read as nulls and added by the next archiver. (2: `expires_at`; `reason`, `guard` of
-`cancelled`.) A further table is no new version: a program that does not know it passes over it."""
+"""The version of these schemas; a new column that is no attribute of a message adds one here. A lake remembers the
+version that it was written with. A newer one is refused. In an older one columns are missing: they are read as nulls,
+and the next archiver adds them. (2: `expires_at`; `reason`, `guard` of `cancelled`.) A further table is no new version:
+an older program passes over it."""
 
 TEXT, INT, LONG, TIME = t.StringType(), t.IntegerType(), t.LongType(), t.TimestampType()
 

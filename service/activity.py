@@ -1,6 +1,6 @@
-"""What a server did in each second of the last minutes, and how late messages were: for pictures, counted in memory.
+"""Counts in memory, for pictures, what a server did in each second of the last minutes, and how late messages were.
 
-Seconds come in; no clock lives here. A server that rests costs nothing.
+It has no clock of its own: the caller passes one. An idle server costs nothing.
 """
 
 from bisect import bisect_left
@@ -11,9 +11,9 @@ from typing import Literal
 from attrs import define, field
 
 SECONDS = 300
-"""So many are kept."""
+"""How many seconds are kept."""
 BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 60_000)
-"""Milliseconds: a message that is so late, or less, is counted there; later ones behind the last."""
+"""Upper bounds of the lateness buckets, in milliseconds; messages later than the last have a bucket of their own."""
 BAND = 10
 """Seconds whose lateness is counted together."""
 BANDS = SECONDS // BAND
@@ -24,7 +24,7 @@ KINDS: tuple[Kind, ...] = ("published", "delivered", "acked", "retried", "dead")
 
 @define
 class _Count:
-    """Of a second, or of a band."""
+    """The counts of one second, or of one band."""
 
     at: int
     counts: list[int]
@@ -32,30 +32,30 @@ class _Count:
 
 @define(eq=False)
 class Activity:
-    """`seconds` is any clock that does not go back."""
+    """Counts per second and lateness per band; `seconds` is any clock that does not go back."""
 
     _seconds: Callable[[], float]
     _counts: deque[_Count] = field(factory=lambda: deque[_Count](maxlen=SECONDS + 1), init=False)
     _late: deque[_Count] = field(factory=lambda: deque[_Count](maxlen=BANDS + 1), init=False)
 
     def count(self, kind: Kind, messages: int) -> None:
-        """So many just now."""
+        """Adds these messages to the current second."""
         if messages:
             _last(self._counts, self._now, len(KINDS))[KINDS.index(kind)] += messages
 
     def late(self, seconds: Iterable[float]) -> None:
-        """Messages that were handed out so late just now."""
+        """Adds messages that were handed out just now, each with its lateness in seconds."""
         counts = _last(self._late, self._now // BAND, len(BOUNDS) + 1)
         for one in seconds:
             counts[bisect_left(BOUNDS, 1000 * one)] += 1
 
     def rates(self) -> dict[Kind, list[int]]:
-        """Of each whole second that is kept, the oldest first."""
+        """The counts of each whole second that is kept, the oldest first."""
         columns = _columns(self._counts, self._now - SECONDS, SECONDS, len(KINDS))
         return dict(zip(KINDS, map(list, zip(*columns, strict=True)), strict=True))
 
     def lateness(self) -> list[list[int]]:
-        """How many were how late in each band, the oldest first; the last is under way."""
+        """The counts of each lateness bucket in each band, the oldest first; the last band is still under way."""
         return _columns(self._late, self._now // BAND - BANDS + 1, BANDS, len(BOUNDS) + 1)
 
     @property

@@ -1,7 +1,7 @@
-"""The alarm: events that somebody should hear of, posted as JSON to a webhook of the operator's.
+"""The alarm: events that an operator should hear of, posted as JSON to the operator's webhook.
 
-It never holds anything up: a bounded queue, a time-out, a bounded number of tries, and what does not fit is dropped and
-said so in the log. The address may hold a secret, so it is never logged.
+It never holds anything up: the queue, the time-out and the number of tries are bounded. An event for which the queue
+has no room is dropped, and the log says so. The address may hold a secret, so it is never logged.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ import structlog
 import trio
 
 if TYPE_CHECKING:
-    # Loaded when there is an address: without one, as most servers are, they would be a fifth of a start.
+    # Loaded only when there is an address: most servers have none, and the import would be a fifth of their start.
     import httpx
 
 _WAITING = 100
@@ -25,7 +25,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Alarm:
-    """Posts events to `url`; without one it does nothing. `ring` from anywhere, `run` in a task of the service's."""
+    """Posts events to `url`; without one it does nothing. Call `ring` from anywhere, `run` in a task of the service."""
 
     def __init__(
         self, url: str, *, transport: "httpx.AsyncBaseTransport | None" = None, sleep: Sleep = trio.sleep
@@ -37,7 +37,7 @@ class Alarm:
         self.dropped = 0
 
     def ring(self, event: str, **facts: object) -> None:
-        """Has the event posted in its own time."""
+        """Queues the event to be posted by `run`; never waits."""
         if not self._url:
             return
         try:
@@ -47,7 +47,7 @@ class Alarm:
             log.warning("alarm_dropped", alarm=event, dropped=self.dropped)
 
     async def run(self) -> None:
-        """Posts what was rung, one after the other, for ever."""
+        """Posts the queued events, one after the other, for ever."""
         if not self._url:
             return
         import httpx
@@ -66,6 +66,6 @@ class Alarm:
                 with attempt:
                     (await client.post(self._url, json=facts)).raise_for_status()
         except RetryError as error:
-            # Neither the text of the error nor its request: both tell the address.
+            # Log neither the text of the error nor its request: both contain the address.
             kind = type(error.last_attempt.exception()).__name__
             log.warning("alarm_failed", alarm=facts["event"], error=kind, tries=_TRIES)

@@ -2,17 +2,17 @@
 
 Now = the last sample, as of the arrival of its answer (so never ahead of the database) + CLOCK_BOOTTIME since then. The
 host's wall clock is not used, so steps and suspends of the host do no harm. A sample that is off by more than 5 s holds
-promotion until three samples agree, and is then followed. When another server has the database, its clock is another's:
-the time is in doubt until there is a sample of it.
+promotion until three samples agree, and is then followed. When another server has become the database, its clock is a
+different one: the time is in doubt until that has been sampled.
 
-Each sample is behind by as long as its answer was on the way, and so is all that is due. So one that is behind what is
-known, by no more than it took, is not followed: the earlier one was quicker. And a first one that took long is followed
-by others. (The idea is Cristian's, "Probabilistic clock synchronization", 1989.) Held against the earlier one is that
-the database's clock may have been slowed meanwhile, mostly by 500 ppm at most (adjtimex(2)); if by more, this clock is
-3 ms ahead at most, or as much as the answer took.
+Each sample is behind by the time that its answer was on the way, and everything due is late by as much. So a sample
+that is behind the known time by no more than its answer took is not followed: the earlier one was quicker. And a first
+sample that took long is followed by more. (The idea is Cristian's, "Probabilistic clock synchronization", 1989.) The
+database's clock may have been slowed since the earlier sample, usually by no more than 500 ppm (adjtimex(2)), and that
+is taken off; if it was slowed by more, this clock is 3 ms ahead at most, or as much as the answer took.
 
-Who asks the database for something else every other second, and the time with it, offers it: then no sample is asked
-for. One that is off by more than 5 s is not taken from there, but asked for.
+A part that queries the database every other second reads the time along with it and offers it: then no sample is asked
+for. An offer that is off by more than 5 s is not followed; a sample is asked for instead.
 """
 
 import math
@@ -26,19 +26,19 @@ AGREEING = 3
 
 _NS = 1_000_000
 _FRESH = 2_500 * _NS
-"""For so long nothing is asked for when something was offered."""
+"""Nanoseconds after an offer for which no sample is asked for."""
 _SLEWED = 2_000
-"""A clock that is being slowed loses a nanosecond in so many."""
+"""A clock that is being slowed loses one nanosecond in so many."""
 _ON_THE_WAY = 3 * _NS
-"""An answer may be so much longer on its way than the quickest, or as long as it took. What is further behind is a
-clock that was set back."""
+"""Nanoseconds by which a sample may be behind because its answer was slow, or as many as the answer took if that is
+more. One that is further behind means that the clock was set back."""
 _QUICK = 5 * _NS
 _TRIES = 4
-"""Of the first sample, until one is quick."""
+"""Attempts at the first sample of a server, until one is quick."""
 
 
 class Clock:
-    """Unix milliseconds. `take` is to be awaited once before `now`, and then every second or two."""
+    """Unix milliseconds. Await `take` once before `now`, and then every second or two."""
 
     def __init__(
         self,
@@ -48,18 +48,18 @@ class Clock:
         server: Callable[[], str] = str,
         ahead: Callable[[], float] = float,
     ) -> None:
-        """`sample` gives Unix milliseconds, with their fraction if it has one: what is cut off, all are late by.
-        `server`: whose clock is sampled. `ahead`: by how many milliseconds the time is moved on from that clock's, as
-        it is in a test."""
+        """`sample` gives Unix milliseconds, with their fraction if it has one: everything is late by a fraction that is
+        cut off. `server` names the server whose clock is sampled. `ahead`: milliseconds to add to that clock's time,
+        for tests."""
         self._sample = sample
         self._monotonic = monotonic
         self._server = server
         self._ahead = ahead
-        self._sampled = ""  # the server that `_lead` is of
-        self._lead: int | None = None  # of the database's clock before `monotonic`, nanoseconds
-        self._at = 0  # `monotonic` when that was so
+        self._sampled = ""  # the server whose clock `_lead` is about
+        self._lead: int | None = None  # nanoseconds by which the database's clock is ahead of `monotonic`
+        self._at = 0  # what `monotonic` was then
         self._doubted: list[int] = []  # the leads of the samples since the jump
-        self._fresh_until = 0  # `monotonic` up to which what was offered last will do
+        self._fresh_until = 0  # what `monotonic` is when the last offer is no longer fresh
         self.jumps = 0
 
     @property
@@ -69,27 +69,27 @@ class Clock:
 
     @property
     def jumped(self) -> bool:
-        """Whether the last samples are not followed yet."""
+        """Whether the last samples have jumped, and are not followed yet."""
         return bool(self._doubted)
 
     @property
     def is_anothers(self) -> bool:
-        """Whether another server has the database since the last sample."""
+        """Whether the database has moved to another server since the last sample."""
         return self._server() != self._sampled
 
     @property
     def doubted_by(self) -> int:
-        """By how many milliseconds the last sample is off that is doubted; 0 when none is."""
+        """By how many milliseconds the last sample in doubt is off; 0 when none is."""
         return self._off(self._doubted[-1]) if self._doubted else 0
 
     @property
     def server(self) -> str:
-        """Whose clock is sampled."""
+        """The server whose clock is sampled."""
         return self._server()
 
     @property
     def is_fresh(self) -> bool:
-        """Whether something was offered and followed just now, so that nothing needs to be asked for."""
+        """Whether an offer was followed just now, so that no sample needs to be asked for."""
         return not self.in_doubt and self._monotonic() < self._fresh_until
 
     def now(self) -> int:
@@ -105,8 +105,8 @@ class Clock:
         return max(0, ms * _NS - self._known() - self._monotonic()) / 1e9
 
     def offer(self, value: float, server: str, asked: int) -> None:
-        """A sample that came with something else, just now; `server` is whose it was when that was asked for, `asked`
-        what `monotonic` said. It is followed only where nothing speaks against it."""
+        """Offers a sample that came just now with another answer. `server` is where it came from, as of the asking, and
+        `asked` what `monotonic` returned then. It is followed only where nothing speaks against it."""
         arrived = self._monotonic()
         lead = self._lead_of(value, arrived)
         self._fresh_until = 0
@@ -115,7 +115,7 @@ class Clock:
             self._fresh_until = arrived + _FRESH
 
     async def take(self) -> None:
-        """Asks for a sample; for more than one where it is the first of a server, and slow."""
+        """Asks for a sample; for up to four if it is the first of a server, and slow."""
         for _ in range(_TRIES if self._lead is None or self.is_anothers else 1):
             asked = self._monotonic()
             await self._take(asked)
@@ -128,7 +128,7 @@ class Clock:
         arrived = self._monotonic()
         lead = self._lead_of(value, arrived)
         if server not in ("", self._server()):
-            return  # nobody knows whose it is
+            return  # the server has changed meanwhile: it is not known which one answered
         if self._lead is not None and abs(self._off(lead)) > JUMP:
             self._doubt(lead, arrived)
             return
@@ -139,7 +139,7 @@ class Clock:
         return math.floor(value * _NS) + math.floor(self._ahead() * _NS) - arrived
 
     def _quickest(self, lead: int, arrived: int, took: int) -> int:
-        """This lead, or what is left of the one before if that was less behind."""
+        """This lead, or the one before, less what the clock may have lost since, if that was less behind."""
         if self._lead is None or self.is_anothers:
             return lead
         before = self._lead - (arrived - self._at) // _SLEWED
@@ -150,7 +150,7 @@ class Clock:
 
     def _doubt(self, lead: int, arrived: int) -> None:
         if self._doubted and abs(lead - self._doubted[-1]) > JUMP * _NS:
-            self._doubted.clear()  # it agrees with nothing: begin again
+            self._doubted.clear()  # it does not agree with those before: begin again
         self._doubted.append(lead)
         if len(self._doubted) >= AGREEING:
             self._doubted.clear()
@@ -163,5 +163,5 @@ class Clock:
         return self._lead
 
     def _off(self, lead: int) -> int:
-        """By how many milliseconds a sample is off."""
+        """By how many milliseconds a sample differs from the known time."""
         return (lead - self._known()) // _NS

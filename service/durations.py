@@ -1,7 +1,7 @@
-"""Durations and times as they are written outside, and milliseconds inside.
+"""Durations and times: parses and formats the texts that users write; inside they are milliseconds.
 
-Everything rounds up: what is finer than a millisecond never makes a message early. Refusals are ValueError, and the
-text says what to write instead.
+Everything finer than a millisecond is rounded up, so that a message is never early. Refusals are ValueError, whose text
+says what to write instead.
 """
 
 import re
@@ -27,16 +27,16 @@ DURATION_PATTERN = "|".join(
         f"P(?:{_W}{_D}?{_CLOCK}?|{_D}{_CLOCK}?|{_CLOCK})",
     )
 )
-"""Of all texts that are durations, of those that are too long to be one, and of an empty text: for JSON Schema, without
-ends, and without what not every reader of it has: names, and looks ahead."""
+"""For JSON Schema: matches every duration, and also durations that are too long and an empty text. It has no anchors,
+named groups or lookaheads, which not every reader of a schema supports."""
 _CALENDAR = re.compile(r"-?P[0-9.,YMWD]*[YM]|-?[0-9.,]+ ?(?:y|yr|years?|mo|mon|months?)\b.*", re.IGNORECASE | re.DOTALL)
 _FORM = 'write milliseconds (600000), units from w, d, h, m, s and ms ("10m", "1h30m"), or ISO 8601 ("PT10M")'
 
 _LONGEST = 200
-"""Characters of a text that is a duration; each of its parts has a digit number of its own."""
+"""The most characters of a duration's text; the digits of each part are bounded by `_NUMBER`."""
 
 MAX_DURATION = 10**15
-"""Milliseconds, some 31,000 years: what is longer is a mistake and not worth arithmetic."""
+"""Milliseconds, some 31,000 years: a longer duration is a mistake and not worth arithmetic."""
 
 _TIME = re.compile(
     r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<clock>[0-9]{2}:[0-9]{2}):(?P<second>[0-9]{2})"
@@ -47,7 +47,8 @@ TIME_PATTERN = (
     "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
     rf"[Tt ]{_HOUR}:{_SIXTY}:(?:{_SIXTY}|60)(?:\.[0-9]{{1,30}})?(?:[Zz]|[+-]{_HOUR}:{_SIXTY})"
 )
-"""Of all times that are read, and of the few that are none, such as the 30th of February; likewise."""
+"""For JSON Schema, likewise: matches every time that is accepted, and a few dates that do not exist, such as 30
+February."""
 _EPOCH = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -64,7 +65,7 @@ def parse_duration(value: int | str) -> int:
     return _parse_text(value)
 
 
-@lru_cache(1000)  # the same few delays come again and again; what is refused is not kept
+@lru_cache(1000)  # the same few delays come again and again; refusals are not cached
 def _parse_text(value: str) -> int:
     text = value[:100]
     if len(value) > _LONGEST:
@@ -91,7 +92,7 @@ def _within(duration: Fraction | int) -> int:
 
 
 def format_duration(ms: int) -> str:
-    """The shortest text that `parse_duration` reads as this: 5400000 is "1h30m"."""
+    """A short text that `parse_duration` reads as this duration: 5400000 is "1h30m"."""
     text = ""
     for unit, size in _UNITS.items():
         if unit == "w" and ms % size:
@@ -103,7 +104,7 @@ def format_duration(ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Unix milliseconds from RFC 3339, the zone required; before 1970 it is negative."""
+    """Unix milliseconds from RFC 3339; the zone is required. A time before 1970 is negative."""
     shown = repr(text[:100])
     parts = _TIME.fullmatch(text)
     if parts is None:
@@ -137,14 +138,14 @@ def _offset(zone: str) -> timedelta:
     return -offset if zone[0] == "-" else offset
 
 
-@lru_cache(1024)  # what is published, claimed or settled together has the same times
+@lru_cache(1024)  # messages published, claimed or settled together have the same times
 def format_time(ms: int) -> str:
-    """RFC 3339 in UTC with milliseconds: 2026-11-21T10:00:00.000Z. What it cannot say is its first
-    or last moment."""
+    """RFC 3339 in UTC with milliseconds: 2026-11-21T10:00:00.000Z. A time out of range becomes the first or last moment
+    that can be written."""
     second, rest = divmod(min(max(ms, _FIRST_MS), _LAST_MS), 1000)
     return f"{_second(second)}.{rest:03}Z"
 
 
-@lru_cache(4096)  # of a claim's times most are of a few seconds, and to write them anew was a fifth of the claim
+@lru_cache(4096)  # most times of a claim lie in a few seconds; formatting each anew took a fifth of the claim
 def _second(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).isoformat(timespec="seconds")

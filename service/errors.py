@@ -1,16 +1,17 @@
-"""What the service answers no to: one base, flat. HTTP turns each into a problem (see `http.problems`)."""
+"""The errors with which the service refuses a request: one base class, no deeper hierarchy. HTTP turns each into a
+problem (see `http.problems`)."""
 
 
 class ServiceError(Exception):
-    """The service could not do what was asked; nothing was done."""
+    """The service could not do what the caller asked; nothing was done."""
 
 
 class UnknownTopic(ServiceError):
-    """There is no such topic, and topics do not come into being at first use."""
+    """There is no such topic, and topics are not created at first use."""
 
 
 class UnknownGroup(ServiceError):
-    """There is no such group, and groups do not come into being at first use."""
+    """There is no such group, and groups are not created at first use."""
 
 
 class UnknownPush(ServiceError):
@@ -22,11 +23,11 @@ class UnknownClaim(ServiceError):
 
 
 class NotBuilt(ServiceError):
-    """The contract names it, and this version cannot do it yet."""
+    """The API names this feature, but this version does not have it yet."""
 
 
 class TopicConflict(ServiceError):
-    """The topic exists and cannot be changed in this way; `field` is what of it was to be another, where it is one."""
+    """The topic exists and cannot be changed in this way; `field` names the field that cannot change, if it is one."""
 
     def __init__(self, text: str, field: str | None = None) -> None:
         super().__init__(text)
@@ -34,7 +35,7 @@ class TopicConflict(ServiceError):
 
 
 class TooMany(ServiceError):
-    """A limit of the topic is reached; `seconds` is when to try again."""
+    """A limit of the topic is reached; try again after `seconds`."""
 
     def __init__(self, detail: str, seconds: int) -> None:
         super().__init__(f"{detail}; try again in {seconds} s")
@@ -46,7 +47,7 @@ class NothingToSettle(ServiceError):
 
 
 class Busy(ServiceError):
-    """Somebody else's transaction holds the message; ask again in a moment."""
+    """Another transaction has locked the message; ask again in a moment."""
 
 
 class Overloaded(ServiceError):

@@ -1,4 +1,4 @@
-"""Facts: what this node tells the others of itself, in its row."""
+"""Facts: what this node tells the other nodes about itself, in its row of the table of nodes."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ from .upkeep.writer_watch import WriterWatch
 
 @define
 class Address:
-    """Where the server is reached; its port is known once it listens."""
+    """The URL at which the server is reached; its port is known only once it listens."""
 
     url: str
 
 
 @frozen(eq=False)
 class Facts:
-    """As they are at any time."""
+    """Collects the facts as they are at the moment of the call."""
 
     _place: Address
     _backend: Backend
@@ -32,7 +32,7 @@ class Facts:
     _spoilt: SpoiltRows
 
     def told(self) -> dict[str, Any]:
-        """As JSON."""
+        """The facts as a JSON object."""
         behind, timers = self._pending.behind, len(self._pending)
         told = {"version": __version__, "url": self._place.url, "hand_behind": behind, "timers": timers}
         told |= {"skew": self._backend.skew(), RIVALS: list(self._writers.found)}

@@ -1,5 +1,6 @@
-"""The ground that the parts of a node stand on: what is known here and who waits for what, the store over it, and the
-signals. All of it is passive, and is made before any part that is at work.
+"""The ground that the parts of a node stand on: what the node knows, who waits for what, the store and the signals.
+
+All of it is made before any of the parts.
 """
 
 import time
@@ -40,7 +41,7 @@ from .upkeep.writer_watch import WriterWatch
 
 @frozen(eq=False)
 class Surroundings:
-    """What a node is made of before it has a store of its own."""
+    """What a node is given from outside, before it has a store of its own."""
 
     backend: Backend
     settings: Settings
@@ -52,7 +53,7 @@ class Surroundings:
 
 @frozen(eq=False, kw_only=True)
 class Ground:
-    """Of one node."""
+    """The ground of one node."""
 
     store: Store
     clock: Clock
@@ -70,7 +71,8 @@ class Ground:
 
 
 def lay_ground(given: Surroundings, clock: Clock) -> Ground:
-    """What orders, releases and the directory go by is handed to each of them, and written by those who know."""
+    """Makes the ground. Rates, ownership and spoilt rows, which `Orders`, `Releases` and the directory read, are
+    objects shared with the parts that write them."""
     settings, backend = given.settings, given.backend
     ownership, spoilt_rows, release_rates = Ownership(), SpoiltRows(), dict[int, int]()
     coverage = Coverage(clock, ownership, shared=backend.shared)

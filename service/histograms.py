@@ -1,4 +1,5 @@
-"""Histograms with counts of their own: prometheus_client's cost as much as the router, and a twelfth of a claim."""
+"""Histograms that keep their own counts: those of prometheus_client cost as much as routing, and a twelfth of a
+claim."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -11,22 +12,22 @@ from prometheus_client.registry import Collector
 
 @define
 class Series:
-    """Of one set of labels."""
+    """The histogram of one set of labels."""
 
     bounds: Sequence[float]
     counts: list[int]
-    """What was observed in each bucket, the last without a bound."""
+    """Observations in each bucket; the last bucket has no upper bound."""
     seconds: float = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Once more."""
+        """Adds one observation."""
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.seconds += seconds
 
 
 @define(eq=False)
 class Histograms(Collector):
-    """Seconds, by labels; whoever asks sees to it that they are few."""
+    """Histograms of seconds, by labels; the caller bounds the number of labels."""
 
     _name: str
     _about: str
@@ -35,18 +36,18 @@ class Histograms(Collector):
     _series: dict[tuple[str, ...], Series] = field(factory=dict[tuple[str, ...], Series], init=False)
 
     def of(self, *labels: str) -> Series:
-        """What to observe on."""
+        """The series of these labels, to observe on."""
         known = self._series.get(labels)
         if known is None:
             known = self._series[labels] = Series(self._bounds, [0] * (len(self._bounds) + 1))
         return known
 
     def remove(self, *labels: str) -> None:
-        """What they name is gone."""
+        """Removes the series of these labels, since what they name is gone."""
         self._series.pop(labels, None)
 
     def collect(self) -> Iterable[Metric]:
-        """As Prometheus reads it: each bucket holds those before it."""
+        """The family as Prometheus reads it: the counts of the buckets are cumulative."""
         family = HistogramMetricFamily(self._name, self._about, labels=self._labels)
         bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
         for labels, own in self._series.items():

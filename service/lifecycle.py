@@ -1,4 +1,4 @@
-"""The life of a server: its store answers, a node is made and works; it stops, and what is begun is finished."""
+"""The life of a server: it waits for its store, makes a node and runs it, then stops and finishes what has begun."""
 
 import time
 from collections.abc import Callable
@@ -21,26 +21,26 @@ from .tasks import run_tasks
 from .upkeep.writer_watch import FACT as RIVALS
 
 _TAKEN, _ENDED = 3.0, 0.5
-"""Seconds at most until others have taken what this node held, and until the last promotion is over."""
+"""Seconds to wait at most until other nodes hold what this node held, and until the last promotion is over."""
 _SEEN = 1.2
-"""Seconds after which the sweeps of others, which are taken each second, have seen what this node was told of."""
+"""Seconds after which the sweeps of other nodes, one each second, have found timers that only this node knew."""
 
 log = structlog.get_logger()
 
 
 @define(eq=False)
 class Lifecycle:
-    """From the first look at the store on. `make` puts a node together, over a clock that knows the time."""
+    """A server from its first look at the store on. `make` makes a node over a clock that has its first sample."""
 
     _store: Store
     _metrics: Metrics
     _clock: Clock
     _make: Callable[[Clock], Node]
     ready: trio.Event = field(factory=trio.Event, init=False)
-    """The store has answered: there is a node."""
+    """Set when the store has answered and there is a node."""
     _node: Node | None = field(default=None, init=False)
     _waits_for: StoreError | None = field(default=None, init=False)
-    """Why the store has not answered at the last try of the start."""
+    """Why the store did not answer at the last attempt to start."""
     _stopping: bool = field(default=False, init=False)
     _durability: list[str] = field(factory=list[str], init=False)
 
@@ -75,7 +75,7 @@ class Lifecycle:
             raise
 
     async def _try_to_open(self) -> None:
-        """Brings the schema to this program's version, and reads what nothing can be answered without."""
+        """Brings the schema to this program's version, and reads what the node needs before it can answer anything."""
         with self._store.watch("read"):  # nothing to migrate is a read
             applied = await self._store.backend.migrate()
         if applied:
@@ -96,7 +96,7 @@ class Lifecycle:
             node.stop()
 
     def stop(self) -> None:
-        """No more claims, and long polls go home; everything else goes on until it is answered."""
+        """Stops claims and ends long polls; everything else goes on until it is answered."""
         self._stopping = True
         if self._node is not None:
             self._node.stop()
@@ -107,7 +107,7 @@ class Lifecycle:
             await trio.sleep(0.01)
 
     async def hand_over(self) -> None:
-        """Waits until other nodes hold what this one held, if there are any, and brings to an end what is under way."""
+        """Waits until other nodes, if any, hold what this one held, and finishes promotions that are under way."""
         if self._node is None:
             return
         with trio.move_on_after(_TAKEN):
@@ -115,22 +115,24 @@ class Lifecycle:
                 return
         await trio.sleep(_SEEN)
         with trio.move_on_after(_ENDED):
-            # What it cuts off comes late: another that meets it in hand here leaves it alone.
+            # Messages of a promotion that is cut off here come late: other nodes leave rows alone that this one has
+            # locked.
             await self._node.dispatcher.stop()
             await self._node.held.emptied()
 
     async def leave(self) -> None:
-        """Nobody needs to wait for what is this node's. A store that is away hears nothing of it."""
+        """Gives back the duties and removes this node's row, so that nobody waits for it; not if the store is away."""
         if self._node is not None:
             with suppress(StoreError):
                 await self._node.nodes.leave()
 
     async def readiness(self) -> list[tuple[str, str | None]]:
-        """(check, what is wrong or None) for /readyz: store, writes, host, clock, writers, hand, rows, durability."""
+        """The checks of /readyz as (name, what is wrong or None): store, writes, host, clock, host_clock, writers,
+        hand, rows, sealing, stopping, durability."""
         node = self._node
         if node is None:
             why = "" if self._waits_for is None else f": {why_away(self._waits_for)}; the log tells more"
-            return [("store", f"the store has not answered yet{why}")]  # whoever may ask for more is in the store
+            return [("store", f"the store has not answered yet{why}")]  # the keys that allow more are in the store
         checks: list[tuple[str, str | None]] = []
         try:
             await self._store.now()

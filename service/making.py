@@ -1,4 +1,4 @@
-"""The making of a server: a store is asked until it answers, and then a node is made over it."""
+"""The making of a server: its lifecycle asks the store until it answers, and then makes a node over it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,10 +28,10 @@ def begin(
     elapsed: Callable[[], int] = boottime,
     ahead: Callable[[], float] = float,
 ) -> Lifecycle:
-    """A server over this backend, which is to be `run`. `elapsed` stands for CLOCK_BOOTTIME, in nanoseconds; `ahead`:
-    how many milliseconds of that the database's clock knows nothing of."""
+    """A server over this backend; the caller has to `run` it. `elapsed` stands in for CLOCK_BOOTTIME, in nanoseconds;
+    `ahead`: milliseconds by which that was moved on without the database's clock."""
     outage = Outage(metrics.db_error)
-    first = Store(backend, watch=outage.watch)  # until there is a node it is asked for its schema and the time
+    first = Store(backend, watch=outage.watch)  # for schema, clock and readiness; the node has its own
     server = partial(getattr, backend, "server")
     clock = clock or Clock(first.exact_now, monotonic=elapsed, server=server, ahead=ahead)
     given = Surroundings(backend, settings, metrics, notices, place or Address(settings.url), outage)
@@ -39,5 +39,5 @@ def begin(
 
 
 def make_node(given: Surroundings, clock: Clock) -> Node:
-    """A node over a clock that knows the time."""
+    """Makes a node over a clock that has its first sample."""
     return Node(given, lay_ground(given, clock))

@@ -1,7 +1,7 @@
-"""The metrics of one server, in a registry of their own; the names are the contract's.
+"""The metrics of one server, in a registry of their own; their names are part of the API.
 
-Labels are names of topics and groups, routes and error codes: never an id or a key. Names are made by users, so they
-are bounded too: past `MAX_NAMES` pairs the rest is counted under "(other)", which no topic can be called.
+Labels are names of topics and groups, routes and error codes: never an id or a key. Users make up the names, so they
+are bounded too: beyond `MAX_NAMES` pairs the rest is counted under "(other)", a name that no topic can have.
 """
 
 import platform
@@ -33,7 +33,7 @@ OfGroup = Literal["delivered", "acked", "retried", "dead", "expired"]
 
 
 class Metrics:
-    """A short method for each thing worth counting."""
+    """Counts each kind of event; a short method for each."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -41,7 +41,8 @@ class Metrics:
         self._names: set[tuple[str, str]] = set()
         self._pending_of: set[str] = set()
         self._lag_of: set[tuple[str, str]] = set()
-        """Topics, and groups by topic, that have measures of what waits."""
+        """Pairs of topic and group that have a gauge of their lag; `_pending_of` are topics that have gauges of pending
+        messages."""
         self._published = self._counter("tarry_messages_published", "Messages accepted.", "topic")
         self._cancelled = self._counter("tarry_messages_cancelled", "Messages cancelled before their time.", "topic")
         self._suppressed = self._counter("tarry_messages_suppressed", "Messages that their guards ended.", "topic")
@@ -81,7 +82,8 @@ class Metrics:
         self._latency = Histograms("tarry_http_request_duration_seconds", about, of, _REQUESTS)
         self.registry.register(self._latency)
         self._answered: dict[tuple[str, str, int], tuple[Counter, Series]] = {}
-        """Of both, whose own look-up costs as much as a lookup of the route."""
+        """The counter and the series of each (route, method, status): to look them up by labels costs as much as to
+        find the route."""
         self._wheel_entries = self._gauge("tarry_wheel_entries", "Timers in the wheel.")
         self._wheel_behind = self._gauge("tarry_wheel_behind_seconds", "By how much the oldest due timer is late.")
         self._clock_skew = self._gauge("tarry_clock_skew_seconds", "The store's clock less the host's.")
@@ -105,9 +107,9 @@ class Metrics:
         spoilt: Callable[[], int],
         held_back: Callable[[], Mapping[str, int]],
     ) -> None:
-        """From now on the gauges ask these: the wheel's entries, milliseconds that the hand is behind, seconds that the
-        store's clock is ahead of the host's, queues that stand still, rows that are set aside, and by topic how many
-        messages and retries its release rate holds back."""
+        """Gives the gauges the functions that they read from: entries in the wheel, milliseconds that its hand is
+        behind, seconds that the store's clock is ahead of the host's, queues that stand still, rows that are set aside,
+        and by topic how many messages and retries its release rate holds back."""
         self.registry.register(_HeldBack(held_back, lambda topic: self._bounded(topic)[0]))
         self._wheel_entries.set_function(entries)
         self._wheel_behind.set_function(lambda: behind() / 1000)
@@ -117,44 +119,46 @@ class Metrics:
         self._set_aside.set_function(spoilt)
 
     def published(self, topic: str, messages: int) -> None:
-        """Accepted, for now or for later; replays are not counted."""
+        """Counts accepted messages, due now or later; replays of an idempotent request are not counted."""
         self._published.labels(self._bounded(topic)[0]).inc(messages)
         self.activity.count("published", messages)
 
     def cancelled(self, topic: str, messages: int) -> None:
-        """Cancelled for the first time."""
+        """Counts cancelled messages; a repeated cancel is not counted."""
         self._cancelled.labels(self._bounded(topic)[0]).inc(messages)
 
     def suppressed(self, topic: str, messages: int) -> None:
-        """Ended by their guards."""
+        """Counts messages that their guards suppressed."""
         self._suppressed.labels(self._bounded(topic)[0]).inc(messages)
 
     def guard_failed(self, guard: str) -> None:
-        """It has not answered, or nothing that can be gone by; what it was asked of is held."""
+        """Counts a question that the guard did not answer, or not usably; the messages asked about are held."""
         self._guard_failures.labels(guard).inc()
 
     def watch_guard(self, guard: str, waiting: Callable[[], int]) -> None:
-        """From now on its gauge asks this: how many messages are due and wait for its answer."""
+        """Gives the guard's gauge a function that tells how many due messages wait for its answer."""
         self._guard_failures.labels(guard)
         self._guard_waiting.labels(guard).set_function(waiting)
 
     def of_group(self, what: OfGroup, topic: str, group: str, messages: int) -> None:
-        """Handed out in claims, first deliveries and later ones; acknowledged; failed or lost, and put on the ladder,
-        or among the dead letters; or taken by the hard limit of retention, though the group had not settled them."""
+        """Counts messages of a group: handed out in claims, first deliveries and later ones; acknowledged; failed or
+        lost, and put on the ladder or among the dead letters; or removed by hard retention though the group had not
+        settled them."""
         self._of_group[what].labels(*self._bounded(topic, group)).inc(messages)
         if what != "expired":
             self.activity.count(what, messages)
 
     def lateness(self, topic: str, seconds: Sequence[float]) -> None:
-        """How long after their `deliver_at` messages were first handed out."""
+        """Observes how long after their `deliver_at` messages were first handed out."""
         series = self._lateness.of(self._bounded(topic)[0])
         for one in seconds:
             series.observe(one)
         self.activity.late(seconds)
 
     def waiting(self, pending: Mapping[str, tuple[int, int]], lags: Mapping[tuple[str, str], int]) -> None:
-        """By topic: how many of its messages wait for their time, and how many deliveries for their rung. By topic and
-        group: how many messages it has yet to claim. Whoever is left out has no series any more."""
+        """Sets the gauges of waiting messages. By topic: how many of its messages wait for their time, and how many
+        deliveries for their rung. By topic and group: how many messages it has yet to claim. A topic or group that is
+        left out loses its series."""
         for topic in self._pending_of - pending.keys():
             for state in ("scheduled", "retrying"):
                 self._pending.remove(topic, state)
@@ -168,40 +172,41 @@ class Metrics:
             self._lag.labels(*names).set(messages)
 
     def promote_batch(self, seconds: float) -> None:
-        """How long one transaction of promotion took."""
+        """Observes how long one transaction of promotion took."""
         self._promote_batch.observe(seconds)
 
     def lease_lost(self, claims: int) -> None:
-        """Claims that ended unsettled."""
+        """Counts claims that ended with messages unsettled."""
         self._lease_lost.inc(claims)
 
     def fenced_write(self) -> None:
-        """A settlement refused because the lease was over or the message in other hands."""
+        """Counts a settlement refused because the lease was over or another claim holds the message."""
         self._fenced_writes.inc()
 
     def pushed(self, topic: str, group: str, seconds: float, *, sent: bool) -> None:
-        """A message was posted to its group's endpoint: how long that took, and whether it is done."""
+        """Counts a post of a message to its group's endpoint: how long it took, and whether the endpoint accepted
+        it."""
         (self._push_sent if sent else self._push_failed).labels(*self._bounded(topic, group)).inc()
         self._push_duration.observe(seconds)
 
     def push_broken(self, topic: str, group: str, *, broken: bool) -> None:
-        """Whether this server takes a group's endpoint for away."""
+        """Sets whether this server considers the group's endpoint unavailable."""
         self._push_broken.labels(*self._bounded(topic, group)).set(broken)
 
     def push_gone(self, topic: str, group: str) -> None:
-        """Nothing is posted for this group any more."""
+        """Removes the gauge of a group whose messages are not pushed any more."""
         self._push_broken.remove(topic, group)
 
     def cleaned(self, what: str, rows: int) -> None:
-        """Removed by the cleaner; `what` is one of a few kinds of row."""
+        """Counts rows removed by the cleaner; `what` is one of a few kinds of row."""
         self._cleaned.labels(what).inc(rows)
 
     def db_error(self, code: str | int) -> None:
-        """The store could not do something; `code` is the error's name."""
+        """Counts a failure of the store; `code` is the error's name."""
         self._db_errors.labels(str(code)).inc()
 
     def http_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request was answered, so long after it came; `route` is the path's template."""
+        """Counts an answered request and how long after its arrival it was answered; `route` is the path's template."""
         asked = route, method if method in _METHODS else OTHER, status
         known = self._answered.get(asked)
         if known is None:
@@ -211,13 +216,14 @@ class Metrics:
         known[1].observe(seconds)
 
     def forget_measures(self) -> None:
-        """Another node tells what waits and who lags; here it would be old."""
+        """Removes the gauges of pending messages and of lag: another node reports them now, and here they would be
+        stale."""
         self._pending.clear()
         self._lag.clear()
         self._pending_of, self._lag_of = set(), set()
 
     def forget(self, topic: str, group: str | None = None) -> None:
-        """The series of a group that was removed; without one, those of a topic and of its groups."""
+        """Removes the series of a group that was removed; without a group, those of a topic and all its groups."""
         for names in [names for names in self._names if names[0] == topic and group in (None, names[1])]:
             self._names.discard(names)
             for metric in (*self._of_group.values(), self._push_sent, self._push_failed, self._push_broken):
@@ -235,7 +241,7 @@ class Metrics:
                 self._pending.remove(topic, state)
 
     def text(self) -> bytes:
-        """All of it as Prometheus reads it."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(_Told(self.registry))
 
     def _bounded(self, topic: str, group: str = "") -> tuple[str, str]:
@@ -254,14 +260,15 @@ class Metrics:
 
 
 class _HeldBack(Collector):
-    """What release rates hold back, asked for when it is read. A topic whose rate was taken away is not told of."""
+    """How many messages release rates hold back, computed at each scrape. A topic without a release rate is not
+    listed."""
 
     def __init__(self, by_topic: Callable[[], Mapping[str, int]], bounded: Callable[[str], str]) -> None:
         self._by_topic = by_topic
         self._bounded = bounded
 
     def collect(self) -> Iterable[Metric]:
-        """As Prometheus reads it; those that have no name of their own are added up."""
+        """The family as Prometheus reads it; topics that share the name "(other)" are added up."""
         about = "Due, and held back by the release rate."
         family = GaugeMetricFamily("tarry_held_back_messages", about, labels=["topic"])
         found: dict[str, int] = {}
@@ -274,15 +281,15 @@ class _HeldBack(Collector):
 
 
 class _Told(CollectorRegistry):
-    """What is told of a registry: without `_created`, a series more for each counter that nobody asks for. The switch
-    that prometheus_client has for it is the whole process's, which may be somebody else's."""
+    """A registry's metrics without the `_created` series, one more for each counter that nobody asks for. The switch of
+    prometheus_client for this applies to the whole process, which may belong to another program."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__()
         self._of = registry
 
     def collect(self) -> Iterable[Metric]:
-        """All families."""
+        """Every family, without its `_created` samples."""
         for family in self._of.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith(_CREATED)]
             yield family

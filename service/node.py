@@ -1,7 +1,7 @@
-"""A node: the parts of one server over one store. `tasks` keeps it going, HTTP's handlers ask it.
+"""A node: the parts of one server over one store. `tasks` runs their tasks, and HTTP handlers call them.
 
-Publishes, cancels, claims and settlements are written by tasks of the node's own (a combiner, a coordinator), so that a
-client that goes away cuts no transaction in two. What is rare, as making a topic, is written by the request's task.
+Publishes, cancels, claims and settlements are written by tasks of the node's own (a combiner, a coordinator), so a
+client that disconnects interrupts no transaction. Rare work, such as making a topic, is written by the request's task.
 """
 
 import ssl
@@ -65,14 +65,14 @@ if TYPE_CHECKING:
     from .push.posting import Poster
 
 _LEFT_FOR_THE_END = 5.0
-"""Seconds of the shutdown's grace kept for the last writes, and as many to let go of the store; of a short grace a
-fifth."""
+"""Seconds of the shutdown's grace reserved for the last writes, and as many again for the hand-over to other nodes; a
+fifth of the grace each where that is less."""
 
 
 class Node:
-    """Who wants something asks the part that does it: `await node.intake.cancel(id_)`.
+    """A caller asks the part that does the work: `await node.intake.cancel(id_)`.
 
-    A part is made of those before it, and of the ground; what others have to know of it goes by the signals.
+    Each part is made from the ground and the parts before it; what other parts have to know goes through the signals.
     """
 
     def __init__(self, given: Surroundings, ground: Ground) -> None:
@@ -87,7 +87,7 @@ class Node:
         self.writer_watch = ground.writer_watch
         self.notices = given.notices
         self.counting = trio.Lock()
-        """Held by who counts rows of everybody's: one after another, for the readers are for others, too."""
+        """Held while rows of all topics are counted: one count at a time, for the readers serve other requests, too."""
         accepted = Accepted(self.directory, given.metrics, ground.rates, self.signals)
         self._consume(given, ground)
         self._publish(given, ground, accepted)
@@ -178,7 +178,7 @@ class Node:
         self.pushers = Pushers(context, directory, self.nodes, settings.node, networks, grace)
 
     def stop(self) -> None:
-        """No more claims, and long polls go home; everything else goes on until it is answered."""
+        """Stops claims and ends long polls; everything else goes on until it is answered."""
         self.nodes.stop()
         self.pushers.stop()
         self.groups.stop()
@@ -195,7 +195,7 @@ class Node:
 
 
 def _make_poster(settings: Settings) -> "Poster":
-    """With the first post: who has none does not load what posts."""
+    """Makes the poster at the first push: a server that pushes nothing does not load the modules for it."""
     posting, lookups = (import_module(f".push.{name}", __package__) for name in ("posting", "lookups"))
     trusted = ssl.create_default_context()
     trusted.set_alpn_protocols(["http/1.1"])

@@ -1,9 +1,9 @@
-"""Notices: nodes tell each other over Redis what they have done, so that nobody elsewhere has to wait for a look: which
-queues have grown, in which groups there may be more to claim, that something was made, changed or removed, and that a
-node holds other shards of the wheel or stops.
+"""Notices: nodes tell each other over Redis what they have done, so that the others need not wait for their next poll
+of the store.
 
-A notice that is lost costs latency and nothing else: every node also looks for itself, once a second while somebody
-waits. A Redis that is away is asked again from time to time.
+They tell which queues have grown, in which groups there may be more to claim, that something was created, changed or
+removed, and that a node holds other shards of the wheel or stops. A lost notice costs latency and nothing else: every
+node also polls, once a second while somebody waits. If Redis is away, it is tried again from time to time.
 """
 
 import json
@@ -18,10 +18,10 @@ import trio
 _TIMEOUT = 1.0
 _PAUSES = (0.5, 1.0, 2.0, 5.0)
 _WAITING = 1_000
-"""Notices that may wait to be sent; more are dropped, they would come late."""
+"""Notices that may wait to be sent; further ones are dropped, since they would come too late to help."""
 
 Subject = Literal["grown", "group", "catalogue", "node"]
-"""What a notice is of: a queue, by its id; a group; a topic; a node, by its slot."""
+"""What a notice is about: a queue, by its id; a group; a topic; a node, by its slot."""
 SUBJECTS: tuple[Subject, ...] = ("grown", "group", "catalogue", "node")
 Heard = Mapping[Subject, Callable[[int], None]]
 Tell = Callable[[Subject, int], None]
@@ -30,11 +30,11 @@ log = structlog.get_logger()
 
 
 class Notices:
-    """This node's notices over one Redis, and those of the others."""
+    """Sends this node's notices over one Redis, and receives those of the other nodes."""
 
     def __init__(self, url: str, name: str) -> None:
-        """`name` is that of the database: nodes on one database hear each other."""
-        import redis  # only who uses Redis needs its library
+        """`name` is the name of the database: nodes on the same database hear each other."""
+        import redis  # its library is needed only where Redis is used
 
         self._errors: tuple[type[Exception], ...] = (redis.RedisError, OSError)
         self._connect: Callable[[], Any] = lambda: redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
@@ -45,21 +45,22 @@ class Notices:
         self._send, self._outgoing = trio.open_memory_channel[tuple[Subject, int]](_WAITING)
 
     def tell(self, subject: Subject, id_: int) -> None:
-        """Tells the others; never waits."""
+        """Queues a notice to the other nodes; never waits."""
         try:
             self._send.send_nowait((subject, id_))
         except trio.WouldBlock:
             return
 
     async def run(self, heard: Heard) -> None:
-        """Sends and hears for ever, whatever becomes of Redis; `heard` is called with the id in each notice of another
+        """Sends and receives for ever, also while Redis fails; `heard` is called with the id in each notice of another
         node."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_at, "sent", self._speak)
             nursery.start_soon(self._keep_at, "heard", partial(self._listen, heard))
 
     async def _keep_at(self, what: str, step: Callable[[Any, Callable[[], None]], Awaitable[None]]) -> None:
-        """Takes the step for ever, with a client, and with what it calls when it has been answered."""
+        """Runs the step for ever, with a new client after each failure; the step calls `answered` when Redis has
+        replied."""
         failures = 0
 
         def answered() -> None:
@@ -104,7 +105,7 @@ class Notices:
         try:
             await trio.to_thread.run_sync(listener.subscribe, *self._channels.values())
             while True:
-                # In pieces of half a second, so that the thread ends soon when the server does.
+                # Half a second at a time, so that the thread ends soon when the server stops.
                 message = await trio.to_thread.run_sync(listener.get_message, True, 0.5)
                 answered()
                 if message is not None:

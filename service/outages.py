@@ -1,8 +1,9 @@
-"""Failures of the store, counted once; its absences are in the log: a line when it goes, a few while it is away, and
-one when it is back, with how long it took.
+"""Outages of the store: counts its failures, and logs when it goes away, a few reminders meanwhile, and when it is
+back.
 
-All that asks the store fails while it is away, over and over. So each transaction is watched here, and those who failed
-say it to the debugging log alone (`tell_failure`). A step that fails by itself is a `Trouble`.
+While the store is away, everything that asks it fails, over and over. So each transaction is watched here, and callers
+that failed report it to the debug log alone (`tell_failure`). A step that fails although the store is there is a
+`Trouble`.
 """
 
 import itertools
@@ -29,19 +30,21 @@ from ..store.errors import (
 from ..store.store import Kind
 
 _REMIND = 10.0
-"""Seconds until the first reminder; of an absence it is twice as long to each next one."""
+"""Seconds until the first reminder of an outage, and twice as long to each next one; for a `Trouble`, between two
+lines."""
 
 log = structlog.get_logger()
 
 
 def tell_failure(event: str, error: Exception, **facts: Any) -> None:
-    """A warning; unless the store was away, which has its own lines."""
+    """Logs a warning, or a debug line if the store was away, since an outage has its own lines."""
     say = log.debug if isinstance(error, Unavailable) else log.warning
     say(event, error=str(error), **facts)
 
 
 def why_away(error: StoreError) -> str:
-    """For whoever asks: the texts of drivers name hosts, tables and statements, and are for the log."""
+    """Why the store is away, in words for callers: the drivers' own texts name hosts, tables and statements, and are
+    for the log."""
     if isinstance(error, ReadOnly):
         return "the store is read-only: another server of it takes the writes soon, or this one does again"
     if isinstance(error, Unfit):
@@ -60,33 +63,33 @@ def why_away(error: StoreError) -> str:
 
 
 class Trouble:
-    """A step that is taken over and over and fails though the store is there: in the log at once, then every ten
-    seconds at the most with how often it was by then; and once when it is well again, with how often in all. While the
-    store is away, and fails it so, it says no more than that it goes on."""
+    """Logs the failures of a step that is repeated and fails although the store is there: at once, then every ten
+    seconds at the most with the number of failures since, and once when the step works again, with the number in all.
+    Failures because the store is away are not counted here."""
 
     def __init__(
         self, monotonic: Callable[[], float], *, failed: str = "round_failed", well: str = "round_well", **facts: str
     ) -> None:
-        """`failed` and `well` are what the log calls it, with these `facts`."""
+        """`failed` and `well` are the names of the two log events, which carry these `facts`."""
         self._facts = facts
         self._events = failed, well
         self._monotonic = monotonic
         self._since: float | None = None
         """When it began to fail; None while it is well."""
         self._failures = 0
-        """Since the last line."""
+        """Failures since the last line in the log."""
         self._failures_in_all = 0
-        """Since it began to fail."""
+        """Failures since it began to fail."""
         self._quiet_until = float("-inf")
         self._is_told = False
-        """Whether the log says that it fails."""
+        """Whether the log has said that it fails."""
 
     @contextmanager
     def survived(self) -> Generator[None, None, None]:
-        """Around the step: what the store says no with ends here."""
+        """Wraps the step: catches and logs the errors of the store."""
         try:
             yield
-        except Unavailable as error:  # it is away, and all that ask it fail
+        except Unavailable as error:  # the store is away, which has its own lines
             tell_failure(self._events[0], error, **self._facts)
         except StoreError as error:
             self._failed(error)
@@ -110,8 +113,8 @@ class Trouble:
 
 
 class Outage:
-    """Whether the store is away, and since when; its failures are counted by their names. And whether it takes writes:
-    what is done about that is `WriteProbe`'s."""
+    """Whether the store is away and since when, and whether it takes writes; `WriteProbe` acts on the latter. Counts
+    the store's failures by the names of their errors."""
 
     def __init__(self, count: Callable[[str], None], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._count = count
@@ -122,45 +125,46 @@ class Outage:
         self._failures = 0
         self._numbers = itertools.count()
         self._writing: dict[int, float] = {}
-        """Writes that are under way, the oldest first, and since when."""
+        """When each write that is under way began, the oldest first."""
         self.written_at = float("-inf")
-        """When a write was last taken."""
+        """When the store last accepted a write."""
         self.refused: StoreError | None = None
-        """Why one was not. It stays until a rehearsal was taken."""
+        """Why the store refused a write; stays until a rehearsal succeeds."""
         self.doubted = False
-        """A write has failed since that may be its caller's matter, or everybody's."""
+        """A write has failed, and it is not known whether only that write fails or every one."""
         self.hurry = trio.Event()
-        """One was refused since, or is worth a rehearsal at once."""
+        """Set when a write was refused, or has failed such that a rehearsal should follow at once."""
 
     @property
     def standing(self) -> float:
-        """For how many seconds the oldest write that is under way has had no answer."""
+        """Seconds for which the oldest write under way has had no answer."""
         return max(0.0, self._monotonic() - next(iter(self._writing.values()), float("inf")))
 
     def stands(self) -> None:
-        """One more second in which a write has stood too long."""
+        """Counts one more second in which a write has had no answer for too long."""
         self._count("Standing")
 
     def refuse(self, error: StoreError) -> None:
-        """A write was not taken, and no other would have been."""
+        """Notes that a write was refused, and that any other would have been."""
         self.refused = error
         self.hurry.set()
 
     def doubt(self, *, soon: bool) -> None:
-        """A write was not taken, and others may be. `soon`: it fails until somebody changes something, so that waiting
-        shows no more."""
+        """Notes that a write failed although others may succeed. `soon`: it fails until an operator changes something,
+        so it is rehearsed at once: waiting would show no more."""
         self.doubted = True
         if soon:
             self.hurry.set()
 
     def rehearsed(self, before: StoreError | None) -> None:
-        """All that a publish writes was taken; `before` is why one was refused when that began."""
+        """Notes that a rehearsal succeeded: the store accepted everything that a publish writes. `before` is the value
+        of `refused` when the rehearsal began."""
         if self.refused is before:
             self.refused = None
             self.answered("write")
 
     def failed(self, kind: Kind, error: Unavailable) -> None:
-        """A transaction could not be had."""
+        """Notes that a transaction failed because the store is away."""
         now = self._monotonic()
         if not self._failing:
             self._since, self._remind_at, self._failures = now, now + _REMIND, 0
@@ -173,11 +177,12 @@ class Outage:
         self._failures += 1
 
     def answered(self, kind: Kind) -> None:
-        """A transaction was had. A full disk lets all be read: that it can be read says nothing of writing."""
+        """Notes that a transaction succeeded. A read says nothing about writes: with a full disk everything can still
+        be read."""
         if kind == "write":
             self.written_at = self._monotonic()
         if self.refused is not None:
-            return  # where some writes are taken others are not: a rehearsal tells
+            return  # some writes may succeed while others fail: only a rehearsal can tell
         if kind in self._failing or (self._failing and kind == "write"):
             self._failing.clear()
             seconds = round(self._monotonic() - self._since, 1)
@@ -185,13 +190,13 @@ class Outage:
 
     @contextmanager
     def watch(self, kind: Kind) -> Generator[None, None, None]:
-        """Around a transaction, or another question to the database."""
+        """Wraps a transaction, or another query to the database."""
         number = next(self._numbers)
         if kind == "write":
             self._writing[number] = self._monotonic()
         try:
             yield
-        except DuplicateKey:  # nothing is wrong: the same is done under another
+        except DuplicateKey:  # nothing is wrong: the caller repeats it under another key
             raise
         except StoreError as error:
             self._count(type(error).__name__)

@@ -1,8 +1,8 @@
-"""Where others reach a server: what it tells of itself to whoever asks a server of the same database.
+"""The address at which others reach a server, as GET /v1/nodes of any server on the same database tells it.
 
-What it listens on may be no address at all: 0.0.0.0 and :: stand for all that the machine has. Then it is the one from
-which the machine talks to the world; no packet is sent to find it. A machine of several networks may need another:
-that is what the setting `advertise` is for.
+The address it listens on may not be one to connect to: 0.0.0.0 and :: stand for all addresses of the machine. Then it
+is the address from which the machine reaches the internet; no packet is sent to find it. A machine in several networks
+may need another one, which the setting `advertise` names.
 """
 
 import socket
@@ -11,12 +11,13 @@ from ipaddress import ip_address
 
 from .settings import Settings
 
-# Addresses of the world that nobody has (RFC 5737, RFC 3849): only the route to them is asked for.
+# Addresses reserved for documentation (RFC 5737, RFC 3849): only the route to them is looked up.
 _WORLD = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}
 
 
 def others_reach(settings: Settings, sockets: Sequence[socket.socket]) -> str:
-    """A URL; of a Unix socket `listen` itself, which others of its machine can use."""
+    """The URL at which others reach this server; for a Unix socket `listen` itself, which others on the machine can
+    use."""
     if settings.advertise or settings.listen_path is not None:
         return settings.advertise or settings.url
     address, port = sockets[0].getsockname()[:2]
@@ -31,5 +32,5 @@ def _towards_the_world(family: int) -> str | None:
         try:
             probe.connect(_WORLD[socket.AddressFamily(family)])
         except OSError:
-            return None  # no route: a machine by itself
+            return None  # no route: the machine has no network
         return str(probe.getsockname()[0])

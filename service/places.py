@@ -1,6 +1,6 @@
-"""Places that settings name: stores, addresses and files. Each is checked, and shown without what is secret of it.
+"""Places that settings name: checks stores, addresses and files, and shows them without their secrets.
 
-What is no good raises ValueError, which says what to write instead.
+A wrong value raises ValueError, which says what to write instead.
 """
 
 import re
@@ -9,14 +9,14 @@ from typing import cast
 
 
 def dsn(value: object) -> str:
-    """A store."""
+    """Checks the DSN of a store."""
     if not isinstance(value, str) or not value.startswith(("sqlite:///", "mysql://")):
         raise ValueError("a store is sqlite:///path or mysql://user:password@host:port/database")
     return value
 
 
 def redis(value: object) -> str:
-    """A Redis; empty for none."""
+    """Checks the URL of a Redis; empty for none."""
     if value == "none":
         return ""
     if not isinstance(value, str) or (value and not value.startswith(("redis://", "rediss://", "unix://"))):
@@ -25,13 +25,13 @@ def redis(value: object) -> str:
 
 
 UNIX = "unix:"
-"""Before the path of a Unix socket."""
+"""The prefix of a Unix socket's path."""
 _LONGEST_PATH = 96
-"""Bytes of a Unix socket's path: Linux takes 107, and it is made under a longer name first."""
+"""The most bytes of a Unix socket's path: Linux takes 107, and the socket is first made under a longer name."""
 
 
 def listen(value: object) -> str:
-    """Where HTTP is served."""
+    """Checks where HTTP is served: host:port, or unix:PATH."""
     if isinstance(value, str) and value.startswith(UNIX):
         path = value.removeprefix(UNIX)
         if not path or "\0" in path or len(path.encode()) > _LONGEST_PATH:
@@ -46,7 +46,7 @@ def listen(value: object) -> str:
 
 
 def hosts(value: object) -> tuple[str, ...]:
-    """Names by which the server may be called."""
+    """Checks the names by which clients may call the server."""
     if isinstance(value, str):
         value = [name.strip() for name in value.split(",")] if value not in ("", "none") else []
     if not isinstance(value, list | tuple):
@@ -61,7 +61,7 @@ _SERVER = r"https?://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(?P<port>
 
 
 def server(value: object) -> str:
-    """Where a server is reached; empty for what it finds itself."""
+    """Checks the URL at which a server is reached; empty if the server is to find it itself."""
     if value in ("", "none"):
         return ""
     match = re.fullmatch(_SERVER, value) if isinstance(value, str) else None
@@ -71,13 +71,13 @@ def server(value: object) -> str:
 
 
 def host_of(url: str) -> str:
-    """The host in what `server` has read."""
+    """The host of a URL that `server` accepted."""
     match = re.fullmatch(_SERVER, url)
     return match["host"].strip("[]") if match else ""
 
 
 def networks(value: object) -> tuple[str, ...]:
-    """Networks, each an address and how many bits of it count."""
+    """Checks networks, each an address and the length of its prefix in bits."""
     if isinstance(value, str):
         value = [name.strip() for name in value.split(",")] if value not in ("", "none") else []
     if not isinstance(value, list | tuple):
@@ -94,7 +94,7 @@ def networks(value: object) -> tuple[str, ...]:
 
 
 def socket_mode(value: object) -> int:
-    """The mode of a Unix socket."""
+    """Checks the mode of a Unix socket."""
     if isinstance(value, str) and re.fullmatch("0?[0-7]{3}", value):
         value = int(value, 8)
     if not isinstance(value, int) or isinstance(value, bool) or value & ~0o777 or value & 0o600 != 0o600:
@@ -103,24 +103,24 @@ def socket_mode(value: object) -> int:
 
 
 def show_mode(mode: int) -> str:
-    """As `chmod` takes it."""
+    """The mode as `chmod` takes it."""
     return f"{mode:o}"
 
 
 def file(value: object) -> str:
-    """A file's name; empty for none."""
+    """Checks a file's name; empty for none."""
     if not isinstance(value, str) or "\0" in value:
         raise ValueError(f"{value!r} is not a file's name")
     return "" if value == "none" else value
 
 
 def show(text: str) -> str:
-    """As it is."""
+    """The text as it is, or "none"."""
     return text or "none"
 
 
 def alarm_url(value: object) -> str:
-    """Where events are posted; empty for nowhere."""
+    """Checks the URL to which events are posted; empty for none."""
     if value in ("", "none"):
         return ""
     if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/?#]+\S*", value):
@@ -129,18 +129,18 @@ def alarm_url(value: object) -> str:
 
 
 def show_alarm_url(url: str) -> str:
-    """Its host alone: webhooks carry their secret in the path, the query or before the @."""
+    """The scheme and host alone: webhooks carry their secret in the path, the query or before the @."""
     match = re.match(r"(https?://)[^/?#]*?([^/?#@]+)(?:[/?#]|$)", url)
     return f"{match[1]}{match[2]}/***" if match else "none"
 
 
 def show_hosts(hosts: tuple[str, ...]) -> str:
-    """With commas."""
+    """The names, separated by commas."""
     return ",".join(hosts) or "none"
 
 
 def show_redis(url: str) -> str:
-    """Without its password."""
+    """The URL without its password."""
     return masked(url) or "none"
 
 
@@ -158,7 +158,7 @@ _OPEN = {
 
 
 def masked(dsn: str) -> str:
-    """The DSN without its secrets, which stand before the @ and in options."""
+    """The DSN without its secrets, which are before the @ and in options."""
     scheme, mark, rest = dsn.partition("://")
     place, question, options = rest.partition("?")
     if "@" in options:

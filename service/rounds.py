@@ -1,4 +1,4 @@
-"""Rounds: what is done over and over, the first time at once; a store that is away is asked again."""
+"""Rounds: runs steps over and over, the first time at once, and tries again when the store is away."""
 
 import itertools
 from collections.abc import Awaitable, Callable
@@ -11,12 +11,12 @@ from .outages import Trouble, tell_failure
 T = TypeVar("T")
 
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds between tries of what a start cannot do without."""
+"""Seconds between tries of a step without which the server cannot start."""
 
 
 async def every(seconds: float | Callable[[], float], *steps: Callable[[], Awaitable[object]]) -> None:
-    """Takes the steps for ever, one behind the other, resting between the rounds, so long or as long as is said then; a
-    store that is away is asked again at the next one."""
+    """Runs the steps for ever, one after the other. Sleeps `seconds` between rounds, or as many as that function
+    returns then. A step that failed because the store is away is tried again in the next round."""
     troubles = [Trouble(trio.current_time, step=_name(step)) for step in steps]
     while True:
         for step, trouble in zip(steps, troubles, strict=True):
@@ -26,7 +26,8 @@ async def every(seconds: float | Callable[[], float], *steps: Callable[[], Await
 
 
 def _name(step: object) -> str:
-    """Of a function, or of what a `partial` calls: never what it is called with, which is half of the server."""
+    """The name of a function, or of the function that a `partial` calls; never its arguments, whose repr is half of the
+    server."""
     step = getattr(step, "func", step)
     return str(getattr(step, "__name__", type(step).__name__))
 
@@ -34,8 +35,8 @@ def _name(step: object) -> str:
 async def until_done(
     step: Callable[[], Awaitable[T]], waited_for: tuple[type[Exception], ...], event: str = "not_begun", **facts: str
 ) -> T:
-    """What the step gives when it succeeds, with longer and longer rests after an error that is waited for. Each is in
-    the log, under this event and with these facts."""
+    """Runs the step until it succeeds and returns its result, with growing pauses after each error in `waited_for`.
+    Each such error is logged as `event` with these facts."""
     pauses = itertools.chain(PAUSES, itertools.repeat(PAUSES[-1]))
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Serves: signals, settings and sockets. `making` puts a server together."""
+"""The server as a process: settings, signals, sockets and the order of its end. `making` puts the server together."""
 
 import math
 import signal
@@ -38,21 +38,21 @@ from .upkeep.collector import tame_collector
 from .upkeep.logs import set_up_logs
 
 _SWITCH_INTERVAL = 0.0005
-"""Seconds until a thread that computes lets another go on: the embedded store's writer and trio take turns."""
+"""Seconds until a computing thread lets another go on: the embedded store's writer and trio take turns."""
 
 _LONGEST_NAME = 64
-"""Characters of a node's name."""
+"""Characters of a node's name, at most."""
 
 log = structlog.get_logger()
 
 
 class Unguarded(Exception):
-    """The server would be open to others than this machine; the text says what to do."""
+    """Other machines could reach the server without a key; the text says what to do."""
 
 
 @define
 class _Ending:
-    """What the signals have said so far."""
+    """What the signals have asked for so far."""
 
     stopped: trio.Event = field(factory=trio.Event)
     code: int = 0
@@ -60,19 +60,20 @@ class _Ending:
 
 @define
 class _Reaction:
-    """What signals do. Each way on which they come is counted by itself: see `processes.process`."""
+    """Reacts to signals. Those of the system and those passed on by the supervisor are counted separately: see
+    `processes.process`."""
 
     _lifecycle: Lifecycle
     _ending: _Ending
     _settings: Settings
     _certificate: Certificate | None
     _manager: Systemd | Process
-    """Who watches over this process."""
+    """Told of this process's state: systemd, or the supervisor."""
     _everything: trio.CancelScope
 
     async def to(self, signals: AsyncIterable[int]) -> None:
-        """First signal: no more claims, finish what is in flight. Second: at once. SIGHUP: the certificate is read
-        anew."""
+        """At the first signal, stops claims and finishes what is in flight; at the second, ends at once. SIGHUP reads
+        the certificate anew."""
         stopping = False
         async for number in signals:
             if number == signal.SIGHUP:
@@ -94,8 +95,8 @@ class _Reaction:
 
 
 def run(settings: Settings) -> int:
-    """Serves until SIGTERM or SIGINT; the exit code: 0, 1 when the store cannot be used, 128 and the second signal."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # before and after the signals are watched there is nothing to finish
+    """Serves until SIGTERM or SIGINT. Returns the exit code: 0, 1 when it cannot serve, 128 + the second signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # before and after they are watched, there is nothing to finish
     set_up_logs(settings.log_level, settings.log_format)
     if settings.processes > 1:
         import_module("..store.mysql.backend", __package__)  # before the fork, once for all
@@ -106,7 +107,7 @@ def run(settings: Settings) -> int:
 
 
 def _supervise(settings: Settings, systemd: Systemd) -> int:
-    """Several processes, each with a node of its own."""
+    """Runs several processes, each with a node of its own."""
 
     def work(process: Process) -> int:
         structlog.contextvars.bind_contextvars(process=process.number)
@@ -128,7 +129,7 @@ def _supervise(settings: Settings, systemd: Systemd) -> int:
 
 
 def _run(settings: Settings, manager: Systemd | Process, process: Process | None = None) -> int:
-    """One process, which may be one of several."""
+    """Runs one process, which may be one of several."""
     wrong: list[BaseException] = []
     code = 1
     try:
@@ -193,10 +194,10 @@ async def embed(
     tell: Callable[[str], object],
     ahead: Callable[[], float] = float,
 ) -> None:
-    """A server within another program, which has the signals and the log: until `stopped`, or its cancellation.
+    """Runs a server within another program, which handles signals and the log, until `stopped` or cancelled.
 
-    `elapsed` stands for CLOCK_BOOTTIME, in nanoseconds. `ahead`: how many milliseconds of that the database's clock
-    knows nothing of. `tell` hears the address once the server is at work.
+    `elapsed` stands in for CLOCK_BOOTTIME, in nanoseconds. `ahead`: milliseconds by which that was moved on without the
+    database's clock. `tell` is called with the address once the store has answered.
     """
     try:
         metrics = Metrics()
@@ -238,7 +239,7 @@ def _listening(settings: Settings) -> Generator[Sequence[socket.socket], None, N
 
 
 def _reached(settings: Settings, sockets: Sequence[socket.socket]) -> Settings:
-    """With the port that the system has chosen, where `listen` leaves that to it."""
+    """The settings with the port that the system has chosen, where `listen` leaves that to it."""
     host, _, port = settings.listen.rpartition(":")
     if settings.listen_path is not None or int(port):
         return settings
@@ -246,11 +247,12 @@ def _reached(settings: Settings, sockets: Sequence[socket.socket]) -> Settings:
 
 
 async def _begin_to_serve(lifecycle: Lifecycle, settings: Settings, process: Process | None, ending: _Ending) -> None:
-    """Once the store has answered and there are keys, where they are needed, the process takes its share."""
+    """Waits until the store has answered, makes sure that there are keys where they are needed, warns of database
+    settings, and lets the process take its share."""
     await lifecycle.ready.wait()
     if settings.is_beyond:
         _look_for_keys(lifecycle, settings)
-    with suppress(StoreError):  # another time: `tarry doctor` tells it, too
+    with suppress(StoreError):  # it is only a warning, and `tarry doctor` gives it, too
         backend = lifecycle.node.store.backend
         for problem in settings.too_little(await backend.longest_statement(), await backend.largest_transaction()):
             log.warning("database_setting", problem=problem)
@@ -261,14 +263,15 @@ async def _begin_to_serve(lifecycle: Lifecycle, settings: Settings, process: Pro
 
 
 async def _tell_ready(lifecycle: Lifecycle, manager: Systemd | Process) -> None:
-    """It listens since before the store answered; now its timers are in memory."""
+    """Reports readiness once the timers are in memory. The server has listened since before the store answered."""
     await lifecycle.ready.wait()
     await lifecycle.node.loader.recovered.wait()
     manager.ready()
 
 
 def _look_for_keys(lifecycle: Lifecycle, settings: Settings) -> None:
-    """Where others than this machine reach the server. Until the store has answered it lets nobody in."""
+    """Raises `Unguarded` if other machines reach the server and there is no key; with `insecure_listen` it only warns.
+    Until the store has answered, nobody is let in."""
     keyring = lifecycle.node.keyring
     if keyring.anybody is not None:
         log.warning("open_to_all", listen=settings.listen, because="insecure_listen, and there is no key")
@@ -286,7 +289,7 @@ async def _watch_signals(
 ) -> None:
     watched = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if reloads else [])]
     with trio.open_signal_receiver(*watched) as signals:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)  # one of several has them wait until now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)  # in one of several processes they were blocked until now
         task_status.started()
         await reaction.to(signals)
 

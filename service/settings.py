@@ -1,7 +1,7 @@
-"""The settings, as a table; where each value came from is kept beside it.
+"""The settings of a server, declared as a table, and the source of each value.
 
-Defaults < `tarry.toml` < the environment (`TARRY_` and the name in capitals) < flags. An unknown name is an error that
-names the nearest one. Nothing here prints a password.
+Later sources override earlier ones: defaults, `tarry.toml`, the environment (`TARRY_` and the name in capitals), flags.
+An unknown name is an error that suggests the nearest known one. Nothing here prints a password.
 """
 
 import os
@@ -38,7 +38,7 @@ _AT_MOST = {
     "max_batch_bytes": "max_incoming",
     "retention": "hard_retention",
 }
-"""A setting is no more than another."""
+"""Settings that must not exceed another setting."""
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _SECOND, _MINUTE, _HOUR = 1_000, 60_000, 3_600_000
@@ -49,7 +49,7 @@ Parse = Callable[[object], T]
 
 
 class SettingError(ValueError):
-    """A setting is unknown or its value is no good; the text names it and where it came from."""
+    """A setting is unknown or its value is wrong; the text names it and where it came from."""
 
 
 def _within(value: int, low: int, high: int, show: Callable[[int], str]) -> int:
@@ -130,7 +130,7 @@ def _rungs(value: object) -> tuple[int, ...]:
 
 
 def _node(value: object) -> str:
-    if value is None:  # nobody has named it
+    if value is None:  # the setting is not given
         return re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "tarry"
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a name")
@@ -143,7 +143,7 @@ def _node(value: object) -> str:
 
 def _setting(default: object, parse: Callable[[object], T], about: str, show: Callable[[T], str] = str) -> T:
     metadata = {"parse": parse, "about": about, "show": show}
-    # As a converter too, so that settings made by hand in a test or a demo are as sound as those that are loaded.
+    # As a converter too, so that settings made by hand in a test or a demo are checked like those that are loaded.
     return cast(T, attrs.field(default=default, converter=parse, metadata=metadata, repr=show))
 
 
@@ -276,9 +276,9 @@ class Settings:
         environment: Mapping[str, str] | None = None,
         flags: Mapping[str, object] | None = None,
     ) -> "Settings":
-        """Reads them; `config` names the file, which else is `tarry.toml` in this folder, if there is one.
+        """Reads the settings; `config` names the file, by default `tarry.toml` in this folder, if there is one.
 
-        `flags` are by name, None being one that was not given. Raises SettingError.
+        `flags` are by name; None is a flag that was not given. Raises SettingError.
         """
         environment = os.environ if environment is None else environment
         values: dict[str, object] = {}
@@ -303,30 +303,30 @@ class Settings:
 
     @property
     def listen_host(self) -> str:
-        """The host of `listen`; of a Unix socket `localhost`, which is what its clients say."""
+        """The host of `listen`; for a Unix socket `localhost`, which is the host that its clients name."""
         return "localhost" if self.listen_path is not None else self.listen.rpartition(":")[0].strip("[]")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """By which clients may call the server, beside its addresses."""
+        """Names by which clients may call the server, in addition to its addresses."""
         told = (places.host_of(self.advertise),) if self.advertise else ()
         return (self.listen_host, *self.hosts, *told)
 
     @property
     def url(self) -> str:
-        """Where the server is, as a client of this machine writes it; of a Unix socket `listen` itself."""
+        """The server's URL, as a client on this machine writes it; for a Unix socket `listen` itself."""
         if self.listen_path is not None:
             return self.listen
         return f"{self.scheme}://{self.listen}"
 
     @property
     def scheme(self) -> str:
-        """What clients speak with it."""
+        """The scheme of the server's URL."""
         return "https" if self.tls_cert else "http"
 
     @property
     def is_beyond(self) -> bool:
-        """Whether others than this machine can reach the server."""
+        """Whether other machines can reach the server."""
         host = self.listen_host
         try:
             return not (host == "localhost" or ip_address(host).is_loopback)
@@ -335,22 +335,23 @@ class Settings:
 
     @property
     def always_asks(self) -> bool:
-        """Whether keys are asked for even where there never was one."""
+        """Whether keys are required even if none was ever created."""
         return self.is_beyond and not self.insecure_listen
 
     @property
     def _twice_a_message(self) -> int:
-        # In a statement a byte is written as two; the rest of it, and those of ids and keys, fit into what is added.
+        # Escaped in a statement, a byte may take two; the statement's rest, with ids and keys, fits into what is added.
         return 2 * (self.max_body + MAX_HEADERS) + 64 * _KIB
 
     def too_little(self, longest: int | None, largest: int | None) -> list[str]:
-        """What to do where the database takes less at once, or in one transaction, than a message may need."""
+        """What to do if the database accepts less in one packet, or in one transaction, than a message may need."""
         return [wrong for wrong in (self.wrong_packet(longest), self.wrong_cache(largest)) if wrong is not None]
 
     def wrong_cache(self, largest: int | None) -> str | None:
-        """What to do where a transaction of the database may write no more bytes than these, and messages may be
-        longer; None where they fit."""
-        wanted = self._twice_a_message  # promotion's has a message as it waited, and as it is in the stream
+        """What to do if a transaction may write no more than `largest` bytes and messages may need more; None if they
+        fit."""
+        # A promotion writes a message twice: deleted from `delay`, and inserted into the stream.
+        wanted = self._twice_a_message
         if largest is None or largest >= wanted:
             return None
         return (
@@ -359,8 +360,8 @@ class Settings:
         )
 
     def wrong_packet(self, longest: int | None) -> str | None:
-        """What to do where the database takes no more bytes than these at once, and messages may be longer; None where
-        they fit."""
+        """What to do if the database accepts no packet beyond `longest` bytes and messages may be longer; None if they
+        fit."""
         wanted = max(_MIB, self._twice_a_message)
         if longest is None or longest + _KIB >= wanted:
             return None
@@ -374,7 +375,7 @@ class Settings:
         return self._origins.get(name, "default")
 
     def listed(self) -> list[tuple[str, str, str]]:
-        """(name, value, origin) of every setting, as texts that may be shown to anybody."""
+        """(name, value, origin) of every setting, as texts without secrets."""
         return [(name, self._shown(name), self.origin(name)) for name in _fields()]
 
     def _shown(self, name: str) -> str:

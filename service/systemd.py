@@ -1,7 +1,7 @@
-"""What is told to systemd (sd_notify(3)): the server is ready, it stops, and it lives.
+"""Notifications to systemd (sd_notify(3)): the server is ready, is stopping, or is alive.
 
-systemd names a datagram socket in NOTIFY_SOCKET; whoever has none hears nothing. Nobody waits for systemd: a datagram
-for which there is no room is lost.
+systemd names a datagram socket in NOTIFY_SOCKET; without one nothing is sent. Sending never waits: a datagram for which
+there is no room is lost.
 """
 
 import os
@@ -15,15 +15,15 @@ from attrs import frozen
 
 @frozen
 class Systemd:
-    """The way to whoever has started this program; without an address it leads nowhere."""
+    """Sends notifications to the service manager that started this program; without an address it does nothing."""
 
     address: str | None = None
     patience: float | None = None
-    """Seconds without a sign of life after which systemd takes the server for hung; None: it does not watch."""
+    """Seconds without a sign of life after which systemd considers the server hung; None: systemd does not watch it."""
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str], pid: int) -> "Systemd":
-        """As the environment says, from which it is taken: what this program starts is not systemd's."""
+        """Reads the variables and removes them from the environment: child processes must not notify systemd."""
         address = environment.pop("NOTIFY_SOCKET", None)
         usec, watched = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         is_ours = not watched or watched == str(pid)
@@ -32,23 +32,23 @@ class Systemd:
 
     @property
     def rest(self) -> float | None:
-        """Seconds between two signs of life: two of them may be late."""
+        """Seconds between two signs of life: a third of `patience`, so that two may be late."""
         return None if self.patience is None else self.patience / 3
 
     def ready(self) -> None:
-        """It listens, its timers are loaded."""
+        """Says that the server listens and its timers are loaded."""
         self._tell("READY=1\nSTATUS=Serving")
 
     def stopping(self) -> None:
-        """It finishes what is under way."""
+        """Says that the server is finishing what is under way."""
         self._tell("STOPPING=1\nSTATUS=Finishing what is under way")
 
     def alive(self) -> None:
-        """It is not hung."""
+        """Says that the server is not hung."""
         self._tell("WATCHDOG=1")
 
     async def run(self) -> None:
-        """Signs of life of the event loop, until cancelled: a loop that hangs gives none."""
+        """Sends signs of life from the event loop until cancelled: a hung loop sends none."""
         while (rest := self.rest) is not None:
             self.alive()
             await trio.sleep(rest)
@@ -56,13 +56,13 @@ class Systemd:
     def _tell(self, text: str) -> None:
         if not self.address:
             return
-        # An @ stands for the zero byte of a name that is in no folder.
+        # A leading @ stands for the zero byte of an abstract socket name.
         address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:  # the next sign is as good
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:  # the next one will do
             sock.setblocking(False)
             sock.sendto(text.encode(), address)
 
 
 def here() -> Systemd:
-    """Of this program."""
+    """The connection to systemd of this program."""
     return Systemd.of(os.environ, os.getpid())

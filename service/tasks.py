@@ -1,4 +1,4 @@
-"""The tasks of a node: what runs for ever, what runs every so often, and what has to come first."""
+"""The tasks of a node: those that run for ever, those that run every so often, and the order in which they start."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
@@ -14,7 +14,7 @@ from .upkeep.cleaner import EVERY, EVERY_SHORT
 
 
 async def run_tasks(node: Node) -> None:
-    """Keeps a node going, until cancelled."""
+    """Runs the tasks of a node until cancelled."""
     sweeps, sealer, cleaner = node.sweeps, node.sealer, node.cleaner
     node.coverage.loading()
     async with trio.open_nursery() as nursery:
@@ -76,8 +76,8 @@ async def run_tasks(node: Node) -> None:
 
 
 def forgetting(node: Node) -> list[Callable[[], Awaitable[None]]]:
-    """What is past its time and soon taken away. One behind the other: each at once would open a session of
-    its own in the database, and close it."""
+    """The steps that remove small things that are past their time. They run one after another: at once, each would open
+    a database session of its own, and close it."""
     steps: list[Callable[[], Awaitable[object]]] = [
         node.members.forget,
         node.sweeps.idempotency_keys,
@@ -92,7 +92,7 @@ def forgetting(node: Node) -> list[Callable[[], Awaitable[None]]]:
 def duty(
     node: Node, step: Callable[[], Awaitable[object]], otherwise: Callable[[], None] = lambda: None
 ) -> Callable[[], Awaitable[None]]:
-    """The step, as soon as it is this node that does it for all; something else before, where it is not."""
+    """The step, made to wait until this node has the duties; `otherwise` is called first where it has to wait."""
 
     @wraps(step)  # the log has the step's name
     async def take() -> None:

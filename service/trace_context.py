@@ -1,6 +1,6 @@
-"""W3C trace context: what a request says of the trace that it is a part of, and what a message carries of it. Pure.
+"""W3C trace context: reads it from the headers of a request, and adds it to the headers of a message. Pure.
 
-It knows nothing of OpenTelemetry: whoever makes spans, here or elsewhere, a message hands on what it came with.
+It knows nothing of OpenTelemetry: a message passes on the context it came with, whichever program makes the spans.
 """
 
 import re
@@ -11,13 +11,13 @@ import msgspec
 from ..store.records import MAX_HEADERS
 
 PARENT, STATE = "traceparent", "tracestate"
-"""The names of HTTP's headers, and of a message's."""
+"""The names of the headers, in HTTP and in a message."""
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 _STATE = re.compile(r"[\x20-\x7e]{1,512}")
 
 
 def trace_of(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Of headers, what says where a trace goes on; nothing where they do not say so."""
+    """The trace context in these headers; empty if `traceparent` is missing or malformed."""
     parent = headers.get(PARENT)
     if parent is None or not _PARENT.fullmatch(parent):
         return {}
@@ -26,7 +26,8 @@ def trace_of(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def carrying(headers: Mapping[str, str] | None, trace: Mapping[str, str]) -> bytes | None:
-    """A message's headers as they are kept: with this trace, unless they have one, or no room for it."""
+    """A message's headers as JSON, as they are stored: with this trace, unless they have one already or it does not
+    fit."""
     alone = None if headers is None else msgspec.json.encode(headers)
     if not trace or (headers is not None and PARENT in headers):
         return alone

@@ -1,4 +1,4 @@
-"""Topics, queues and groups by name; they come into being here."""
+"""Topics, their queues and consumer groups: makes, changes and reads them, and their counters."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence, Set
@@ -23,7 +23,7 @@ _SEQUENCERS: Sequence[Literal["store", "redis"]] = ("store", "redis")
 
 @frozen
 class TopicDraft:
-    """A topic as wished for."""
+    """The settings that a topic is to have."""
 
     name: str
     kind: Literal["cluster", "broadcast"] = "cluster"
@@ -38,15 +38,15 @@ class TopicDraft:
 
 
 def encode_ladder(ladder: Ladder | None) -> bytes | None:
-    """Milliseconds of each rung, with commas; behind a tilde the jitter, if there is one."""
+    """The milliseconds of each rung, separated by commas; then a tilde and the jitter, if there is one."""
     if ladder is None:
         return None
     return (",".join(map(str, ladder.rungs)) + (f"~{ladder.jitter!r}" if ladder.jitter else "")).encode()
 
 
 def decode_ladder(text: bytes | None) -> Ladder | None:
-    """The reverse of `encode_ladder`; None, too, for what is none: somebody has written over it, and one topic must not
-    keep all others from being read."""
+    """The reverse of `encode_ladder`; None also for invalid text: one topic that was spoilt by SQL from outside must
+    not make all others unreadable."""
     if text is None:
         return None
     try:
@@ -65,7 +65,7 @@ async def topics(tx: Transaction) -> list[Topic]:
 
 
 async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
-    """The topics of these names that exist. One without a queue was removed while it was read."""
+    """The topics of these names that exist. A topic without a queue was removed while it was read, and is left out."""
     if not names:
         return []
     found = await _with_queues(tx, await tx.fetch("topic.find", TopicRow, [name.encode() for name in names]))
@@ -73,8 +73,8 @@ async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
 
 
 async def topic_page(tx: Transaction, after: int, limit: int, default: Ladder) -> tuple[list[Topic], list[Group]]:
-    """Topics by id, from behind one, and all groups of these (see `find_groups`). A topic without a queue was removed
-    while it was read, and counts for the limit."""
+    """A page of topics by id, behind the id `after`, and all their groups (see `find_groups`). A topic without a queue
+    was removed while it was read; it counts towards the limit."""
     rows = await tx.fetch("topic.page", TopicRow, after, limit)
     if not rows:
         return [], []
@@ -86,19 +86,20 @@ async def topic_page(tx: Transaction, after: int, limit: int, default: Ladder) -
 
 
 async def topics_by_name(tx: Transaction, after: str, limit: int) -> list[Topic]:
-    """Topics by name, from behind one."""
+    """A page of topics in order of their names, behind the name `after`."""
     return await _with_queues(tx, await tx.fetch("topic.by_name", TopicRow, encode(after), limit))
 
 
 async def topics_of_groups(tx: Transaction, group_ids: Sequence[int]) -> list[str]:
-    """The names of the topics of which these are groups."""
+    """The names of the topics that these groups belong to."""
     topics = {topic_id for _, topic_id in await tx.fetch("consumer_group.topics_of", tuple[int, int], group_ids)}
     return [name for _, name in await tx.fetch("topic.names", tuple[int, str], sorted(topics))] if topics else []
 
 
 def merged(topic: Topic, draft: TopicDraft, named: Set[str]) -> TopicDraft:
-    """The topic as it is, with the fields of the draft that are named. Rungs and `jitter` of its ladder are two
-    fields: a jitter without a ladder of the topic's own goes with the draft's rungs."""
+    """The topic's settings, with those fields replaced by the draft's that are named. The rungs (`ladder`) and the
+    `jitter` of its ladder count as two fields: a jitter for a topic without a ladder of its own goes with the draft's
+    rungs."""
     kept = (topic.name, topic.kind, len(topic.queues), topic.ordered, topic.retention, topic.ladder, topic.sequencer)
     was = TopicDraft(*kept, topic.max_pending, topic.max_rate, topic.release_rate)
     ladder = topic.ladder
@@ -115,14 +116,15 @@ def merged(topic: Topic, draft: TopicDraft, named: Set[str]) -> TopicDraft:
 async def put_topic(
     tx: Transaction, draft: TopicDraft, named: Set[str], check: Callable[[Topic, TopicDraft], None], now: int
 ) -> tuple[Topic, bool]:
-    """The topic of that name, made if it is missing, or else given what is `named` of the draft; whether it was made.
+    """Makes the topic if it is missing, else sets the `named` fields of the draft. Returns the topic, and whether it
+    was made.
 
-    Who asks at the same moment with other fields has them kept: what is not named is read here, under the topic's lock.
-    `check` sees the topic as it is and as it would be, and may raise what it likes.
+    A change of other fields at the same moment is kept, since the fields that are not named are read here, under the
+    topic's lock. `check` is given the topic as it is and the settings that it would get, and may raise any error.
     """
     if not await tx.fetch("topic.lock_named", int, draft.name.encode()) and await _insert(tx, draft, now):
         return await _with_queues_of(tx, draft), True
-    await tx.fetch("topic.lock_named", int, draft.name.encode())  # it may have come meanwhile
+    await tx.fetch("topic.lock_named", int, draft.name.encode())  # another transaction may have made it meanwhile
     for topic in await find_topics(tx, [draft.name]):
         wished = merged(topic, draft, named)
         check(topic, wished)
@@ -132,14 +134,14 @@ async def put_topic(
 
 
 async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
-    """The topic of that name, made if it is missing; one that exists may gain queues and is otherwise left alone."""
+    """Makes the topic if it is missing; an existing one may gain queues, and is otherwise not changed. Returns it."""
     await tx.fetch("topic.lock_named", int, draft.name.encode())
     await _insert(tx, draft, now)
     return await _with_queues_of(tx, draft)
 
 
 async def _with_queues_of(tx: Transaction, draft: TopicDraft) -> Topic:
-    """The topic that is there, with the queues of the draft that it lacks, and so its groups."""
+    """Adds the draft's queues that the topic and its groups lack, and returns the topic."""
     (row,) = await tx.fetch("topic.find", TopicRow, [draft.name.encode()])
     await tx.execute_many("queue.add", [(row.id, 0, number, 0, 0, 0) for number in range(draft.queues)])
     groups = await tx.fetch("consumer_group.of_topics", GroupRow, [row.id])
@@ -150,7 +152,7 @@ async def _with_queues_of(tx: Transaction, draft: TopicDraft) -> Topic:
 
 
 async def _insert(tx: Transaction, draft: TopicDraft, now: int) -> bool:
-    """Its row; False when it is there."""
+    """Inserts the topic's row; returns False when it exists already."""
     added = await tx.execute_many(
         "topic.add",
         [
@@ -172,9 +174,9 @@ async def _insert(tx: Transaction, draft: TopicDraft, now: int) -> bool:
 
 
 async def change_topic(tx: Transaction, topic: Topic, draft: TopicDraft, now: int) -> None:
-    """Sets what may be changed of a topic that exists: retention, ladder, sequencer and limits.
+    """Sets the settings of an existing topic that may be changed: retention, ladder, sequencer and limits.
 
-    Before the store draws offsets again, the queues are sealed to their ends.
+    When the offsets are to be drawn by the store again, the queues are first sealed to their ends.
     """
     await tx.execute(
         "topic.change",
@@ -197,7 +199,7 @@ async def _with_queues(tx: Queries, rows: Sequence[TopicRow]) -> list[Topic]:
 
 
 def _of_queues(rows: Sequence[TopicRow], found: Sequence[QueueRow]) -> list[Topic]:
-    """The topics with those of these queues that are their own."""
+    """Makes topics from their rows, with those of these queues that are the topics' own."""
     queues: dict[int, list[Queue]] = defaultdict(list)
     for queue in found:
         if queue.group_id == 0:
@@ -224,8 +226,9 @@ def _of_queues(rows: Sequence[TopicRow], found: Sequence[QueueRow]) -> list[Topi
 async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder) -> list[Group]:
     """All groups of these topics; `default` is the ladder where neither group nor topic has one of its own.
 
-    The groups are read before their queues, which are made and removed with them: a group that is made meanwhile is not
-    there yet, and one that lacks a queue is being removed. Half of a group would be claimed from wrongly.
+    Groups are read before their queues, which are made and removed together with them. So a group that is made
+    meanwhile is not read at all, and a group that lacks a queue is being removed and is left out: claiming from a part
+    of a group would be wrong.
     """
     if not topics:
         return []
@@ -235,7 +238,7 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
 
 
 async def find_group(tx: Transaction, topic: Topic, name: str, default: Ladder) -> Group | None:
-    """The group of this name, read as by `find_groups`, and none of the others: a topic may have thousands."""
+    """The group of this name, read as `find_groups` does, but without the others: a topic may have thousands."""
     rows = await tx.fetch("consumer_group.find", GroupRow, topic.id, encode(name))
     queues = await tx.fetch("queue.of_group", QueueRow, topic.id, rows[0].id) if rows else []
     return next(iter(_whole_groups([topic], rows, queues, default)), None)
@@ -244,7 +247,7 @@ async def find_group(tx: Transaction, topic: Topic, name: str, default: Ladder) 
 def _whole_groups(
     topics: Sequence[Topic], rows: Sequence[GroupRow], queues: Sequence[QueueRow], default: Ladder
 ) -> list[Group]:
-    """Those of these groups that have all their queues among these."""
+    """Makes groups from their rows; leaves out those whose queues are not all among `queues`."""
     by_id = {topic.id: topic for topic in topics}
     numbers: dict[tuple[int, int], Queue] = {}
     for queue in queues:
@@ -274,7 +277,7 @@ def _whole_groups(
 
 
 async def queues_now(tx: Transaction, topic: Topic) -> tuple[Queue, ...]:
-    """The topic's own queues, of which it may have gained some since it was read. Raises `TopicGone`."""
+    """The topic's own queues as they are now; it may have gained some since it was read. Raises `TopicGone`."""
     for present in await find_topics(tx, [topic.name]):
         if present.id == topic.id:
             return present.queues
@@ -282,7 +285,7 @@ async def queues_now(tx: Transaction, topic: Topic) -> tuple[Queue, ...]:
 
 
 async def as_it_is(tx: Transaction, group: Group) -> Group:
-    """The group with all the queues that its topic has by now, which is locked, so that it gains none meanwhile. Raises
+    """The group with all queues that its topic has now. Locks the topic, so that it gains none meanwhile. Raises
     `GroupGone` and `TopicGone`."""
     await tx.fetch("topic.lock", int, group.topic.id)
     topic = evolve(group.topic, queues=await queues_now(tx, group.topic))
@@ -303,20 +306,21 @@ async def add_group(
     latest: bool,
     since: int | None = None,
 ) -> Group:
-    """The group of that name, made if it is missing: a cursor and a retry queue for each queue of the topic.
+    """Makes the group if it is missing, with a cursor and a retry queue for each queue of the topic; returns it.
 
-    A new group begins at the earliest message that is still there, or, with `latest`, behind the last one committed, or
-    at the first that came into the stream at `since` or later. The topic may have gained queues since it was read.
+    A new group begins at the earliest message that still exists; with `latest` behind the last committed one; with
+    `since` at the first that came into the stream at that time or later. The topic may have gained queues since it was
+    read.
     """
     await tx.fetch("topic.lock", int, topic.id)
     topic = evolve(topic, queues=await queues_now(tx, topic))
     row = (topic.id, encode(name), encode_ladder(ladder), 0, None, now)
     made = await tx.execute_many("consumer_group.add", [row])
     (there,) = await tx.fetch("consumer_group.find", GroupRow, topic.id, encode(name))
-    if made:  # nobody's messages are posted to where another's went that had its number
+    if made:  # the subscription of a removed group with the same id must not get this group's messages
         await tx.execute("push.remove", [there.id])
     mine = [queue.id for queue in topic.queues]
-    # Retention counts as expired what a group has not settled. It sees this one, or has gone before it.
+    # Retention counts messages as expired for groups that have not settled them: it sees this group, or is done before.
     begins = await hold_floors(tx, mine)
     if latest:
         begins = await queue_ends(tx, mine)
@@ -333,12 +337,12 @@ async def change_group(tx: Transaction, group: Group, ladder: Ladder | None, *, 
 
 
 async def limit_group(tx: Transaction, group: Group, concurrency: int | None) -> None:
-    """Sets how many messages a group's clients may have in hand at once; None: no limit."""
+    """Sets how many messages a group's clients may hold in claims at once; None: no limit."""
     await tx.execute("consumer_group.limit", concurrency, group.id)
 
 
 async def pause_group(tx: Transaction, group: Group, *, paused: bool) -> None:
-    """Its clients are given nothing from now on, or something again."""
+    """Pauses or resumes the group: while it is paused, its clients are given no messages."""
     await tx.execute("consumer_group.pause", paused, group.id)
 
 
@@ -363,28 +367,28 @@ async def queue_ends(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int
 
 
 async def claimable(tx: Transaction, group_ids: Sequence[int]) -> list[int]:
-    """Those of these groups that have something yet to claim, whoever may have it."""
+    """The groups among these that have messages yet to claim, whether or not a client may have them now."""
     return await tx.fetch("cursor.claimable", int, group_ids) if group_ids else []
 
 
 async def lags(tx: Transaction, group_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """By group id: messages yet to be claimed, and retries that wait for their rung."""
+    """By group id: how many messages are yet to be claimed, and how many rest on the ladder or are parked."""
     rows = await tx.fetch("cursor.lags", tuple[int, int, int, int], group_ids) if group_ids else []
     return {group_id: (lag, failed - returned) for group_id, lag, failed, returned in rows}
 
 
 async def backlogs(tx: Transaction) -> dict[int, int]:
-    """By topic id: what its groups have yet to claim, where there is something."""
+    """By topic id: how many messages its groups have yet to claim; only topics with some."""
     return dict(await tx.fetch("cursor.backlogs", tuple[int, int]))
 
 
 async def most_lagging(tx: Transaction, limit: int) -> list[int]:
-    """The ids of those groups that have most to claim, or on the ladder: a scan of the cursors."""
+    """The ids of the groups that have most messages to claim or on the ladder; scans all cursors."""
     return [group_id for group_id, _ in await tx.fetch("cursor.most", tuple[int, int], limit)]
 
 
 async def most_pending(tx: Transaction, limit: int) -> list[int]:
-    """The ids of those topics of which most waits for its time: a scan of the topics' counters, and of the queues."""
+    """The ids of the topics with most waiting messages; scans the counters of all topics, and the queues."""
     return [topic_id for topic_id, _ in await tx.fetch("tally.most_pending", tuple[int, int], limit)]
 
 
@@ -424,7 +428,7 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
         dead=dead,
         retried=sum(cursor.retried for cursor in cursors),
         claims=len(claims),
-        # Acked in a user's own transaction and not counted yet: claimed until it is.
+        # A message acked in a user's own transaction is claimed until a turn counts it.
         claimed=sum(one.outcome.count(Outcome.OPEN) + one.outcome.count(Outcome.ACKED_OUTSIDE) for one in claims),
         retries=tuple(retries),
         clients=tuple(sorted({claim.client for claim in claims})),

@@ -1,11 +1,12 @@
-"""A message's content: what it may have beside its body, declared once; and what of it is kept as JSON, read.
+"""A message's content: its attributes, declared once; and reading bodies and headers, which are kept as JSON.
 
-`Attributes` is the declaration. Drafts, rows and what is handed out inherit it; SQL, columns and checks are made of its
-names when they are imported. What others spell (requests, answers, the client, options) is held against it by
-tests/acceptance/test_attributes.py.
+`Attributes` is the declaration. Drafts, rows and delivered messages inherit it; SQL, columns and checks are made from
+its names when they are imported. Where the names are written out (requests, answers, the client, options),
+tests/acceptance/test_attributes.py checks them against it.
 
-Every door checks what comes in. What lies in a table all the same, by somebody's own SQL or from a program of before,
-must not spoil the answer that it is a part of: there it goes as bytes, or not at all.
+Every entrance checks its input. A table may hold invalid values all the same, written by SQL from outside or by an
+older program. They must not spoil the answer that they are a part of: an invalid body goes out as bytes, invalid
+headers are left out.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,8 +20,8 @@ Label = Annotated[str, "label"]
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """What a message may have beside its body. A new one stands last, is a column of the tables `delay`, `message` and
-    `dead`, and is in `SINCE`."""
+    """What a message may have beside its body. A new attribute comes last, is a column of the tables `delay`, `message`
+    and `dead`, and is listed in `SINCE`."""
 
     key: Label | None = None
     ordering_key: Label | None = None
@@ -30,13 +31,14 @@ class Attributes(msgspec.Struct, frozen=True):
     content_type: str | None = None
     """None: the body is JSON text. Otherwise the type of the bytes."""
     expires_at: int | None = None
-    """From then on it is not handed out any more, Unix milliseconds; None: always."""
+    """From this time on the message is not handed out any more, Unix milliseconds; None: it never expires."""
 
 
 class Content(Attributes, frozen=True):
-    """What of a message is the same wherever it lies. In a record it takes the place of its columns."""
+    """The part of a message that is the same in every table. In a type of rows, one field of this type stands for all
+    its columns."""
 
-    # It has defaults since what comes after one has.
+    # Defaults are needed, since the inherited fields before these have defaults.
     body: bytes = b""
     accepted_at: int = 0
     deliver_at: int = 0
@@ -48,47 +50,48 @@ LABELS: Final = tuple(name for name, kinds in _KINDS.items() if Label in kinds)
 TEXTS: Final = (*LABELS, *(name for name, kinds in _KINDS.items() if str in kinds))
 NUMBERS: Final = tuple(name for name, kinds in _KINDS.items() if int in kinds)
 SINCE: Final = {"expires_at": 16}
-"""The migrations that brought those that were not there from the first."""
+"""For each attribute that was added later, the migration that added it."""
 LATER: Final = tuple(SINCE)
 FIRST: Final = tuple(name for name in ATTRIBUTES if name not in SINCE)
-"""Those that were; in the tables of a lake they stand before the others."""
+"""Attributes that were there from the beginning; in the tables of a lake they come before the others."""
 
 
 def _written_out(function: str, **known: Any) -> Any:
-    """As if it were written out for each attribute: it is asked for each message, and a loop takes three times as
-    long."""
+    """Compiles a function in which the attributes are written out: it runs for each message, and a loop takes three
+    times as long."""
     return eval(f"lambda {function}", known)  # noqa: S307  # of declared names
 
 
 def any_of(*names: str) -> Callable[[object], bool]:
-    """Whether something has one of these."""
+    """A function that tells whether its argument has any of these attributes."""
     return _written_out("of: " + (" or ".join(f"of.{name} is not None" for name in names) or "False"))  # type: ignore[no-any-return]
 
 
 def all_fit(*labels: str) -> Callable[[object, Callable[[str, int], str | None], int], bool]:
-    """Whether nothing is wrong with those of these labels that something has."""
+    """A function that tells whether all of these labels that its argument has are valid."""
     fit = [f"of.{name} is None or wrong(of.{name}, limit) is None" for name in labels]
     return _written_out("of, wrong, limit: " + " and ".join(f"({one})" for one in fit))  # type: ignore[no-any-return]
 
 
 _HAS_ONE: Final = " or ".join(f"of.{name} is not None" for name in ATTRIBUTES)
 are_bare: Callable[[Iterable[Attributes]], bool] = _written_out(f"some: not [1 for of in some if {_HAS_ONE}]")
-"""Whether they have none of them."""
+"""Whether these messages have no attributes at all."""
 _VALUES: Final = ", ".join(
     f"None if of.{name} is None else of.{name}.encode()" if name in TEXTS else f"of.{name}" for name in ATTRIBUTES
 )
 columns: Callable[[Attributes], tuple[bytes | int | None, ...]] = _written_out(f"of: ({_VALUES})")
-"""The values of their columns."""
+"""The values of the attributes' columns."""
 
 
 def builder(record: Callable[..., R], copied: Iterable[str], given: Iterable[str]) -> Callable[..., R]:
-    """Makes one out of a thing, of which these fields are copied, and what is given beside, in this order."""
+    """A function that makes a `record` from an object, whose fields `copied` are taken over, and from further arguments
+    for the fields `given`, in this order."""
     fields = ", ".join([*(f"{name}=of.{name}" for name in copied), *(f"{name}={name}" for name in given)])
     return _written_out(f"of, {', '.join(given)}: record({fields})", record=record)  # type: ignore[no-any-return]
 
 
 BYTES: Final = "application/octet-stream"
-"""The type of bytes of which nothing else is known."""
+"""The content type of bytes of unknown type."""
 
 _read = msgspec.json.Decoder(msgspec.Raw).decode
 _read_headers = msgspec.json.Decoder(dict[str, str]).decode
@@ -96,9 +99,9 @@ _WRONG = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def as_json(body: bytes) -> msgspec.Raw | None:
-    """As a part of an answer; None where it is not one JSON value in UTF-8.
+    """The body as a part of a JSON answer; None if it is not one JSON value in UTF-8.
 
-    Of a body that is well a third of a microsecond: it is asked for each message that is handed out.
+    A valid body takes a third of a microsecond, which matters since this runs for each message that is handed out.
     """
     try:
         raw = _read(body)
@@ -110,7 +113,7 @@ def as_json(body: bytes) -> msgspec.Raw | None:
 
 
 def headers_of(headers: bytes | None) -> dict[str, str] | None:
-    """Names and values; None where there are none, or where they are no JSON object of texts."""
+    """The headers by name; None if there are none, or if they are not a JSON object of strings."""
     if headers is None:
         return None
     try:

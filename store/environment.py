@@ -1,4 +1,5 @@
-"""A secret in the environment: in a variable, or in a file that the variable with `_FILE` behind its name leads to."""
+"""Reads secrets from the environment: from a variable, or from the file that the variable with `_FILE` appended
+names."""
 
 from collections.abc import Mapping
 

@@ -1,21 +1,21 @@
-"""How a message says that it is erased: by its content type, which every copy of it carries.
+"""The mark of an erased message: a content type that no published message has, and that every copy of it carries.
 
-No message that is published has one that begins with a space. So a hand-out tells it without another look, and what is
-copied later, into the dead letters or the lake, is erased, too.
+It begins with a space. So an erased message is recognized without another query when it is handed out, and copies that
+are made later, in the dead letters or in the lake, are marked, too.
 """
 
 from .history import attempts_of, written
 
 LOST = "lease lost"
-"""The reason for a failure that Tarry itself gives. It is about nobody, and stays."""
+"""The reason of a failure that Tarry itself gives. It contains no personal data, so it is kept."""
 
 MARK = " erased "
 _DIGITS = 19
-"""That a time has less than."""
+"""A time has fewer digits than this."""
 
 
 def content_type_of(erased_at: int) -> str:
-    """What the content type of an erased message is."""
+    """The content type of a message that was erased at this time."""
     return f"{MARK}{erased_at}"
 
 
@@ -28,7 +28,7 @@ def erased_at_of(content_type: str | None) -> int | None:
 
 
 def without_reasons(history: bytes) -> bytes:
-    """A history of attempts without why they failed: reasons quote what they are about."""
+    """A history of attempts without the reasons of their failures, since reasons may quote the message."""
     attempts = attempts_of(history)
     if all(attempt.reason in (None, LOST) for attempt in attempts):
         return history

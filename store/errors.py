@@ -1,6 +1,6 @@
-"""What can go wrong with a store: one base, flat, and each docstring is the message's meaning.
+"""The errors of a store: one base class, flat; each docstring says what the error means.
 
-Drivers' own errors are mapped to these in one place per backend, the cause kept.
+Each backend maps its driver's errors to these in one place, and keeps the cause.
 """
 
 
@@ -17,39 +17,39 @@ class Unavailable(StoreError):
 
 
 class ReadOnly(Unavailable):
-    """This server of the database takes no writes: it is read-only, a replica, or cut off from its cluster. Another may
-    be the one that does, or this one in a while. Nothing of the transaction is kept."""
+    """This server of the database takes no writes: it is read-only, a replica, or cut off from its cluster. Another
+    server may take them, or this one after a while. Nothing of the transaction is kept."""
 
 
 class Foreign(Unavailable):
-    """This server takes writes, and what it has is not the database that was there before: none of Tarry's, another
-    one, or one with an older schema; the text says which. Nothing is asked of it, and nothing kept."""
+    """This server takes writes, but it does not hold the same database as before: it has none of Tarry's, another one,
+    or one with an older schema; the text says which. Nothing was asked of it, and nothing is kept."""
 
 
 class Full(Unavailable):
-    """The server lets in no more sessions: `max_connections` is reached, or a limit of the account's, which may also be
-    one on what it asks in an hour; the text says which."""
+    """The server accepts no more sessions: `max_connections` is reached, or a limit of the account, which may also be
+    one per hour; the text says which."""
 
     def __init__(self, message: str, code: int | None = None, *, quota: str | None = None) -> None:
         super().__init__(message, code)
         self.quota = quota
-        """By its name, where it is one of an hour: it ends with that."""
+        """The name of the limit, if it is one per hour: it ends with the hour."""
 
 
 class OutcomeUnknown(Unavailable):
-    """The connection was lost at COMMIT: the transaction may or may not be kept."""
+    """The connection was lost at COMMIT: the transaction may or may not have been committed."""
 
 
 class Contention(StoreError):
-    """Another transaction was in the way: a deadlock, or, as `Locked`, a lock wait that ran out."""
+    """Another transaction was in the way: a deadlock, or, as `Locked`, a lock wait that timed out."""
 
 
 class Locked(Contention):
-    """Somebody else's transaction holds a row that this one needs, and the wait for it is over."""
+    """Another transaction holds a row that this one needs, and the lock wait timed out."""
 
 
 class Held(Locked):
-    """The same of a row that is not waited for within a transaction: another look in a moment may find it free."""
+    """Another transaction holds a row whose lock is not waited for within a transaction: it may be free in a moment."""
 
 
 class DuplicateKey(StoreError):
@@ -61,25 +61,25 @@ class DuplicateKey(StoreError):
 
 
 class Refused(StoreError):
-    """The database refuses the statement or its data, and would again: too long, out of range, malformed."""
+    """The database refuses the statement or its data, and would do so again: too long, out of range, malformed."""
 
 
 class Unfit(Refused):
-    """What was asked is in order, and the database is not such as Tarry needs: by what it does, a setting, a right or a
-    table. The text says by which."""
+    """The request is valid, but the database does not meet Tarry's needs: its behaviour, a setting, a right or a table.
+    The text says which."""
 
     def __init__(self, message: str, code: int | None = None, *, setting: str | None = None) -> None:
         super().__init__(message, code)
         self.setting = setting
-        """What is to be changed, in words for whoever asks: it names no table, host or user."""
+        """What has to be changed, in words fit for a caller over HTTP: they name no table, host or user."""
 
 
 class Denied(Unfit):
-    """The account that Tarry logs in with lacks a right: nothing is wrong with what was asked."""
+    """The account that Tarry logs in with lacks a right; the request itself is valid."""
 
 
 class SchemaError(StoreError):
-    """The schema in the database is not the one this program knows; the text says what to do."""
+    """The schema of the database is not the one that this program knows; the text says what to do."""
 
 
 class StoreInUse(StoreError):
@@ -95,7 +95,7 @@ class GroupGone(Refused):
 
 
 class Unsettled(StoreError):
-    """The topic still has messages that wait or are unsettled; the text says how many."""
+    """The topic still has waiting or unsettled messages; the text says how many."""
 
 
 class NoSuchTable(StoreError):
@@ -103,6 +103,6 @@ class NoSuchTable(StoreError):
 
 
 def is_of_one(error: Exception) -> bool:
-    """Whether it may be the fault of one of those that were written together: the store is there, its schema is known,
-    and nobody stands in the way."""
+    """Whether the error may be caused by a single one of the requests that were written together: the store is
+    available, its schema is known, and no other transaction is in the way."""
     return not isinstance(error, Unavailable | Contention | SchemaError | StoreInUse | NoSuchTable)

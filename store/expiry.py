@@ -1,6 +1,6 @@
-"""When a message is past its time: from its `expires_at` on nobody is given it."""
+"""Whether a message is expired: from its `expires_at` on it is not handed out any more."""
 
 
 def is_past(expires_at: int | None, at: int) -> bool:
-    """Whether it is past its time at this moment; both are Unix milliseconds, and None is never."""
+    """Whether the message is expired at the time `at`; both are Unix milliseconds, and None means never."""
     return expires_at is not None and expires_at <= at

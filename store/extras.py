@@ -1,6 +1,6 @@
-"""What the extras bring, and the sentence for whoever lacks one: it names the command to type.
+"""The packages of each extra, and the message for a user who lacks one, with the command that installs it.
 
-Only what an extra brings gets this sentence. Anything else that cannot be imported is a fault, and stays one.
+Only a missing package of an extra gets this message. Any other failed import is a fault, and is raised as such.
 """
 
 from collections.abc import Mapping
@@ -28,23 +28,23 @@ _SPARK = {
     "pymysql": "PyMySQL",
 }
 EXTRAS: Mapping[str, Mapping[str, str]] = {"server": _SERVER, "spark": _SPARK | _SERVER}
-"""For each extra, what is imported of it, and the distribution that has it."""
+"""For each extra, the modules that are imported, and the distribution that has each."""
 
 _NEWS = {"server": "the server and its commands are not installed", "spark": "the pipeline is not installed"}
 
 
 def sentence(extra: str, module: str) -> str:
-    """That the extra is not there, as its module `module` shows, and what to type."""
+    """Says that the extra is not installed, since its module `module` is missing, and what to type."""
     return f"{_NEWS[extra]} ({EXTRAS[extra][module]} is missing): {command(extra)}"
 
 
 def command(extra: str) -> str:
-    """What to type. Where Tarry is installed, pip looks for nothing but what the extra brings."""
+    """The command to type. Where Tarry is installed, pip installs only the packages of the extra."""
     return f"pip install 'tarry[{extra}]'"
 
 
 def lacking(extra: str, error: BaseException) -> str | None:
-    """The sentence, if the import failed since a distribution of the extra is not there; else None."""
-    # A submodule that is missing is another thing: the distribution is there, and is not what it should be.
+    """The sentence, if the import failed because a distribution of the extra is missing; else None."""
+    # Not for a missing submodule: then the distribution is installed, but not in the expected form.
     module = error.name if isinstance(error, ModuleNotFoundError) else None
     return sentence(extra, module) if module is not None and module in EXTRAS[extra] else None

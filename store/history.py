@@ -1,9 +1,9 @@
 """The history of a message's attempts: JSON that travels with it, an entry for each counted delivery that failed.
 
-A redrive begins with the first attempt again. The attempts before it stay in the history, so that one can see why the
-message had become a dead letter.
+After a redrive attempts are counted from 1 again. The earlier attempts stay in the history, to show why the message had
+become a dead letter.
 
-What cannot be read stops nobody: in its place stands one entry that says so.
+A history that cannot be read is replaced by one entry that says so, and is no error.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ class Attempt(msgspec.Struct):
     client: str
     reason: str | None = None
     redrives: int | msgspec.UnsetType = msgspec.UNSET
-    """How often the message has been redriven since; left out: never."""
+    """How many times the message has been redriven since; left out: never."""
 
     @property
     def round(self) -> int:
@@ -28,13 +28,13 @@ class Attempt(msgspec.Struct):
 
 
 _REMEMBERED = 99
-"""Attempts that a redrive keeps beside those of the round that has just ended."""
+"""A redrive drops the oldest rounds of attempts while there are more attempts than this, but never the last round."""
 UNREADABLE = "what was remembered of earlier attempts cannot be read"
 _read = msgspec.json.Decoder(list[Attempt]).decode
 
 
 def attempts_of(history: bytes) -> list[Attempt]:
-    """The attempts, the first one first, with those before a redrive."""
+    """All attempts, the first one first, those before a redrive included."""
     try:
         return _read(history)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -47,7 +47,7 @@ def since_redrive(history: bytes) -> list[Attempt]:
 
 
 def numbered(history: bytes) -> list[tuple[int, Attempt]]:
-    """All attempts with their numbers; those after a redrive begin with 1 again."""
+    """All attempts with their numbers, which begin with 1 again after a redrive."""
     attempts = attempts_of(history)
     counts = Counter[int]()
     found: list[tuple[int, Attempt]] = []
@@ -58,10 +58,10 @@ def numbered(history: bytes) -> list[tuple[int, Attempt]]:
 
 
 def nearest(ends: Sequence[int], attempts: Iterable[Attempt]) -> dict[int, Attempt]:
-    """Which of these attempts ended when, by the place among `ends`, which are times of one number's.
+    """Assigns attempts to `ends`, the times at which deliveries with the same attempt number ended; by index in `ends`.
 
-    A redriven message has each attempt more than once, and of a purged letter none is left: each goes to the end that
-    is nearest in time, and no end takes another's.
+    A redriven message has each number more than once, and a purged letter has no attempts left. So each attempt goes to
+    the end that is nearest in time, and an end keeps only the nearest of its attempts.
     """
     found: dict[int, Attempt] = {}
     for attempt in attempts if ends else ():
@@ -78,7 +78,7 @@ def last_reason(history: bytes) -> str | None:
 
 
 def redriven(history: bytes) -> bytes:
-    """The history of a message that begins with its first attempt again."""
+    """The history after a redrive, from which on attempts are counted from 1 again."""
     attempts = [msgspec.structs.replace(one, redrives=one.round + 1) for one in attempts_of(history)]
     while len(attempts) > _REMEMBERED and attempts[0].round > 1:
         attempts = [one for one in attempts if one.round != attempts[0].round]
@@ -86,5 +86,5 @@ def redriven(history: bytes) -> bytes:
 
 
 def written(attempts: list[Attempt]) -> bytes:
-    """As it is kept."""
+    """The history as JSON."""
     return msgspec.json.encode(attempts)

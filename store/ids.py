@@ -3,9 +3,9 @@
     id = due millisecond (42) | straight (1) | count (16) | shard (4)
 
 Makers of ids (nodes, outbox users, Spark tasks) are not coordinated: each starts at a random count per millisecond and
-shard and counts up; a duplicate key in the database means new numbers, up to a second later and never earlier. The bit
-`straight` keeps apart the messages that go straight to the stream and those that wait in `delay`: they live under
-two unique keys, and a message must be able to keep its id when it moves from the one to the other.
+shard and counts up. After a duplicate key in the database it makes new ids, up to a second later and never earlier. The
+bit `straight` separates messages that go straight to the stream from those that wait in `delay`: the two tables have a
+unique key each, and a message must be able to keep its id when it moves from one to the other.
 
 Outside the store an id is a decimal string.
 """
@@ -22,7 +22,8 @@ from ..wheel.shards import shard_of as shard_of
 
 SHARD_BITS = 4
 SHARDS_OF_DELAY = 2 * SHARDS
-"""A waiting message that was moved lies apart, in its shard plus `SHARDS`: no scan by the time in its id passes it."""
+"""A waiting message that was rescheduled lies apart, in its shard plus `SHARDS`, so that scans by the time in the id do
+not read it."""
 COUNT_BITS = 16
 SEQUENCE_BITS = 21
 MAX_MS = (1 << 42) - 1
@@ -31,16 +32,16 @@ MAX_MS = (1 << 42) - 1
 _STRAIGHT = 1 << (SHARD_BITS + COUNT_BITS)
 _COUNTS = 1 << COUNT_BITS
 OUTBOX_COUNTS = 1 << (COUNT_BITS - 2)
-"""The last so many counts are for outboxes: the service must not meet the id of a transaction that stays open, since it
-would wait for that to end."""
+"""How many of the counts, the last ones, are reserved for outboxes: if the service made an id that an open transaction
+of a user has, it would wait for the end of that transaction."""
 
 _LAST = (1 << 63) - 1
 _REMEMBERED = 100_000
-"""Milliseconds and shards whose count is kept; forgetting one costs a new random start, nothing else."""
+"""For how many pairs of millisecond and shard the count is kept; forgetting one only costs a new random start."""
 
 _DRAWN_AT_ONCE = 512
 _drawn: list[int] = []
-"""Nonces that nobody has had, drawn together: one by one they cost more than all else about an id."""
+"""Unused nonces, drawn many at a time: drawn one by one they cost more than all the rest of making an id."""
 os.register_at_fork(after_in_child=_drawn.clear)
 
 
@@ -50,17 +51,18 @@ def due_of(id_: int) -> int:
 
 
 def place_of(id_: int, due: int) -> int:
-    """Where in `delay` the row of a message due then lies: its id, or `~id` when it was moved and lies apart."""
+    """The place in `delay` of a message that is due at `due`: its id, or `~id` when it was rescheduled and lies
+    apart."""
     return id_ if due == id_ >> SEQUENCE_BITS else ~id_
 
 
 def apart(ids: Iterable[int]) -> list[int]:
-    """Where in `delay` the rows of these messages lie if they were moved."""
+    """The places in `delay` of these messages if they were rescheduled."""
     return [~id_ for id_ in ids]
 
 
 def places_of(ids: Collection[int]) -> list[int]:
-    """Where in `delay` the rows of these messages can lie."""
+    """All places in `delay` where the rows of these messages can lie."""
     return [*ids, *apart(ids)]
 
 
@@ -70,7 +72,7 @@ def shard_in_delay(place: int) -> int:
 
 
 def by_shard(places: Iterable[int]) -> list[list[int]]:
-    """The ids of each shard of `delay` among these places."""
+    """The ids at these places, listed by the shard of `delay`."""
     shards: list[list[int]] = [[] for _ in range(SHARDS_OF_DELAY)]
     for place in places:
         if place >= 0:
@@ -97,7 +99,7 @@ def shard_for(topic_id: int, ordering_key: str) -> int:
 
 def random_nonce() -> int:
     """A signed 64-bit number that marks a row as ours when the answer to a COMMIT was lost."""
-    # Not from `random`, whose state can be worked out from what it gave: a nonce must not be met by guessing.
+    # Not from `random`, whose state can be computed from its output: nobody must be able to guess a nonce.
     while True:
         try:
             return _drawn.pop()
@@ -106,12 +108,12 @@ def random_nonce() -> int:
 
 
 def random_nonces(many: int) -> list[int]:
-    """So many of them."""
+    """This many random nonces."""
     return memoryview(os.urandom(8 * many)).cast("q").tolist()
 
 
 class IdMaker:
-    """Makes ids; one to a process."""
+    """Makes ids; a process has one."""
 
     def __init__(self, source: random.Random | None = None, *, outbox: bool = False, climbing: bool = False) -> None:
         """`climbing`: within a millisecond and shard each id is higher than the one before."""
@@ -126,8 +128,8 @@ class IdMaker:
     def make(self, due: int, *, shard: int | None = None, straight: bool = False, spread: int = 0) -> int:
         """An id for `due` (Unix milliseconds, at most `MAX_MS`).
 
-        `spread` is how many milliseconds later it may be, for another try after a duplicate key: the counts of that
-        millisecond are then begun anew.
+        `spread` is how many milliseconds later the id may be, for another try after a duplicate key; then its count is
+        drawn anew.
         """
         if shard is None:
             self._shard = shard = (self._shard + 1) & (SHARDS - 1)
@@ -141,10 +143,10 @@ class IdMaker:
                 self._remember(place, ((count + 1) % self._size, left - 1))
                 return place | (self._first + count) << SHARD_BITS
             self._remember(place, (count, 0))
-            due += 1  # this millisecond is full: a later one, never an earlier
+            due += 1  # this millisecond is full: a later one is taken, never an earlier one
 
     def make_some(self, due: int, many: int, *, straight: bool = False) -> list[int]:
-        """As `make`, so many times: a twelfth of its time for each of a thousand."""
+        """Makes `many` ids as `make` does; for a thousand in a twelfth of the time."""
         ids = [0] * many
         for nth in range(min(many, SHARDS)):
             shard = (self._shard + 1 + nth) & (SHARDS - 1)
@@ -162,7 +164,7 @@ class IdMaker:
         return ids
 
     def anew(self) -> None:
-        """Counts begin anew: others have some of those that would come next."""
+        """Forgets all counts, so that they start at random again: other makers have used some of the next ones."""
         self._counts.clear()
 
     def _begin(self) -> tuple[int, int]:

@@ -1,6 +1,6 @@
-"""Leases: what one process holds at a time, by a name, until a time. An epoch counts its holders.
+"""Leases of processes: a name that one process at a time holds, until a time. An epoch counts the holders.
 
-Nobody's work depends on it that a row arbitrates: a holder that was stopped goes on for a moment when it wakes.
+Work that a locked row decides does not depend on a lease: a holder that was paused goes on for a moment when it wakes.
 """
 
 from attrs import frozen
@@ -9,12 +9,12 @@ from .ports import Transaction
 from .rows import encode
 
 LAKE = "lake"
-"""Under this name is the lake that the store is archived to."""
+"""The name of the lease on archiving the store to its lake."""
 
 
 @frozen
 class Lease:
-    """Who holds it; `until` is Unix milliseconds, and 0 when it was given back."""
+    """The holder of a lease; `until` is in Unix milliseconds, and 0 when the lease was given back."""
 
     holder: str
     epoch: int
@@ -22,13 +22,13 @@ class Lease:
 
 
 async def find(tx: Transaction, name: str) -> Lease | None:
-    """None when nobody has ever held it."""
+    """The lease of this name; None when nobody has ever held it."""
     rows = await tx.fetch("lease.of", Lease, encode(name))
     return rows[0] if rows else None
 
 
 async def hold(tx: Transaction, name: str, holder: str, now: int, until: int) -> bool:
-    """Keeps it, or takes it when it is free; whether it is this holder's now."""
+    """Renews the lease, or takes it when it is free. Returns whether this holder has it now."""
     key, who = encode(name), encode(holder)
     if await tx.execute("lease.extend", until, key, who):
         return True
@@ -38,5 +38,5 @@ async def hold(tx: Transaction, name: str, holder: str, now: int, until: int) ->
 
 
 async def give_back(tx: Transaction, name: str, holder: str) -> None:
-    """It is free, if it was this holder's."""
+    """Frees the lease, if this holder has it."""
     await tx.execute("lease.extend", 0, encode(name), encode(holder))

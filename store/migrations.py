@@ -1,13 +1,14 @@
 """Migrations: plain SQL files, numbered, applied in order, each remembered with its checksum.
 
-A file is never changed after a release: a checksum that differs is refused. So is a schema that wants a newer program.
+A file is never changed after a release: a checksum that differs is refused. So is a schema that needs a newer program.
 
-`-- beside: 5` in a file says that servers which know 0005, and not this one, may go on beside it, and start: it only
-adds. Without that line it wants servers that know it. What all servers must know is remembered in `migration`, which
-every program ever made compares with what it knows; the rest in `migration_beside`, which older ones do not read.
+`-- beside: 5` in a file says that servers which know 0005, but not this migration, may go on and may start beside it,
+since it only adds. Without that line all servers must know the migration. Migrations that all servers must know are
+recorded in `migration`, which every version of the program compares with what it knows; the others are recorded in
+`migration_beside`, which older versions do not read.
 
-They begin at 0021, which makes all tables. Up to there they came one by one, before the first release: a database with
-such a number is not taken over.
+The first is 0021, which makes all tables. Earlier numbers were used before the first release; a database that has one
+of them is refused.
 """
 
 import hashlib
@@ -41,34 +42,34 @@ class Migration:
 
     @property
     def beside(self) -> int:
-        """The oldest migration that a server must know to be at work beside this one."""
+        """The migration that a server must know at least to run beside this one."""
         said = _BESIDE.search(self.text)
         return int(said[1]) if said else self.version
 
     @property
     def statements(self) -> list[str]:
-        """The statements one by one. A semicolon at the end of a line ends one; remarks stand on lines of their own."""
+        """The statements of the file. A semicolon at the end of a line ends one; comments are lines of their own."""
         code = "\n".join(line for line in self.text.splitlines() if not line.startswith("--"))
         return [statement.strip() for statement in re.split(r";\s*(?:\n|$)", code) if statement.strip()]
 
 
 @frozen
 class Applied:
-    """What a database has: checksums by version."""
+    """The migrations that were applied to a database: checksums by version."""
 
     needed: Mapping[int, bytes]
-    """Every server must know these, or newer ones."""
+    """Every server must know these."""
     beside: Mapping[int, bytes]
     """Older servers need not know these."""
 
     @property
     def checksums(self) -> dict[int, bytes]:
-        """All of them."""
+        """The checksums of all applied migrations, by version."""
         return {**self.beside, **self.needed}
 
     @property
     def floor(self) -> int:
-        """The oldest migration that a server must know."""
+        """The migration that a server must know at least."""
         return max(self.needed, default=0)
 
 
@@ -87,7 +88,7 @@ def load_migrations(backend: Literal["mysql", "sqlite"]) -> list[Migration]:
 
 
 def pending(known: Sequence[Migration], applied: Applied) -> list[Migration]:
-    """What is still to be applied. Raises `SchemaError`."""
+    """The migrations that are still to be applied. Raises `SchemaError`."""
     if applied.checksums and min(applied.checksums) < known[0].version:
         raise SchemaError(
             "the schema was made before the first release of Tarry, and cannot be taken over: give Tarry a new "

@@ -1,4 +1,4 @@
-"""Files that a user names, read as text or TOML: what is wrong with one is said in words, with its name."""
+"""Reads files that a user names, as text or TOML; errors name the file and say in words what is wrong."""
 
 import tomllib
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def text_of(file: str | Path) -> str:
-    """What the file holds. Raises ValueError, which names the file and says in words what is wrong."""
+    """The text of the file. Raises ValueError, which names the file and says in words what is wrong."""
     try:
         return Path(file).read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -16,7 +16,7 @@ def text_of(file: str | Path) -> str:
 
 
 def toml_of(file: str | Path) -> dict[str, Any]:
-    """The tables of a file in TOML. Raises ValueError as `text_of` does, and for what is no TOML."""
+    """The contents of a TOML file. Raises ValueError as `text_of` does, and when the text is not TOML."""
     text = text_of(file)
     try:
         return tomllib.loads(text)

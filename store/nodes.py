@@ -1,6 +1,6 @@
-"""Nodes: the servers that are at work on the database, a row each, renewed for as long as they are.
+"""Nodes: the servers that run on the database, a row each, which the node renews while it runs.
 
-A slot is a small number that no other node has: the rows of `tally` that it counts in are its own.
+A slot is a small number that no other node has, so that each node counts in rows of `tally` of its own.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from .rows import encode
 
 @frozen
 class NodeRow:
-    """A server. Times are Unix milliseconds; `level` is the newest migration that it knows."""
+    """A node. Times are Unix milliseconds; `level` is the newest migration that it knows."""
 
     boot: str
     name: str
@@ -22,29 +22,30 @@ class NodeRow:
     started_at: int
     renewed_at: int
     facts: bytes
-    """What it tells of itself: JSON."""
+    """What the node tells about itself, as JSON."""
 
 
 @frozen
 class SeenNode(NodeRow):
-    """A server as it was seen; `asked_at` is Unix microseconds of the database, 0 where the host has the clock, and
-    where the database takes no writes."""
+    """A node, and when it was read: `asked_at` is the database's time in Unix microseconds, and 0 where the host's
+    clock is used, or where the database takes no writes."""
 
     asked_at: int
 
 
 async def all_nodes(tx: Transaction) -> list[NodeRow]:
-    """By slot."""
+    """All nodes in order of their slots."""
     return await tx.fetch("node.all", NodeRow)
 
 
 async def look(tx: Transaction) -> list[SeenNode]:
-    """By slot, and what time it is at the database."""
+    """All nodes in order of their slots, with the database's time."""
     return await tx.fetch("node.look", SeenNode)
 
 
 async def enter(tx: Transaction, node: NodeRow) -> NodeRow:
-    """The node with the lowest slot that is free. Raises `DuplicateKey` when another took that just now."""
+    """Adds the node with the lowest free slot and returns it. Raises `DuplicateKey` when another took the slot just
+    now."""
     taken = {one.slot for one in await all_nodes(tx)}
     node = evolve(node, slot=next(slot for slot in range(len(taken) + 1) if slot not in taken))
     names = (encode(node.boot), encode(node.name))
@@ -53,15 +54,15 @@ async def enter(tx: Transaction, node: NodeRow) -> NodeRow:
 
 
 async def renew(tx: Transaction, boot: str, now: int, facts: bytes) -> bool:
-    """False when it was taken for dead meanwhile."""
+    """Renews the node's row; returns False when it was removed meanwhile, since the node was taken for dead."""
     return await tx.execute("node.renew", now, facts, encode(boot)) > 0
 
 
 async def bury(tx: Transaction, dead: Sequence[NodeRow]) -> list[str]:
-    """Removes those among these that have not renewed since they were read so; their boots."""
+    """Removes those of these nodes that have not renewed since they were read; returns their boots."""
     return [row.boot for row in dead if await tx.execute("node.bury", encode(row.boot), row.renewed_at)]
 
 
 async def leave(tx: Transaction, boot: str) -> None:
-    """It stops, and its slot is free."""
+    """Removes the node, which stops, and so frees its slot."""
     await tx.execute("node.remove", encode(boot))

@@ -1,4 +1,4 @@
-"""From a DSN to its backend: `sqlite:///tarry.db`, `sqlite:////var/lib/tarry/tarry.db`, `mysql://user:pw@host/db`."""
+"""Opens the store of a DSN: `sqlite:///tarry.db`, `sqlite:////var/lib/tarry/tarry.db`, `mysql://user:pw@host/db`."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ _SQLITE = "sqlite:///"
 
 
 class BadDSN(StoreError):
-    """The DSN names no store that Tarry has; the text says what it should look like."""
+    """The DSN names no kind of store that Tarry has; the text says what it should look like."""
 
 
 def check_dsn(dsn: str) -> None:
-    """Raises `BadDSN` for one that `open_backend` would not take; opens nothing."""
+    """Raises `BadDSN` for a DSN that `open_backend` would refuse; opens nothing."""
     if dsn.startswith(_SQLITE):
         if dsn == _SQLITE or "?" in dsn:
             raise BadDSN(f"{dsn} names no file: write sqlite:///tarry.db or, with four slashes, an absolute path")
@@ -26,13 +26,13 @@ def check_dsn(dsn: str) -> None:
             raise BadDSN(f"the DSN: {error}") from None
     else:
         scheme, mark, _ = dsn.partition("://")
-        # Without the mark it may be a password that was written first.
+        # Without "://" the first part may be a password, so it is not shown.
         what = f"a store of kind {scheme!r} is unknown" if mark else "a store begins with its kind"
         raise BadDSN(f"{what}: use sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE")
 
 
 def is_shared(dsn: str) -> bool:
-    """Whether several processes may serve on it."""
+    """Whether several processes may serve on this store."""
     return not dsn.startswith(_SQLITE)
 
 
@@ -43,18 +43,18 @@ async def open_backend(dsn: str, redis: str | None = None) -> Backend:
     """
     check_dsn(dsn)
     if dsn.startswith(_SQLITE):
-        from .sqlite.backend import SQLiteBackend  # a MySQL node need not load it
+        from .sqlite.backend import SQLiteBackend  # imported here: a MySQL node need not load it
 
         return SQLiteBackend(Path(dsn.removeprefix(_SQLITE)))
-    from .mysql.backend import MySQLBackend  # nor the embedded store the MySQL driver
+    from .mysql.backend import MySQLBackend  # imported here: the embedded store need not load the driver
 
     return MySQLBackend(dsn, redis)
 
 
 async def open_guest(dsn: str) -> Guest:
-    """Opens the store named by `dsn` beside its server: it is not locked, and its schema is not touched.
+    """Opens the store named by `dsn` beside its server: without its lock, and without changing its schema.
 
-    Raises `SchemaError` where there is no store yet, or one of another version, `BadDSN` and `Unavailable`.
+    Raises `SchemaError` when there is no store yet or its schema has another version; also `BadDSN` and `Unavailable`.
     """
     check_dsn(dsn)
     guest: Guest
@@ -77,7 +77,7 @@ async def open_guest(dsn: str) -> Guest:
 
 
 def database_of(dsn: str) -> str:
-    """The name of a store among others of its kind: what nodes on one database have in common."""
+    """The name of the database or file of a DSN, which is the same for all nodes on one database."""
     return dsn.partition("?")[0].rpartition("/")[2]
 
 

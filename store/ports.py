@@ -1,9 +1,9 @@
-"""The seam of the store: what a backend gives, and all that it gives.
+"""The interfaces between the store's functions and its two backends: a transaction, a guest and a backend.
 
 Everything the store does is written once, as plain `async` functions over a `Transaction` (see `publishing`,
 `timers`, `claims`, ...). A backend runs such a function in a transaction of its own. On MySQL each query is awaited; on
-SQLite none ever suspends, and the writer thread drives the function to its end in one go. So the functions await
-nothing but the transaction, and may be run again from the start when the backend meets a deadlock or a lost connection.
+SQLite no query suspends, and the writer thread runs the function to its end in one go. So the functions await nothing
+but the transaction. They may run again from the start when the backend meets a deadlock or loses its connection.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -22,20 +22,20 @@ Bound = Value | Sequence[Value] | Sequence[Sequence[Value]]
 
 
 class Offsets(Protocol):
-    """Where the rows of an `append` lie."""
+    """The offsets of the rows that an `append` inserted."""
 
     def begin(self, queue_id: int) -> int:
-        """The first of a queue, once the transaction is committed."""
+        """The first offset in this queue; known once the transaction is committed."""
         ...
 
     def written(self, text: Sequence[bytes | tuple[int, int]]) -> Any:
-        """A text with offsets in it, each given as the id of a queue and which of its rows, for a statement behind the
-        `append`."""
+        """A value for a later statement of the transaction: a text with offsets in it, each given as a queue's id and
+        the number of its row in that queue."""
         ...
 
 
 class Asked(Generic[R]):
-    """A SELECT, what a row of it is (see `rows`), and its values; and its rows, when `fetch_all` has asked it."""
+    """A SELECT, the type of its rows (see `rows`) and its values; and its rows, after `fetch_all` has run it."""
 
     def __init__(self, query: str, row: type[R], *values: Bound) -> None:
         self.query = query
@@ -45,7 +45,8 @@ class Asked(Generic[R]):
 
 
 class Queries(Protocol):
-    """Queries of one open transaction, by their names (see `queries`). It may be a user's own (see `outbox`)."""
+    """Runs queries in one open transaction, by their names (see `queries`). The transaction may be a user's own (see
+    `outbox`)."""
 
     async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         """The rows of a SELECT, each a `row`; see `rows`."""
@@ -61,45 +62,48 @@ class Queries(Protocol):
 
 
 class Transaction(Queries, Protocol):
-    """One open transaction of the service's."""
+    """One open transaction of the service."""
 
     async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
-        """Several SELECTs, run in order without a wait in between; each then has its rows. All but the last ask in few
-        bytes."""
+        """Runs several SELECTs in order, without a wait in between; each then has its rows. The text of all but the
+        last must be short."""
         ...
 
     async def later(self, query: str, *values: Bound) -> None:
-        """Runs a statement, in its place, whose outcome nobody waits for: at the latest with the COMMIT. What it does
-        when something is wrong is to fail."""
+        """Runs a statement without waiting for its result: in its place among the others, at the latest with the
+        COMMIT. If something is wrong, the transaction fails."""
         ...
 
     async def later_exactly(self, many: int, query: str, *values: Bound) -> None:
-        """Runs a statement `later`; the transaction fails unless it matches so many rows."""
+        """Runs a statement as `later` does; the transaction fails unless it matches exactly `many` rows."""
         ...
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Inserts the rows; nobody waits for it, as with `later`."""
+        """Inserts the rows without waiting for the result, as `later` does."""
         ...
 
     async def later_each(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Runs an UPDATE of one row by its key for each of these, as `later`: many together. The transaction fails
-        unless it finds them all; each key comes once."""
+        """Runs an UPDATE by key for each of these rows, many together, as `later` does. The transaction fails unless
+        every row is found. Each key may come only once."""
         ...
 
     async def note(self) -> None:
-        """Has the database commit this transaction as one that writes, though it may write nothing. So what it says is
-        true: a server that another has taken over from may not know yet, and reads what was; it can commit nothing."""
+        """Makes the database commit this transaction as a writing one, though it may write nothing. That proves that
+        its reads are current: a server that was replaced by another may not know it yet and read old data, but it can
+        commit nothing."""
         ...
 
     async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
-        """So many offsets of those among the queues that are not sequenced by their own rows; where each begins."""
+        """Draws this many offsets for each of the queues that is sequenced elsewhere than by its own row. Returns the
+        first offset of each."""
         ...
 
     async def append(self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool) -> Offsets:
-        """Draws an offset for each row by its queue's id, and inserts it behind (queue_id, offset); once, and `later`.
+        """Draws an offset for each row and inserts the row with (queue_id, offset) in front, as `later` does; once per
+        transaction. `rows` are given by the id of their queue.
 
         A row begins with the message's id and nonce. The sequences are locked in the order of their ids, and the rows
-        are written out before the first lock. `straight`: the messages never waited, and the queues count them.
+        are serialized before the first lock. `straight`: the messages never waited, and the queues count them.
         """
         ...
 
@@ -108,32 +112,32 @@ Work = Callable[[Transaction], Coroutine[Any, Any, T]]
 
 
 class Guest(Protocol):
-    """What a program beside the server does with a store that is there: `opening.open_guest`. Every method may raise
+    """What a program other than the server may do with an existing store: `opening.open_guest`. Every method may raise
     the errors of `store.errors`."""
 
     async def write(self, work: Work[T]) -> T:
         """Runs `work` in a transaction and commits it; a deadlock runs it again, up to five runs in all.
 
-        When the answer to COMMIT is lost, the backend finds out whether the transaction landed: then its result stands,
-        else `work` runs again. So what `work` changes outside of the transaction it must make anew in each run.
-        `OutcomeUnknown` when nobody can tell.
+        When the answer to COMMIT is lost, the backend finds out whether the transaction was committed: if so, its
+        result is returned, else `work` runs again. So anything that `work` changes outside of the transaction must be
+        made anew in each run. Raises `OutcomeUnknown` when the backend cannot find out.
         """
         ...
 
     async def read(self, work: Work[T]) -> T:
-        """Runs `work` outside any lock; each query sees what was committed when it began."""
+        """Runs `work` without locks; each query sees what was committed when that query began."""
         ...
 
     async def now(self) -> int:
-        """The database's clock, Unix milliseconds; never ahead of the moment of the answer."""
+        """The database's clock, Unix milliseconds; never later than the moment of the answer."""
         ...
 
     async def applied(self) -> Applied:
-        """The migrations that the database has; none when there is no schema yet."""
+        """The migrations that were applied to the database; none when there is no schema yet."""
         ...
 
     async def aclose(self) -> None:
-        """Ends what is in flight and lets go of files, threads and connections."""
+        """Ends running work and releases files, threads and connections."""
         ...
 
 
@@ -141,51 +145,51 @@ class Backend(Guest, Protocol):
     """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
 
     async def write(self, work: Work[T], *, heavy: bool = False) -> T:
-        """As a guest's. `heavy`: it takes long, and where there is one writer those that wait go first."""
+        """As a guest's. `heavy`: `work` takes long; where there is one writer, other waiting transactions go first."""
         ...
 
     async def note(self, work: Work[T]) -> T:
-        """Runs `work` whose statements are committed one by one, beside all others: for what may be done twice, or in
-        part, and must not wait in a line."""
+        """Runs `work` with each statement committed by itself, beside all other transactions: for work that may be done
+        twice or in part and must not wait its turn."""
         ...
 
     async def exact_now(self) -> float:
-        """`now` with the fraction of its millisecond."""
+        """As `now`, with fractions of a millisecond."""
         ...
 
     @property
     def shared(self) -> bool:
-        """Whether other servers may work on it at the same time."""
+        """Whether other servers may use this database at the same time."""
         ...
 
     def waited_for(self) -> bool:
-        """Whether the heavy work that asks keeps others waiting: it may end where what it has done stands by itself.
-        Never where transactions run beside each other."""
+        """Whether other transactions wait for the heavy work that asks, so that it should end at the next point where
+        its result is complete. Always False where transactions run beside each other."""
         ...
 
     @property
     def server(self) -> str:
-        """Which server has the database now, by a name that no other has; empty where there can be but one. A
-        transaction that was begun with one is not written to another, but fails."""
+        """The unique name of the server that has the database now; empty where there can be only one. A transaction
+        that was begun on one server is never written to another: it fails."""
         ...
 
     def admit(self, server: str) -> None:
-        """What is in memory is this server's. From the first call on `write` is refused as `Unavailable` while another
-        has the database: its numbers, and its clock, may be other ones."""
+        """Says that what the process knows in memory came from this server. From the first call on, `write` raises
+        `Unavailable` while another server has the database, since its numbers and its clock may differ."""
         ...
 
     async def agree(self) -> None:
-        """Sees to it that all servers write to one and the same of a cluster whose servers all take writes; to be
-        called each second, from before the first write on."""
+        """Makes all nodes write to the same server of a cluster in which every server takes writes. To be called each
+        second, beginning before the first write."""
         ...
 
     async def rivals(self) -> list[str]:
-        """The hosts at which another server takes writes at the same time, as far as it has looked; each call looks at
-        one more."""
+        """The hosts at which another server takes writes at the same time, as far as known; each call checks one more
+        host."""
         ...
 
     def skew(self) -> int:
-        """By how many milliseconds the host's clock is ahead of where it was when the store's time began with it.
+        """How many milliseconds the host's clock is ahead of the store's clock, which was set from it at the start.
 
         0 where the database has a clock of its own.
         """
@@ -194,46 +198,46 @@ class Backend(Guest, Protocol):
     async def migrate(self) -> list[str]:
         """Brings the schema to this program's version; returns the names of the migrations applied.
 
-        Raises `SchemaError` when the schema wants a newer program, when a migration was changed after it was applied,
-        and when one wants newer servers than are at work.
+        Raises `SchemaError` when the schema needs a newer program, when a migration was changed after it was applied,
+        and when a migration needs newer servers than those that are running.
         """
         ...
 
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
-        """Says who draws the offsets of a topic's queues. Raises `Refused` where there is no choice."""
+        """Sets where the offsets of a topic's queues are drawn. Raises `Refused` where there is no choice."""
         ...
 
     async def reseat(self, ends: Mapping[int, int]) -> list[int]:
-        """Tells a sequencer elsewhere of offsets that are taken; returns those among the queues that have none."""
+        """Tells sequencers outside of the database which offsets are taken: `ends` has the next free one of each queue.
+        Returns the queues that have no such sequencer."""
         ...
 
     async def durability(self) -> list[str]:
-        """Under which settings an acknowledged publish can be lost, one sentence each; empty when all is well."""
+        """The settings under which an acknowledged publish can be lost, one sentence each; empty when all is well."""
         ...
 
     async def room(self) -> tuple[int, int] | None:
-        """How many sessions one process may have, and how many the database lets in, of all; None where nobody
-        counts."""
+        """How many sessions one process may open, and how many the database allows in all; None where there is no
+        limit."""
         ...
 
     async def advice(self) -> list[str]:
-        """Which settings cost time and nothing else, one sentence each with what to do; empty when all is well."""
+        """Settings that cost only time, one sentence each with what to do; empty when all is well."""
         ...
 
     async def faults(self) -> list[tuple[str, str]]:
-        """What a start would stop at, or the work behind it, or migrations that are to come: of each what was looked
-        at, `server`, `tables` or `rights`, and a sentence with what to do. Changes nothing."""
+        """Faults that would stop a start, the work after it, or a later migration: for each what was checked, `server`,
+        `tables` or `rights`, and a sentence with what to do. Changes nothing."""
         ...
 
     async def longest_statement(self) -> int | None:
-        """Bytes that the database takes at once, which a message and what else goes with it must fit into; None where
-        there is no end."""
+        """How many bytes a statement may have; a message and its attributes must fit into one. None: no limit."""
         ...
 
     async def largest_transaction(self) -> int | None:
-        """Bytes that a transaction may write; None where there is no end."""
+        """How many bytes a transaction may write; None: no limit."""
         ...
 
     def statistics(self) -> dict[str, int]:
-        """Counts of the backend's own, for `/metrics` and the tests."""
+        """The backend's own counters, for `/metrics` and the tests."""
         ...

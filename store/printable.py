@@ -1,8 +1,7 @@
-"""Text of others, made fit for a terminal: keys, reasons and bodies are whatever their senders wrote.
+"""Makes text from outside safe to print on a terminal: keys, reasons and bodies contain whatever their senders wrote.
 
-What a terminal obeys instead of showing it (escape sequences, the C1 codes that some read as such, what turns the
-direction of writing) is written as an escape that a reader knows. Whatever prints text that somebody else wrote, prints
-it by way of this file.
+Characters that a terminal obeys instead of showing (escape sequences, the C1 codes that some terminals treat as such,
+changes of the writing direction) are printed as visible escapes. All code that prints text from outside uses this file.
 """
 
 import json
@@ -17,18 +16,20 @@ _KNOWN = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """The text with `\\x1b` for an escape, and so on. `keep` is left as it is: a note's own line ends."""
+    """The text with `\\x1b` in place of an escape character, and so on. Characters in `keep` are left as they are, such
+    as the line ends of a note."""
     return _OBEYED.sub(lambda match: match[0] if match[0] in keep else _KNOWN.get(match[0]) or _escape(match[0]), text)
 
 
 def json_text(value: Any, *, default: Callable[[Any], Any] | None = None) -> str:
-    """The value as JSON on one line. To a program it is the same JSON."""
+    """The value as JSON on one line, with such characters escaped; a program reads the same value from it."""
     text = json.dumps(value, ensure_ascii=False, default=default)
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table on a terminal, with its title; else lines with tabs. Columns that begin with `>` stand to the right."""
+    """Prints a table with its title on a terminal, else lines with tabs. Columns whose name begins with `>` are
+    right-aligned."""
     names = [column.lstrip(">") for column in columns]
     if not sys.stdout.isatty():
         for row in (names, *rows):

@@ -6,11 +6,11 @@
 
 A query is called `table.name`. `?` takes a value, `(?*)` a list for IN, `VALUES ?` in an INSERT a row (many with
 `execute_many`), and `(shard, id) IN (?*)` a list of ids, each looked up under its own shard; `(shard, id) AT (?*)`
-takes places in `delay` (`ids.place_of`). `(a, b) WITHIN (?*)` takes a list of stretches of an index, each (a, from b,
-to b), the end not included; it is the first placeholder of its SELECT, and the index is named. What only MySQL and
-MariaDB may read stands in their executable comments, `/*! FOR UPDATE */`, which SQLite passes over. The columns of a
-SELECT have the names that the fields of its record have (see `rows`). `{content}` stands for the columns of a message's
-content, `{m.content}` for those of m.
+takes places in `delay` (`ids.place_of`). `(a, b) WITHIN (?*)` takes a list of ranges of an index, each (a, from b, to
+b), the end not included; it is the first placeholder of its SELECT, and the index is named. Text for MySQL and MariaDB
+alone is in their executable comments, `/*! FOR UPDATE */`, which SQLite ignores. The columns of a SELECT have the names
+of the fields of its record (see `rows`). `{content}` stands for the columns of a message's content, `{m.content}` for
+the same with the prefix `m.`.
 """
 
 import re

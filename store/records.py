@@ -1,6 +1,6 @@
-"""What the store takes and gives: frozen records, times in Unix milliseconds UTC, text as str, bodies as received.
+"""Records that the store takes and returns: frozen, times in Unix milliseconds UTC, text as str, bodies as received.
 
-What is made for each message that is published is a struct: it is made in a seventh of an attrs class's time.
+Records that are made for each published message are structs: making one takes a seventh of the time of an attrs class.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,17 +35,17 @@ class Topic:
     ordered: bool
     queues: tuple[Queue, ...]
     retention: int | None
-    """Milliseconds; None is the service's default."""
+    """Milliseconds; None: the service's default."""
     ladder: Ladder | None
     created_at: int
     sequencer: Literal["store", "redis"] = "store"
-    """Where its offsets are drawn; see `mysql.sequencing`."""
+    """Where its offsets are drawn; see `mysql.redis_offsets`."""
     max_pending: int | None = None
-    """How many of its messages may wait for their time; None is no limit."""
+    """How many of its messages may be waiting for their due time; None: no limit."""
     max_rate: int | None = None
-    """How many messages are accepted a second; None is no limit."""
+    """How many messages are accepted per second; None: no limit."""
     release_rate: int | None = None
-    """How many a second go from waiting to the stream, retries among them; None is no limit."""
+    """How many waiting messages, retries included, go to the stream per second; None: no limit."""
 
     @property
     def limited(self) -> bool:
@@ -64,17 +64,17 @@ class Group:
     retry_queue_of: Mapping[int, Queue]
     """By the id of the topic's own queue."""
     block: bool = False
-    """Ordered topics: a message that exhausts the ladder comes again for ever, and its key waits."""
+    """Ordered topics: a message that exhausts the ladder is retried for ever, and blocks the later ones of its key."""
     own_ladder: Ladder | None = None
-    """None: `ladder` is its topic's, or the default."""
+    """The group's own ladder; None: `ladder` is its topic's, or the default."""
     concurrency: int | None = None
-    """Messages in the hands of its clients at once, at most; None is no limit."""
+    """How many messages its clients may hold in claims at once; None: no limit."""
     paused: bool = False
-    """Its clients are given nothing; what they have in hand they settle, and timers and retries go on."""
+    """While paused, no messages are claimed. Messages in claims can still be settled; timers and retries go on."""
 
     @property
     def retry_queues(self) -> tuple[Queue, ...]:
-        """Its own, through which its retries come back."""
+        """The group's own queues, through which its retries come back."""
         return tuple(self.retry_queue_of.values())
 
     @property
@@ -96,7 +96,8 @@ class Draft(Attributes, frozen=True, kw_only=True):
     body: bytes
     deliver_at: int | None = None
     guard: str | None = None
-    """Who is asked at its time whether it is sent. A message with one waits, if only for the answer."""
+    """The name of the guard that is asked at the due time whether the message is sent. A message with a guard always
+    waits, if only for the answer."""
 
 
 class Publication(Struct, frozen=True):
@@ -105,21 +106,21 @@ class Publication(Struct, frozen=True):
     drafts: tuple[Draft, ...]
     idempotency_key: str | None = None
     fingerprint: bytes = b""
-    """SHA-256 of the request as sent; the same key with another one is a conflict."""
+    """SHA-256 of the request as sent; the same key with another fingerprint is a conflict."""
 
     @property
     def weight(self) -> int:
-        """As `weight_of` its drafts."""
+        """The weight of its drafts; see `weight_of`."""
         return weight_of(self.drafts)
 
 
 def weight_of(drafts: Iterable[Draft]) -> int:
-    """About how many bytes they take in memory and in a statement."""
+    """About how many bytes these drafts take in memory and in a statement."""
     return sum([len(draft.body) + 200 + (0 if draft.headers is None else len(draft.headers)) for draft in drafts])
 
 
 class Receipt(Struct, frozen=True):
-    """The answer to a publish. `queue` and `offset` are known when the message went straight to the stream."""
+    """The answer to a publish. `queue` and `offset` are set when the message went straight to the stream."""
 
     id: int
     state: Literal["published", "scheduled"]
@@ -140,82 +141,84 @@ class Conflict:
 
 @frozen
 class Verdict:
-    """What became of a cancel or a reschedule; exact, by the row."""
+    """The result of a cancel or a reschedule; exact, since it is decided by the locked row."""
 
     result: Literal["cancelled", "suppressed", "rescheduled", "too_late", "not_found", "locked", "expires"]
-    """`suppressed`: its guard has ended it before. `locked`: a transaction holds the row at this moment; ask again.
-    `expires`: at the new time it would not be handed out any more, so it was left where it was."""
+    """`suppressed`: its guard said no before. `locked`: a transaction holds the row at this moment; ask again.
+    `expires`: the message would be expired at the new time, so it was not moved."""
     fresh: bool = True
-    """False when it had been cancelled before."""
+    """False when the message had been cancelled before."""
     topic: int | None = None
     due_before: int | None = None
     due: int | None = None
     deliver_at: int | None = None
     expires_at: int | None = None
     first_heard: bool = False
-    """It came from an outbox: its publish is in the topic's counters from now on."""
+    """The message came from an outbox, and this transaction has counted its publish in the topic's counters."""
     of_schedule: bool = False
-    """A schedule waited for it, which is to go on."""
+    """The message was the next one of a schedule, which has to go on to its next fire time."""
 
 
 class Promoted(NamedTuple):
-    """A wheel entry that promotion handed to the stream. (A tuple: thousands are made a second.)"""
+    """A wheel entry that promotion moved to the stream. (A tuple, since thousands are made per second.)"""
 
     entry: int
     queue_id: int
     due: int
     first_heard: bool = False
-    """It came from an outbox: its publish is in the topic's counters from now on."""
+    """See `Verdict.first_heard`."""
 
 
 class Outcome(IntEnum):
-    """What became of one message of a claim; one byte of the claim row's `outcome`."""
+    """The outcome of one message of a claim; one byte of the claim row's `outcome`."""
 
     OPEN = 0
     ACKED = 1
     RETRIED = 2
-    """Failed, and on the ladder."""
+    """Failed; it was put onto the ladder."""
     DEAD = 3
     """Failed on the last rung."""
     LOST = 4
-    """The lease ran out: on the ladder."""
+    """The lease ran out; it was put onto the ladder."""
     LOST_DEAD = 5
     """The lease ran out on the last rung."""
     SUSPENDED = 6
-    """Given back uncounted."""
+    """Given back without counting an attempt."""
     EXPIRED = 7
-    """Past its time, or no longer in the stream, when it would have been handed out, or put onto the ladder."""
+    """Expired or no longer in the stream when it would have been handed out or put onto the ladder."""
     ACKED_OUTSIDE = 16
-    """Acked in a user's own transaction; the next turn that locks the claim makes ACKED of it, and counts it."""
+    """Acked in a user's own transaction; the next turn that locks the claim changes it to ACKED and counts it."""
     RELEASED = 20
-    """Its claim was closed by a seek: it comes again where the seek says, or from the ladder."""
+    """Its claim was closed by a seek: it comes again from the position that was sought, or from the ladder."""
     PARKED = 9
-    """Ordered topics: behind one of its key that comes back; uncounted. At the claim it was not even handed out."""
+    """Ordered topics: parked behind a message of its key that comes back, without counting an attempt. A message that
+    is parked when the claim is made is never handed out."""
     SKIPPED = 8
-    """Its tag was not among those that were asked for."""
+    """Its tag was not among those that the client asked for."""
 
 
 UNBEGUN = (1).to_bytes(8, "big")
-"""What stands in place of the time in `settled_at`, of an open message whose client tells what it begins, until it
-says so; then it is since when, and 0 where the client tells nothing."""
+"""The value in `settled_at` of an open message that its client has not begun, where the client reports what it begins.
+Once it is begun, the value is the time of that; where the client does not report, it is 0."""
 
 _SOUND = bytes(Outcome)
 _MENDED = bytes(byte if byte in _SOUND else Outcome.OPEN for byte in range(256))
 
 
 def is_sound(outcome: bytes | bytearray, size: int) -> bool:
-    """Whether a claim of so many messages may say this of them."""
+    """Whether these are valid outcomes for a claim of `size` messages."""
     return len(outcome) == size and not outcome.translate(None, _SOUND)
 
 
 def mended(outcome: bytes | bytearray, size: int) -> bytes:
-    """The same with what is none, by somebody's own SQL, as if it were open: rather twice than never."""
+    """The outcomes with invalid values, written by SQL from outside, replaced by OPEN: better delivered twice than
+    never."""
     return bytes(outcome[:size]).ljust(size, bytes([Outcome.OPEN])).translate(_MENDED)
 
 
 @frozen
 class ClaimKey:
-    """The key of a claim row, and the token that fences it."""
+    """The key of a claim row, and its fencing token."""
 
     group_id: int
     queue_id: int
@@ -225,7 +228,7 @@ class ClaimKey:
 
 
 class Delivered(Content, frozen=True, kw_only=True):
-    """A message as claimed."""
+    """A message as it is handed out."""
 
     id: int
     queue: int
@@ -233,39 +236,40 @@ class Delivered(Content, frozen=True, kw_only=True):
     attempt: int
     streamed_at: int
     losses: int = 0
-    """How often in a row its client died, or let its lease run out."""
+    """How many times in a row its client died or let the lease run out."""
 
 
 @frozen
 class ClaimRequest:
-    """A wish for up to `size` messages."""
+    """A client's request for up to `size` messages."""
 
     client: str
     size: int
     lease: int
     """Milliseconds."""
     tags: frozenset[str] | None = None
-    """Messages of other tags, or of none, are skipped for the group; None takes all."""
+    """Messages with other tags, or with none, are skipped for the group; None: all messages are taken."""
     tells: bool = False
-    """The client tells which messages it begins."""
+    """The client reports which messages it begins."""
 
 
 @frozen
 class ReadRequest:
-    """A wish of a client of a broadcast topic for up to `size` messages from its own offset on."""
+    """A request of a client of a broadcast topic for up to `size` messages from the client's own offset on."""
 
     group: Group
     client: str
     size: int
     after: tuple[Queue, int] | None = None
-    """The offset in a queue that the client has got to, and confirms."""
+    """The offset in a queue up to which the client confirms that it has read."""
     moves: bool = True
-    """The offset moves with the answer; otherwise when it is confirmed."""
+    """Whether the offset moves with the answer; otherwise it moves when the client confirms it."""
     latest: bool = True
-    """Where a client that is not known yet begins: behind the last message committed, or at the first."""
+    """Where a new client begins: behind the last committed message, or else at the first."""
     tags: frozenset[str] | None = None
     since: int | None = None
-    """It begins at the first message that came into the stream then or later, Unix milliseconds, whatever `latest`."""
+    """A new client begins at the first message that came into the stream at this time or later, Unix milliseconds; then
+    `latest` does not matter."""
 
 
 @frozen
@@ -274,41 +278,41 @@ class ReadAnswer:
 
     messages: tuple[Delivered, ...]
     next: tuple[int, int]
-    """The queue's number, and the offset behind the messages: to be confirmed."""
+    """The queue's number, and the offset behind the messages, for the client to confirm."""
     more: bool = False
-    """It has stopped among messages of other tags: to be gone on with."""
+    """The read stopped among messages with other tags; the next one goes on from there."""
     beyond: bool = False
-    """Nothing was done: `after` lies behind the end of its queue."""
+    """Nothing was done, since `after` lies behind the end of its queue."""
 
 
 @frozen
 class Claim:
-    """A range of one queue in one client's hands until `lease_until`."""
+    """A range of one queue that is leased to one client until `lease_until`."""
 
     key: ClaimKey
     client: str
     claimed_at: int
     lease_until: int
     size: int
-    """Of the range; some of it may be gone from the stream."""
+    """The length of the range; some of its messages may be gone from the stream."""
     messages: tuple[Delivered, ...]
     places: Mapping[int, int]
     """Position in the range by message id."""
     skipped: tuple[int, ...] = ()
     """Positions of messages whose tags were not asked for."""
     others: "tuple[Claim, ...]" = ()
-    """Further ranges in the same hands, under one name and token. No message lies in two of them."""
+    """Further ranges that the client got under the same name and token. No message lies in two of them."""
 
     @property
     def ranges(self) -> "tuple[Claim, ...]":
-        """This one and the others, each by itself."""
+        """Each range as a claim of its own, this one first."""
         return (evolve(self, others=()), *self.others) if self.others else (self,)
 
 
 @frozen
 class Settlement:
-    """An ack, a fail, an extension or the end of a lease, for positions of a range; None means all that are open. Or
-    only, as with any of these, that some were begun."""
+    """An ack, a fail, an extension or the end of a lease, for positions of a range; None means all open ones. Any of
+    these may also report messages that were begun, and `begin` reports only those."""
 
     key: ClaimKey
     verb: Literal["ack", "fail", "extend", "begin", "end"]
@@ -318,21 +322,22 @@ class Settlement:
     count: bool = True
     lease: int = 0
     at_once: bool = False
-    """Of an end: the client is gone, so its lease is over now."""
+    """With `end`: the client is gone, so its lease is over now."""
     begun: tuple[int, ...] = ()
-    """Positions of those that a handler has begun."""
+    """Positions of messages that a handler has begun."""
     others: "tuple[Settlement, ...]" = ()
-    """The same for further ranges of the claim: all of them are done, or none."""
+    """The same for further ranges of the claim: either all are done or none."""
 
     @property
     def ranges(self) -> "tuple[Settlement, ...]":
-        """This one and the others, each by itself."""
+        """Each range as a settlement of its own, this one first."""
         return (evolve(self, others=()), *self.others) if self.others else (self,)
 
 
 @frozen
 class Settled:
-    """The answer to a settlement. `lost`: nothing was done, the lease is over or a message was not in its hands."""
+    """The answer to a settlement. `lost`: nothing was done, since the lease is over or the claim did not hold one of
+    the messages."""
 
     lost: bool = False
     acked: int = 0
@@ -348,36 +353,37 @@ class Settled:
 
 
 Gather = Callable[[], tuple[Sequence[Settlement], Sequence[ClaimRequest], int]]
-"""Who is of a turn, and the time: Unix milliseconds. Asked again, those who came meanwhile besides."""
+"""Returns the settlements and the claim requests of a turn, and its time in Unix milliseconds. Called again, it also
+returns those that arrived meanwhile."""
 
 
 @frozen
 class Turn:
-    """What one transaction of a group did: an answer to each settlement and each claim request, in order."""
+    """The result of one turn of a group: an answer to each settlement and each claim request, in order."""
 
     settled: tuple[Settled | None, ...]
     """None: the store knows no such claim."""
     claims: tuple[Claim | None, ...]
     """None: there was nothing to claim."""
     more: bool = False
-    """Messages were left in the queues when it ended."""
+    """Messages were left in the queues when the turn ended."""
     left: bool = False
-    """Ordered topics: messages were left that none of those who asked may have."""
+    """Ordered topics: messages were left that none of the asking clients may have."""
     cut: bool = False
-    """A claim has stopped among messages of other tags, or past their time: to be gone on with."""
+    """A claim stopped among messages that have other tags or are expired; the next turn goes on from there."""
     full: bool = False
-    """The group has as many messages in hand as it may: there is nothing to claim until one is settled."""
+    """The group holds as many messages in claims as it may: nothing can be claimed until one is settled."""
     acked: int = 0
-    """Messages that it has counted as acked, those of users' own transactions included; none a second time."""
+    """Messages that this turn counted as acked, those acked in users' own transactions included; each once."""
     expired: int = 0
-    """Messages that it has counted as expired."""
+    """Messages that this turn counted as expired."""
     beside: bool = False
-    """Somebody was given nothing, and there may be something in queues that were left to other nodes: the next turn
-    looks there, too."""
+    """A client got nothing although queues that were left to other nodes may hold messages: the next turn looks there,
+    too."""
 
     @property
     def ranges(self) -> "tuple[Claim, ...]":
-        """Of all its claims."""
+        """The ranges of all claims."""
         return tuple(one for claim in self.claims if claim is not None for one in claim.ranges)
 
 
@@ -393,7 +399,7 @@ class DeadLetter:
 
 @frozen
 class Event:
-    """A line in a message's life."""
+    """One event in the life of a message."""
 
     what: str
     at: int
@@ -404,27 +410,28 @@ class Event:
 
 
 class Found(Attributes, frozen=True, kw_only=True):
-    """A message wherever it is, with its state and its life."""
+    """A message in any state, with its state and the events of its life."""
 
     id: int
     topic: str
     state: Literal["scheduled", "published", "cancelled", "suppressed"]
     body: bytes | None = None
-    """None: it was cancelled or suppressed, and its body is gone."""
+    """None: the message was cancelled or suppressed, so its body is gone."""
     accepted_at: int
     deliver_at: int
     life: tuple[Event, ...]
     queue: int | None = None
     offset: int | None = None
     standings: frozenset[str] = frozenset()
-    """What it is in one group or another: claimed, retrying, parked, dead."""
+    """The states that it has in any of the groups: claimed, retrying, parked, dead."""
     guard: str | None = None
-    """Who is asked, while it waits; who has ended it, if it is suppressed."""
+    """While the message waits, the guard that will be asked; if it is suppressed, the guard that said no."""
     erased_at: int | None = None
-    """Of a cancelled message, Unix milliseconds; of any other the content type says it, see `store.erased`."""
+    """When a cancelled message was erased, Unix milliseconds; any other erased message is known by its content type,
+    see `store.erased`."""
 
     def is_(self, state: str) -> bool:
-        """Whether it is in this state, as such or in a group."""
+        """Whether the message is in this state, by itself or in a group."""
         return state == self.state or state in self.standings
 
 
@@ -439,13 +446,13 @@ class QueueState:
 
     @property
     def lag(self) -> int:
-        """Messages the group has yet to claim here."""
+        """How many messages of this queue the group has yet to claim."""
         return self.end - self.offset
 
 
 @frozen
 class GroupState:
-    """A group's counters, from rows that its transactions lock anyway."""
+    """A group's counters, read from rows that its transactions lock anyway."""
 
     queues: tuple[QueueState, ...]
     acked: int
@@ -457,15 +464,15 @@ class GroupState:
     """Pending retries per rung."""
     clients: tuple[str, ...]
     letters: int = 0
-    """Dead letters there are now; `dead` counts all that ever died."""
+    """Dead letters that exist now; `dead` counts all that ever died."""
     redriven: int = 0
-    """Put onto the ladder by redrive or replay, ever."""
+    """Messages ever put onto the ladder by redrive or replay."""
     skipped: int = 0
-    """Passed over for their tags, ever."""
+    """Messages ever passed over because of their tags."""
     expired: int = 0
-    """Past their time, or taken by retention, before they were settled, ever."""
+    """Messages that ever expired, or were removed by retention, before the group settled them."""
     parked: int = 0
-    """Behind one of their key that comes back."""
+    """Messages parked now behind one of their key that comes back."""
     owners: Mapping[int, str] = field(factory=dict[int, str])
     """Ordered topics: the client that owns each queue, by its number."""
 
@@ -478,11 +485,11 @@ class TopicState:
     streamed: int
     cancelled: int
     replaced: int = 0
-    """By another message of the same timer."""
+    """Messages replaced by another message of the same timer."""
     suppressed: int = 0
-    """By their guards."""
+    """Messages suppressed by their guards."""
 
     @property
     def pending(self) -> int:
-        """Accepted, and neither in the stream nor cancelled, replaced or suppressed."""
+        """Messages accepted that are neither in the stream nor cancelled, replaced or suppressed."""
         return self.accepted - self.streamed - self.cancelled - self.replaced - self.suppressed

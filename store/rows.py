@@ -1,12 +1,12 @@
-"""Rows as what they are: from the columns that a server gives to typed values.
+"""The rows of queries as typed values: types of rows, and their making from the columns that a server returns.
 
-Who asks says what a row is, and gets that: `await tx.fetch("queue.ends", tuple[int, int], ids)` is a
+The caller names the type of a row and gets it: `await tx.fetch("queue.ends", tuple[int, int], ids)` is a
 `list[tuple[int, int]]`. A NamedTuple or an attrs class has a field for each column, by its name and in order; a tuple
-type says only what the columns hold; a plain type stands for the value of the only column. Columns hold text as UTF-8:
-what is to be a `str` is decoded here, and where it is no UTF-8 U+FFFD stands for what cannot be read.
-tests/store/test_queries.py holds every such wish against the query.
+type gives only the types of the columns; a plain type is that of the only column. Columns hold text as UTF-8: fields of
+type `str` are decoded here, and U+FFFD replaces bytes that are not UTF-8. tests/store/test_queries.py checks every such
+type against its query.
 
-What several parts of the store read is declared below; what one part reads, there.
+Types that several parts of the store read are declared below; a type that one part reads is declared in that part.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,12 +27,12 @@ def encode(text: str) -> bytes: ...
 @overload
 def encode(text: str | None) -> bytes | None: ...
 def encode(text: str | None) -> bytes | None:
-    """Text for a column."""
+    """A text as the bytes of a column."""
     return None if text is None else text.encode()
 
 
 class TopicRow(NamedTuple):
-    """A topic; see `catalogue` for the numbers."""
+    """A topic; `catalogue` has the meaning of the numbers."""
 
     id: int
     name: str
@@ -70,7 +70,7 @@ class GroupRow(NamedTuple):
 
 
 class CursorState(NamedTuple):
-    """A cursor, and its queue; `group_id` is 0 for a topic's own."""
+    """A cursor, and its queue; `group_id` is 0 for a queue of the topic's own."""
 
     number: int
     group_id: int
@@ -90,7 +90,7 @@ class CursorState(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A message that waits, locked, without its content."""
+    """A waiting message, locked, without its content."""
 
     id: int
     due: int
@@ -101,7 +101,7 @@ class Waiting(NamedTuple):
     accepted_at: int
     deliver_at: int
     uncounted: int
-    """Whether it came from an outbox: whoever takes it away counts it."""
+    """Whether it came from an outbox: the transaction that removes the row counts the publish."""
     expires_at: int | None
     special: int
     """As in `Due`."""
@@ -109,12 +109,12 @@ class Waiting(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Where it lies in `delay`, whatever its time: somebody's own SQL may have changed that and left it there."""
+        """Where the row lies in `delay`, by its shard; not by its time, which SQL from outside may have changed."""
         return self.id if self.shard < SHARDS else ~self.id
 
 
 class Due(NamedTuple):
-    """As `Waiting`, with what promotion wants to know: thousands are read a second."""
+    """As `Waiting`, with only what promotion needs, since thousands are read per second."""
 
     id: int
     due: int
@@ -127,25 +127,25 @@ class Due(NamedTuple):
 
     @property
     def place(self) -> int:
-        """As of `Waiting`."""
+        """As `Waiting.place`."""
         return self.id if self.shard < SHARDS else ~self.id
 
 
 OF_SCHEDULE = 1
-"""Its schedule is to go on."""
+"""It is the next message of a schedule, which has to go on when the message is promoted."""
 GUARDED = 2
-"""Its guard is asked whether it is sent."""
+"""It has a guard, which is asked whether the message is sent."""
 
 
 class OutboxEnd(NamedTuple):
-    """That a message no longer waits, by a user's transaction, which nobody has counted."""
+    """A message that a user's own transaction cancelled or replaced, which no counter has counted yet."""
 
     id: int
     topic_id: int
     scheduled: int
-    """Whether its publish is in no counter either."""
+    """Whether its publish has not been counted either."""
     replaced: int
-    """Whether another of its timer took its place; else it was cancelled."""
+    """Whether another message of its timer replaced it; else it was cancelled."""
 
 
 class TimerRow(NamedTuple):
@@ -159,7 +159,7 @@ class TimerRow(NamedTuple):
 
 
 class ScheduleRow(NamedTuple):
-    """A recurring schedule; see the table. `next_id` is None where it waits for nothing."""
+    """A recurring schedule; see the table. `next_id` is None when no message of it waits."""
 
     id: int
     name: str
@@ -176,7 +176,7 @@ class ScheduleRow(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """A message that waits, whole."""
+    """A waiting message with its content."""
 
     id: int
     due: int
@@ -186,7 +186,7 @@ class Scheduled(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """A message in the stream, whole, and where it lies."""
+    """A message in the stream with its content, and its queue and offset."""
 
     id: int
     topic_id: int
@@ -198,7 +198,7 @@ class Streamed(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """A message cancelled in time, or ended by its guard."""
+    """A message that was cancelled, or suppressed by its guard."""
 
     id: int
     topic_id: int
@@ -208,40 +208,40 @@ class Cancelled(NamedTuple):
     cancelled_at: int
     reason: int
     guard: str | None
-    """Who suppressed it."""
+    """The guard that suppressed it."""
 
     @property
     def state(self) -> Literal["cancelled", "suppressed"]:
-        """What became of it."""
+        """Which of the two it is."""
         return "suppressed" if self.reason == SUPPRESSED else "cancelled"
 
 
 SUPPRESSED = 1
-"""The reason of a message that its guard ended."""
+"""The value of `reason` of a message that its guard suppressed."""
 
 
 class ErasedRow(NamedTuple):
-    """That a message was erased; topic 0 where the store did not know it."""
+    """The erasure of a message; topic 0 if the store did not know the message."""
 
     id: int
     topic_id: int
     erased_at: int
     lake_at: int | None
-    """Since when the lake has it no more."""
+    """Since when the message is no longer in the lake."""
 
 
 class Scanned(NamedTuple):
-    """A message that is met on a walk through a table."""
+    """A message found by a scan of a table."""
 
     id: int
     topic_id: int
     deliver_at: int
     reason: int
-    """As of `Cancelled`; 0 of one that waits."""
+    """As `Cancelled.reason`; 0 for a waiting message."""
 
 
 class Resting(NamedTuple):
-    """A message on its rung."""
+    """A message that rests on a rung of the ladder."""
 
     id: int
     group_id: int
@@ -252,13 +252,13 @@ class Resting(NamedTuple):
     attempt: int
     history: bytes
     losses: int
-    """How often in a row its client died, or let its lease run out."""
+    """How many times in a row its client died or let the lease run out."""
     is_there: int
-    """Whether its message is; retention takes none that has a retry."""
+    """Whether its message is in the stream; retention removes none that has a retry."""
 
 
 class Source(NamedTuple):
-    """Where a message of a retry queue lies in the topic's own, and what it has behind it."""
+    """A message of a retry queue: where it lies in the topic's own queue, and its attempts so far."""
 
     offset: int
     message_queue_id: int
@@ -268,18 +268,18 @@ class Source(NamedTuple):
     history: bytes
     expires_at: int | None
     losses: int = 0
-    """As of `Resting`."""
+    """As `Resting.losses`."""
 
 
 class Aged(NamedTuple):
-    """Something at its place, an offset or a number, and since when."""
+    """An offset or a number of a row, and since when the row is there."""
 
     place: int
     at: int
 
 
 class AgedMessage(NamedTuple):
-    """A message at its place in a queue, and since when."""
+    """A message at its offset in a queue, and since when it is there."""
 
     place: int
     at: int
@@ -290,7 +290,7 @@ class AgedMessage(NamedTuple):
 
 
 class OpenClaim(NamedTuple):
-    """A claim on a page of them."""
+    """An open claim, as read from a page of claims."""
 
     number: int
     first: int
@@ -300,7 +300,7 @@ class OpenClaim(NamedTuple):
 
 
 class Return(NamedTuple):
-    """That a message came back from the ladder, into a retry queue."""
+    """A message that came back from the ladder into a retry queue."""
 
     message_id: int
     queue_id: int
@@ -311,7 +311,7 @@ class Return(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A dead letter, whole."""
+    """A dead letter with its content."""
 
     id: int
     group_id: int
@@ -340,13 +340,14 @@ def columns_of(row: Any) -> list[tuple[str, Any]]:
 
 
 def read(row: type[R], rows: Sequence[tuple[Any, ...]]) -> list[R]:
-    """The rows as the server gave them, made into what they are."""
+    """Makes values of type `row` from the rows as the server returned them."""
     reader: Callable[[Sequence[tuple[Any, ...]]], list[R]] = _reader(row)  # type: ignore[arg-type]  # a type has a hash
     return reader(rows) if rows else []
 
 
 def _as_it_is(value: bytes | str | None) -> str | None:
-    """Spoilt by somebody's own SQL, one row must not hide all others; nor must a column that was made text."""
+    """Decodes what is not UTF-8 with U+FFFD, and leaves other types as they are: one row that was spoilt by SQL from
+    outside, or a column that was changed to text, must not make all other rows unreadable."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
@@ -375,7 +376,7 @@ def _reader(row: Any) -> Callable[[Sequence[tuple[Any, ...]]], list[Any]]:
         if isinstance(row, GenericAlias):
             return list(plain)
         if hasattr(row, "_fields"):
-            # What `_make` does, without a call of Python for each row.
+            # As `_make`, without a call of a Python function for each row.
             return list(map(_new, repeat(row), plain))
         if row in (int, bytes, str):
             return [value for (value,) in plain]

@@ -1,11 +1,11 @@
 """The life of a message, as a table: (state, event) -> state.
 
-A state is a place, and a message moves by an insert and a delete in one transaction. It is scheduled, published,
-cancelled or suppressed as such; from then on it is in a state of its own in each group, where it begins as `published`.
+A state is a place, and a message moves by an insert and a delete in one transaction. By itself a message is scheduled,
+published, cancelled or suppressed. Once published, it also has a state in each group, and begins there as `published`.
 The words are those of the HTTP API, and the drawing in ARCHITECTURE.md is made from this table.
 
-An operator may bring a message again that is still on its way in a group (`replayed`, `sought`). Then it goes two ways
-there at once, each by the table.
+An operator may bring back a message that is still on its way in a group (`replayed`, `sought`). Then the message is in
+that group twice, and each of the two moves by the table.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from typing import Literal, get_args
 from .records import Outcome
 
 Own = Literal["scheduled", "published", "cancelled", "suppressed"]
-"""What a message is as such."""
+"""The states of a message by itself."""
 Standing = Literal["claimed", "retrying", "parked", "dead"]
-"""What it is in a group, as far as messages are looked for by it."""
+"""Those states of a message in a group that messages can be searched by."""
 Findable = Literal[Own, Standing]
-"""What messages are looked for by."""
+"""All states that messages can be searched by."""
 State = Literal[Findable, "returned", "acked", "skipped", "expired", "passed", "purged"]
 
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
@@ -56,15 +56,15 @@ LIFE: Mapping[tuple[State | None, str], State] = MappingProxyType(
         # In a group
         ("published", "claimed"): "claimed",
         ("published", "skipped"): "skipped",  # its tag was not asked for
-        ("published", "parked"): "parked",  # behind one of its key that has to come back
-        ("published", "expired"): "expired",  # it was past its time, or retention took it first
+        ("published", "parked"): "parked",  # behind a message of its key that comes back
+        ("published", "expired"): "expired",  # past its expires_at, or removed by retention first
         ("claimed", "acked"): "acked",
         ("claimed", "failed"): "retrying",
         ("claimed", "lease_lost"): "retrying",
-        ("claimed", "suspended"): "retrying",  # given back uncounted
-        ("claimed", "parked"): "parked",  # gone back with one of its key
+        ("claimed", "suspended"): "retrying",  # given back without counting an attempt
+        ("claimed", "parked"): "parked",  # a message of its key before it went back
         ("claimed", "dead"): "dead",  # failed, or its lease was lost, on the last rung
-        ("claimed", "expired"): "expired",  # it failed, and would have come back past its time
+        ("claimed", "expired"): "expired",  # it failed, and would have been expired when it came back
         ("retrying", "returned"): "returned",
         ("parked", "returned"): "returned",
         ("returned", "claimed"): "claimed",
@@ -80,7 +80,7 @@ LIFE: Mapping[tuple[State | None, str], State] = MappingProxyType(
         ("purged", "replayed"): "retrying",
         ("published", "passed"): "passed",  # the group sought past it
         ("claimed", "passed"): "passed",
-        ("claimed", "released"): "retrying",  # the group sought elsewhere: no seek brings again what had come back
+        ("claimed", "released"): "retrying",  # a retry, when the group sought elsewhere: a seek does not repeat retries
         ("claimed", "sought"): "published",
         ("acked", "sought"): "published",
         ("skipped", "sought"): "published",
@@ -109,4 +109,4 @@ ENDS: Mapping[Outcome, str] = MappingProxyType(
 AFTER: Mapping[Outcome, State] = MappingProxyType(
     {outcome: LIFE.get(("claimed", event)) or LIFE["published", event] for outcome, event in ENDS.items()}
 )
-"""The state that an outcome leads to."""
+"""The state that each outcome leads to."""

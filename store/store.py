@@ -1,7 +1,7 @@
-"""The store as the service sees it: the functions of its rooms, each in a transaction.
+"""The store as the service sees it: runs the functions of the rooms of `store/`, each in a transaction.
 
-`read` and `write` run any of them: `await store.read(tracing.find_message, id_)`. What has a method here needs more
-than a transaction: ids to make, tallies to count in, or another try when a key was taken already.
+`read` and `write` run any of them: `await store.read(tracing.find_message, id_)`. A function has a method of its own
+here when it needs more than a transaction: ids to make, tallies to count in, or another try after a duplicate key.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence, Set
@@ -56,18 +56,18 @@ IDEMPOTENCY_WINDOW = 24 * 3600 * 1000
 _KEY_TRIES = 6
 _PAGE = 10_000
 _WIDEST_SPREAD = 1000
-"""How late a new id may be made after a duplicate key, milliseconds."""
+"""Milliseconds that a new id may be late at most, after a duplicate key."""
 _SPREADS = (*(min(4**tried - 1, _WIDEST_SPREAD) for tried in range(_KEY_TRIES - 1)), _WIDEST_SPREAD)
-"""The same at each try: first in the very millisecond, then up to a second later."""
+"""Milliseconds that a new id may be late, for each try: none at the first, up to a second at the last."""
 
 _LOOKS = 16
-"""Batches that look for idempotency keys behind one that knew some."""
+"""How many batches look up their idempotency keys first, after a batch that had a known key."""
 
 LIGHT = 100
-"""Of more entries than these a promotion is heavy."""
+"""A promotion of more entries than this is heavy; see `Backend.write`."""
 _PIECE = 250
-"""Entries that are promoted before a look whether others wait for the end, where there is one writer. Pieces of a
-hundred take a tenth longer."""
+"""Where there is one writer: entries that are promoted before checking whether other transactions wait. With pieces of
+a hundred, promotion takes a tenth longer."""
 
 _Function = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 _OverSchedules = Callable[[Transaction, Firing], Awaitable[T]]
@@ -77,37 +77,38 @@ Kind = Literal["read", "write", "note"]
 
 @define
 class Store:
-    """Everything durable. All of it may raise the errors of `store.errors`; what is raised has left nothing half done,
-    but for `OutcomeUnknown`."""
+    """Everything durable. Every method may raise the errors of `store.errors`. After an error nothing is half done;
+    only after `OutcomeUnknown` the transaction may have been committed."""
 
     backend: Backend
     watch: Callable[[Kind], AbstractContextManager[Any]] = field(default=nullcontext, kw_only=True)
-    """Around each question to the backend."""
+    """Makes a context manager that is entered around each call of the backend."""
     ids: IdMaker = field(factory=partial(IdMaker, climbing=True))
     tally_shard: int = 0
-    """Whose rows of `tally` this process counts in."""
+    """The first shard of `tally` that this process counts in; each kind of work adds a number of its own."""
     window: int = IDEMPOTENCY_WINDOW
     ladder: Ladder = field(factory=Ladder)
-    """Of groups for which neither they nor their topic name one."""
+    """The retry ladder of groups when neither the group nor its topic names one."""
     courses: Courses | None = None
-    """None: messages of schedules stay where they are."""
+    """None: messages of schedules are not promoted."""
     orders: Orders = field(factory=Orders)
-    """What is known of the order in which messages are to be promoted."""
+    """What this process knows of the order in which messages of ordered topics are to be promoted."""
     _expected: dict[int, Expected | None] = field(factory=dict[int, Expected | None], init=False)
-    """By group id: where its next claim is likely to begin. It need not be true."""
+    """By group id: where the group's next claim is likely to begin. A guess, which may be wrong."""
     _reach: dict[int, Reach | None] = field(factory=dict[int, Reach | None], init=False)
-    """By group id: what is known of the queues of other nodes. It need not be true."""
+    """By group id: what was last seen of the queues of other nodes. It may be out of date."""
     _looks: int = field(default=0, init=False)
-    """Batches in which idempotency keys are looked for before anything is written: most are new, and a look costs as
-    much as a row."""
+    """How many more batches look up their idempotency keys before they write. Mostly 0: most keys are new, and a lookup
+    costs as much as a row."""
 
     async def read(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a function over a transaction finds; each of its queries sees what was committed when it began."""
+        """Runs a function over a transaction that only reads, and returns its result. Each query sees what was
+        committed when that query began."""
         with self.watch("read"):
             return await self.backend.read(lambda tx: function(tx, *args, **kwargs))
 
     async def write(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a function over a transaction returns, once it is committed. It may be run again."""
+        """Runs a function over a transaction, commits, and returns the function's result. It may run more than once."""
         return await self._write(lambda tx: function(tx, *args, **kwargs))
 
     async def _write(self, work: Work[T]) -> T:
@@ -115,7 +116,7 @@ class Store:
             return await self.backend.write(work)
 
     async def note(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a function over a transaction returns whose statements are committed one by one; see `Backend.note`."""
+        """Runs a function whose statements are committed one by one, and returns its result; see `Backend.note`."""
         with self.watch("note"):
             return await self.backend.note(lambda tx: function(tx, *args, **kwargs))
 
@@ -125,17 +126,18 @@ class Store:
             return await self.backend.now()
 
     async def exact_now(self) -> float:
-        """The same with the fraction of its millisecond, for the service's own clock."""
+        """As `now`, with fractions of a millisecond, for the service's own clock."""
         with self.watch("read"):
             return await self.backend.exact_now()
 
     async def publish(self, publications: Sequence[Publication], now: int) -> list[list[Receipt] | Conflict]:
-        """Accepts the publications in one transaction; an answer to each, in order: its receipts, or the conflict."""
+        """Accepts the publications in one transaction. Returns an answer for each, in order: its receipts or its
+        conflict."""
         answers = await self._publish(publications, now, free=False)
         return [answer for answer in answers if answer is not None]
 
     async def publish_free(self, publications: Sequence[Publication], now: int) -> _Answers:
-        """As `publish`, without waiting for a row: None for those that need one which somebody holds."""
+        """As `publish`, but waits for no locked row: the answer to a publication that needs one is None."""
         return await self._publish(publications, now, free=True)
 
     async def _publish(self, publications: Sequence[Publication], now: int, *, free: bool) -> _Answers:
@@ -152,21 +154,21 @@ class Store:
         if not self._looks and _may_be_in_vain(publications):
             try:
                 return await attempt(0, look=False)
-            except DuplicateKey:  # mostly a request that comes again: others may follow it
+            except DuplicateKey:  # mostly a request that was sent again; more of them may follow
                 self._looks = _LOOKS
         answers = await self._again(attempt, now)
         self._looks = _LOOKS if any(map(_is_known, answers)) else max(0, self._looks - 1)
         return answers
 
     async def promote(self, entries: Sequence[int], now: int) -> list[Promoted]:
-        """Hands what is due among these wheel entries to the stream, standing in line for its queues."""
+        """Moves those of these wheel entries that are due to the stream, and waits for the locks of their queues."""
         return (await self.promote_some(entries, now, None, whole=True)).promoted
 
     async def promote_some(
         self, entries: Sequence[int], now: int, behind: Collection[int] | None = (), *, whole: bool = False
     ) -> Brought:
-        """Hands what is due among these wheel entries to the stream: the first of them until somebody waits who has
-        less to do, or the `whole`. Without waiting for a queue, unless `behind` is None; see `timers`."""
+        """Moves those of these wheel entries that are due to the stream: with `whole` all, else piece by piece until a
+        shorter transaction waits. Waits for no queue, unless `behind` is None; see `timers.promote`."""
         piece = len(entries) if whole or self.backend.shared else _PIECE
         made: dict[tuple[int, int], int] = {}
         spread = 0
@@ -203,8 +205,9 @@ class Store:
     async def promote_guarded(
         self, answers: Mapping[int, bool], now: int, fresh: Callable[[], bool]
     ) -> tuple[list[Promoted], list[Suppressed], set[int]]:
-        """Hands messages to the stream whose guards say so, and ends those of which they say no, while the answers are
-        `fresh`; without waiting for a queue. Beside what went and what ended, those that could not go now."""
+        """Moves messages whose guards said yes to the stream, and suppresses those whose guards said no, as long as the
+        answers are `fresh`. Waits for no queue. Returns the promoted, the suppressed, and the ids that could not go
+        now."""
         run = Guarding(now, self.tally_shard + 6)
 
         async def work(tx: Transaction) -> tuple[list[Promoted], timers.ByQueue]:
@@ -216,7 +219,8 @@ class Store:
         return promoted, run.suppressed, {*run.left, *(id_ for some in held.values() for id_ in some)}
 
     async def schedule(self, function: _OverSchedules[T], now: int) -> tuple[T, Fired]:
-        """What a function over schedules returns, and what waits since, once it is committed; see `schedules`."""
+        """Runs a function that changes schedules and commits. Returns the function's result, and which messages of
+        schedules wait or no longer wait since; see `schedules`."""
         made: dict[tuple[int, int], int] = {}
 
         async def attempt(spread: int) -> tuple[T, Fired]:
@@ -239,16 +243,16 @@ class Store:
         return Firing(self.courses, self.ids, now, self.tally_shard + 5, self.orders, spread, made)
 
     def _anew(self, made: dict[tuple[int, int], int]) -> None:
-        """One of these ids is somebody else's."""
+        """Discards ids after a duplicate key: another message has one of them."""
         self.ids.anew()
         made.clear()
 
     async def cancel(self, ids: Sequence[int], now: int) -> list[Verdict]:
-        """Cancels waiting messages; a verdict for each."""
+        """Cancels waiting messages; returns a verdict for each."""
         return await self.write(timers.cancel, ids, now, self.tally_shard + 1)
 
     async def set_timers(self, wishes: Sequence[keyed.Wish], now: int) -> list[keyed.Answer]:
-        """Sets and cancels timers by key in one transaction; an answer for each."""
+        """Sets and cancels timers by key in one transaction; returns an answer for each."""
         held = set[keyed.Key]()
 
         async def attempt(spread: int) -> list[keyed.Answer]:
@@ -263,12 +267,12 @@ class Store:
         try:
             return await self._again(attempt, now)
         except Locked:
-            # One that was just made elsewhere: which, only a look at fewer and fewer of them tells.
+            # Another transaction has just made one of these timers and is still open. Only halving finds which one.
             held |= await self._held(sorted({wish.of for wish in wishes}))
         return await self._again(attempt, now)
 
     async def _held(self, keys: Sequence[keyed.Key]) -> set[keyed.Key]:
-        """Those of these timers that others hold."""
+        """The timers among these that other transactions hold."""
         try:
             await self.write(keyed.probe, keys)
         except Locked:
@@ -279,9 +283,9 @@ class Store:
         return set()
 
     async def count_outbox(self, limit: int) -> dict[int, tuple[int, int]]:
-        """Counts a batch of what users have cancelled in their own transactions; see `timers`."""
+        """Counts a batch of messages that users have cancelled in their own transactions; see `timers.count_outbox`."""
         if not await self.read(lambda tx: tx.fetch("outbox_cancel.some", int)):
-            return {}  # the usual case, which wants no transaction
+            return {}  # the usual case, which needs no transaction
         return await self.write(timers.count_outbox, self.tally_shard + 3, limit)
 
     async def turn(
@@ -296,9 +300,9 @@ class Store:
         place: tuple[int, int] = (0, 1),
         gather: Gather | None = None,
     ) -> Turn:
-        """Settles and claims for one group in one transaction; see `turns`. `place` is that of this node among the
-        nodes, counted from 0, and how many they are. With `gather` the turn waits for the group first, and is then of
-        those that it names, at its time."""
+        """Settles and claims for one group in one transaction; see `turns`. `place` is this node's number, counted from
+        0, and the number of nodes. With `gather` the turn first waits for the group's lock, then calls `gather`, and
+        uses the settlements, the requests and the time that it returns."""
 
         async def attempt(spread: int) -> Turn:
             turn, expected, reach = await self.write(
@@ -321,22 +325,22 @@ class Store:
         return await self._again(attempt, now)
 
     def forget_group(self, group: Group) -> None:
-        """The group is removed."""
+        """Forgets what is remembered of a group, since it is removed."""
         self._expected.pop(group.id, None)
         self._reach.pop(group.id, None)
 
     async def put_topic(
         self, draft: TopicDraft, named: Set[str], check: Callable[[Topic, TopicDraft], None], now: int
     ) -> tuple[Topic, bool]:
-        """Makes the topic, or changes what is named of it; see `catalogue.put_topic`."""
+        """Makes the topic, or changes those of its settings that are named; see `catalogue.put_topic`."""
         return await self._sealing(lambda: self.write(catalogue.put_topic, draft, named, check, now))
 
     async def change_topic(self, topic: Topic, draft: TopicDraft, now: int) -> None:
-        """Sets what may be changed of a topic."""
+        """Sets the changeable settings of a topic."""
         await self._sealing(lambda: self.write(catalogue.change_topic, topic, draft, now))
 
     async def seal(self, queue_id: int, now: int, *, at_once: bool = False, widest: int = sealing.WIDEST) -> Sealed:
-        """Moves the end of a queue on over what is committed; see `sealing`."""
+        """Moves the end of a queue forward over committed messages; see `sealing`."""
         return await self._sealing(lambda: self.write(sealing.seal, queue_id, now, at_once=at_once, widest=widest))
 
     async def groups(self, topics: Sequence[Topic]) -> list[Group]:
@@ -353,7 +357,7 @@ class Store:
         latest: bool = False,
         since: int | None = None,
     ) -> Group:
-        """The group, made if it is missing."""
+        """Returns the group; makes it if it is missing."""
         return await self.write(
             catalogue.add_group, topic, name, now, self.ladder, ladder=ladder, latest=latest, since=since
         )
@@ -365,23 +369,24 @@ class Store:
         )
 
     async def seek(self, group: Group, queues: Sequence[Queue] | None, position: Position, now: int) -> Sought:
-        """Closes the group's claims on these queues of its topic and moves it; None is all."""
+        """Closes the group's claims on these queues of its topic and moves its cursors; None means all queues."""
         return await self._again(
             lambda spread: self.write(seeking.seek, group, queues, position, now, self._make_id(spread)), now
         )
 
     async def replay(self, group: Group, range_: Range, limit: int, now: int) -> Replayed:
-        """Puts a batch of a range of the stream onto the group's ladder, due at once, with attempt 1."""
+        """Puts a batch of messages from a range of the stream onto the group's ladder, due at once, with attempt 1."""
         return await self._again(
             lambda spread: self.write(replaying.replay, group, range_, limit, now, self._make_id(spread)), now
         )
 
     def _make_id(self, spread: int) -> Callable[[int], int]:
-        """The id of a retry from when it is due, made up to `spread` milliseconds later."""
+        """A function from a retry's due time to an id for it, made up to `spread` milliseconds later."""
         return partial(self.ids.make, spread=spread)
 
     async def remove_topic(self, topic: Topic, now: int, *, force: bool = False) -> bool:
-        """The topic is no more; False when it was not there. Raises `Unsettled`, unless by `force`."""
+        """Removes the topic; returns False when there was none. Raises `Unsettled` while messages wait or are
+        unsettled, unless by `force`."""
         if not force:
             await self.read(removal.refuse_unsettled, topic)
             removal.refuse_waiting(topic, await self._count_waiting(topic))
@@ -397,7 +402,8 @@ class Store:
         return waiting
 
     async def _again(self, attempt: Callable[[int], Awaitable[T]], now: int) -> T:
-        """Runs `attempt(spread)` until no key is taken: first in the very millisecond, then up to a second later."""
+        """Runs `attempt(spread)` until it meets no duplicate key: ids are made first in the very millisecond, then up
+        to a second later."""
         for spread in _SPREADS[:-1]:
             try:
                 return await attempt(spread)
@@ -406,7 +412,7 @@ class Store:
         return await attempt(_WIDEST_SPREAD)
 
     async def _sealing(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Once more when a writer has filled a hole just before its tombstone."""
+        """Runs `attempt` again when a writer filled a hole just before its tombstone was written."""
         for _ in range(_KEY_TRIES - 1):
             try:
                 return await attempt()
@@ -415,7 +421,8 @@ class Store:
         return await attempt()
 
     async def _reseat(self, now: int) -> None:
-        """It may have been an offset that was taken: whoever draws them hears of all that are."""
+        """After a duplicate key, which may have been an offset: tells sequencers elsewhere of all offsets that are
+        taken, and seals the queues that have none."""
         ends: dict[int, int] = {}
         for queue_id in await self.read(sealing.overrun):
             ends[queue_id] = await self.read(sealing.last_end, queue_id=queue_id)
@@ -425,7 +432,7 @@ class Store:
 
 
 def _may_be_in_vain(publications: Sequence[Publication]) -> bool:
-    """Whether nothing is left of a batch that is refused: elsewhere than in the store, offsets stay drawn."""
+    """Whether a refused batch leaves nothing behind. Offsets that were drawn from Redis stay drawn."""
     return "redis" not in {publication.drafts[0].topic.sequencer for publication in publications}
 
 

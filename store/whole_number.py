@@ -1,6 +1,6 @@
-"""Whole numbers of a command line, as the server's and the pipeline's commands take them.
+"""Parses whole numbers on the command line, for the server's and the pipeline's commands.
 
-Nothing is rounded: who writes 1.5 has meant something else than 2.
+Nothing is rounded: a user who writes 1.5 does not mean 2.
 """
 
 import re
@@ -14,7 +14,7 @@ class _Token(Protocol):
 
 
 def whole_number(_type: object, tokens: Sequence[_Token]) -> int:
-    """The flag's value, as cyclopts asks for it. Raises ValueError, which says what to write."""
+    """Converts the flag's value, for cyclopts. Raises ValueError, which says what to write."""
     text = tokens[0].value
     if re.fullmatch("-?[0-9]{1,18}", text) is None:
         raise ValueError(f'"{text[:40]}" is not a whole number, such as 2')

@@ -1,7 +1,6 @@
-"""Columns: what is due, in order of (due, id), as it lies in the wheel.
+"""Columns: entries as two arrays in order of (due, id), as they lie in the wheel.
 
-Two arrays take 16 bytes an entry, where a list of pairs takes more than 100, and are cut and joined at the price of a
-copy.
+Two arrays take 16 bytes an entry, where a list of pairs takes more than 100. Cutting and joining them costs a copy.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from itertools import compress
 
 
 class Columns:
-    """Pairs (due, id), Unix milliseconds and whose timer it is. As true as what it was made of: nobody sorts here."""
+    """Pairs (due, id): Unix milliseconds and the id of the timer. The caller gives them in order."""
 
     __slots__ = ("dues", "ids")
 
@@ -38,16 +37,16 @@ class Columns:
         return zip(self.dues, self.ids, strict=True)
 
     def extend(self, other: Columns) -> None:
-        """Add what comes after all of this."""
+        """Append columns whose entries come after all of these."""
         self.dues.extend(other.dues)
         self.ids.extend(other.ids)
 
     def chosen(self, wanted: Sequence[object]) -> Columns:
-        """Those for which there is something true at their place."""
+        """The entries at whose places `wanted` has something true."""
         return Columns(array("q", compress(self.dues, wanted)), array("q", compress(self.ids, wanted)))
 
     def by(self, milliseconds: int) -> Iterator[tuple[int, Columns]]:
-        """The pieces of it that are due in the same stretch of so many milliseconds, with the stretch's number."""
+        """For each stretch of so many milliseconds in which entries are due: its number, and those entries."""
         start = 0
         while start < len(self):
             number = self.dues[start] // milliseconds
@@ -58,7 +57,7 @@ class Columns:
 
 
 def alike(values: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(value, start, stop) of the stretches of equal values, of such as ascend. O(stretches log values)."""
+    """(value, start, stop) of each stretch of equal values, for values that ascend. O(stretches log values)."""
     start = 0
     while start < len(values):
         stop = bisect_right(values, values[start], start)

@@ -1,6 +1,6 @@
-"""Entries: what a far cycle and a slot have in common: two columns of entries, and tombstones for the cancelled.
+"""Entries: the base of far cycles and slots: two columns of entries, and tombstones for the cancelled.
 
-An entry is (offset, id): the milliseconds since its cycle began, and whose timer it is. It is kept as two array items
+An entry is (offset, id): the milliseconds since its cycle began, and the id of the timer. It is kept as two array items
 of 4 + 8 = 12 bytes instead of a Python tuple of more than 100. Nothing here knows which cycle it is.
 """
 
@@ -20,7 +20,8 @@ SLOTS = CYCLE_MS // SLOT_MS
 # The type of a column of offsets: 4 bytes. Unsigned, because array converts "I" twice as fast as "i".
 OFFSET = "I"
 
-# Sweeping costs one pass over the entries, so it has to be earned by as many cancels; below this it is not worth it.
+# A sweep costs one pass over the entries, so it must be earned by about as many cancels; with fewer than this it is not
+# worth it.
 _SWEEP_AT_LEAST = 64
 
 
@@ -59,8 +60,8 @@ class Entries:
         """Cancel in O(1): every entry of this pair added so far is dead."""
         self.tombstones[offset, entry_id] = len(self.ids)
         self._cancels += 1
-        # A tombstone is some twenty times as large as an entry, and one message rescheduled all day leaves one each
-        # time: swept when half of the entries may be dead, both stay in proportion to what lives, at O(1) a cancel.
+        # A tombstone is some twenty times as large as an entry, and a message rescheduled all day leaves one each time.
+        # Sweeping when half of the entries may be dead keeps both in proportion to the live entries, at O(1) a cancel.
         if self._cancels >= _SWEEP_AT_LEAST and 2 * self._cancels > len(self.ids):
             self.sweep()
 
@@ -79,13 +80,13 @@ class Entries:
         return offsets, ids
 
     def forget(self, shards: AbstractSet[int], since: int) -> int:
-        """Remove the entries of these shards at the offset `since` or later, and the dead; how many are left."""
+        """Remove the dead, and entries of these shards at the offset `since` or later; return how many are left."""
         self.sweep()
         self._retain(self._outside(shards, since))
         return len(self)
 
     def held(self, wanted: AbstractSet[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Those of the wanted (offset, id) that live here."""
+        """The wanted (offset, id) that are live here."""
         return set(wanted).intersection(zip(*self.live(), strict=True))
 
     def _outside(self, shards: AbstractSet[int], since: int) -> Sequence[int]:

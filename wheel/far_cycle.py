@@ -1,7 +1,7 @@
 """The far cycle: all entries of one hour that has not begun, in the order in which they came.
 
-Nothing is sorted and nothing is looked for here: add appends, cancel writes a tombstone. What both save is paid once,
-when the entries are dealt to slots, which can be done in pieces before the hour begins.
+Nothing is sorted or searched here: add appends, cancel writes a tombstone. The work that both save is done once, when
+the entries are dealt to slots, which can happen in pieces before the hour begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FarCycle(Entries):
     # Absolute: due // CYCLE_MS, never a count of rounds to go. `base` is its first millisecond.
     number: int
     base: int
-    # Entries before this position are in the slots already; their copies here count no more.
+    # Entries before this position are in the slots already; their copies here are ignored.
     _dealt: int
     # Entries before this position are known to ascend by (offset, id), so they are dealt in slices.
     _ascending: int
@@ -46,14 +46,15 @@ class FarCycle(Entries):
         self.offsets.extend(offsets)
 
     def deal(self, slots: Slots, limit: int) -> int:
-        """Move up to `limit` entries to their slots; how many remain."""
+        """Move up to `limit` entries to their slots; return how many remain."""
         stop = min(len(self.ids), self._dealt + limit)
         middle = max(self._dealt, min(self._ascending, stop))
         slots.deal_ascending(*self.live(self._dealt, middle))
         slots.deal_mixed(*self.live(middle, stop))
         self._dealt = stop
         if stop == len(self.ids):
-            # All dealt: the memory and the tombstones go, and what still comes for this cycle begins a new count.
+            # All dealt: the memory and the tombstones are freed, and entries that still come for this cycle begin a new
+            # count.
             self.offsets, self.ids = array(OFFSET), array("q")
             self._dealt = self._ascending = 0
             self._forget_cancels()

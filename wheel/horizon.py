@@ -1,17 +1,17 @@
-"""The horizon: how much of the future the wheel holds, and when the next page of it is to be read.
+"""The horizon: how much of the future the wheel holds, and when to read the next page of it.
 
 The rows of the store are the truth; the wheel is loaded with those due before `loaded_until`, page by page, as time
-moves. The rule of the handover, so that no row falls between a page and a publish:
+moves. These steps keep a row from being lost between a page and a publish:
 
 1. `page` moves `loaded_until` first and returns the range to be read.
 2. The caller reads the rows of that range after that.
-3. A publish asks `covers(due)` after its own commit, and adds to the wheel if it does.
+3. A publish asks `covers(due)` after its own commit, and adds its row to the wheel if so.
 
 A publish that saw the old `loaded_until` had committed before it moved, so the page that is read afterwards has its
-row. One that saw the new adds its row itself, and the page may bring it again: twice is harmless, since the second
-promotion finds nothing; never is not possible.
+row. A publish that saw the new one adds its row itself, and the page may bring the row again: twice is harmless, since
+the second promotion finds nothing; never is not possible.
 
-At the start the range begins at `now`. What is due before is overdue and is read by recovery, oldest first.
+At the start the range begins at `now`. Rows due before that are overdue; recovery reads them, oldest first.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ DEFAULT_STEP_MS = 300_000
 
 
 class Horizon:
-    """Moves only through `page`, and only forward."""
+    """How far the wheel is loaded. It moves only through `page`, and only forward."""
 
     __slots__ = ("_length", "_loaded_until", "_step")
 
     _length: int
     _step: int
-    # Rows due before it are in the wheel, or in a page that was handed out to be read.
+    # Rows due before this are in the wheel, or in a page that was handed out to be read.
     _loaded_until: int
 
     def __init__(self, now: int, length: int = DEFAULT_LENGTH_MS, step: int = DEFAULT_STEP_MS) -> None:
@@ -42,11 +42,12 @@ class Horizon:
         return self._loaded_until
 
     def covers(self, due: int) -> bool:
-        """Whether the wheel has to hold what is due then. To be asked after the row's commit."""
+        """Whether the wheel has to hold a row that is due then. Ask it after the row's commit."""
         return due < self._loaded_until
 
     def page(self, now: int) -> tuple[int, int] | None:
-        """The range of due times [from, until) to be read now, None if it is too early. It counts as loaded from here.
+        """The range of due times [from, until) to read now, or None if it is too early. It counts as loaded from here
+        on.
 
         The first page is a whole horizon; later ones are a step each, or more after a pause.
         """
@@ -56,7 +57,7 @@ class Horizon:
         return start, self._loaded_until
 
     def next_page_at(self) -> int:
-        """From when on `page` returns a range."""
+        """The time from which on `page` returns a range."""
         return self._loaded_until + self._step - self._length
 
     def __repr__(self) -> str:

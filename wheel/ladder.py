@@ -50,7 +50,7 @@ class Ladder:
 
     rungs: tuple[int, ...] = attrs.field(default=DEFAULT_RUNGS, converter=_as_tuple, validator=_rungs_are_sound)
     jitter: float = attrs.field(default=0.0, converter=float, validator=_jitter_is_sound)
-    """By which part of itself, 0 to 1, a rest may be longer, so that what failed together does not return together."""
+    """The part of itself, 0 to 1, by which a rest may be longer, so that messages failing together return apart."""
 
     def rung(self, attempt: int) -> int | None:
         """The wait after the failure of the counted attempt (1 is the first); None when the ladder is exhausted."""
@@ -59,5 +59,5 @@ class Ladder:
         return self.rungs[attempt - 1] if attempt <= len(self.rungs) else None
 
     def longest(self, rest: int) -> int:
-        """The longest that a rung's rest may be drawn out to; the shortest is the rest itself."""
+        """The longest rest that the jitter can make of a rung's; the shortest is the rung's rest itself."""
         return rest + int(rest * self.jitter)

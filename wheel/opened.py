@@ -1,9 +1,9 @@
-"""The opened part of the wheel: what lies behind the front, in order, waiting for its millisecond or for its turn.
+"""The opened part of the wheel: entries behind the front, in order, waiting for their millisecond or for their turn.
 
-Three kinds of entries meet here: the slot that is open now, entries that were overdue when they came, and entries that
-came for the open second. Each comes as a run, sorted once; handing out takes from the heads of the runs. Runs are
-merged when they are of like size, so there are at most log2(n) of them and each entry is merged log2(n) times at the
-most: an arrival costs no new sort of the others.
+Three kinds of entries meet here: those of the slot that is open now, those that were overdue when they came, and those
+that came for the open second. Each kind comes as a run, sorted once; entries are taken from the heads of the runs. Runs
+are merged when they are of like size, so there are at most log2(n) of them and each entry is merged log2(n) times at
+the most: an arrival does not cause the others to be sorted anew.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import compress
 from .columns import Columns, alike
 from .entries import in_order
 
-# Entries of a millisecond, from which on it is quicker to look where they end than to look at each.
+# From so many entries of one millisecond on, it is quicker to look where they end than to look at each.
 _MANY = 16
 
 
@@ -86,7 +86,7 @@ class Run:
         del self.offsets[low:high], self.ids[low:high]
 
     def goes_on_with(self, other: Run) -> bool:
-        """Whether all of the other comes after all of this one, and both are made alike."""
+        """Whether all of the other comes after all of this one, and both have the same base and type."""
         alike = self.base == other.base and self.offsets.typecode == other.offsets.typecode
         last = len(self.ids) - 1
         return alike and (self.offsets[last], self.ids[last]) <= (other.offsets[other._taken], other.ids[other._taken])
@@ -109,14 +109,14 @@ class Run:
         self.base = self._taken = 0
 
     def merged(self, other: Run) -> Run:
-        # Two ascending lists one after the other: the sort finds and merges them in one pass.
+        # Two ascending lists one after the other: the sort recognizes and merges them in one pass.
         pairs = self.head(len(self)) + other.head(len(other))
         pairs.sort()
         return Run(0, array("q", [due for due, _ in pairs]), array("q", [entry_id for _, entry_id in pairs]))
 
 
 def _dues(base: int, offsets: array[int]) -> array[int]:
-    """The times of offsets that ascend."""
+    """The due times of offsets that ascend."""
     if not offsets or (offsets[-1] - offsets[0]) * _MANY > len(offsets):
         return array("q", map(base.__add__, offsets))
     dues = array("q")
@@ -132,7 +132,7 @@ class Opened:
 
     # None is empty. Each was at least twice as long as the next when that came, and runs only shrink: log2(n) at most.
     _runs: list[Run]
-    # What came since the last look, in any order.
+    # Entries that came since the last look, in any order.
     _fresh_dues: array[int]
     _fresh_ids: array[int]
 
@@ -158,7 +158,7 @@ class Opened:
             self._push(Run(base, offsets, ids))
 
     def take_columns(self, until: int, limit: int) -> Columns:
-        """As `take`, with the due time of each."""
+        """As `take`, but with the due time of each entry."""
         self._settle()
         if len(self._runs) == 1:
             (run,) = self._runs
@@ -198,7 +198,7 @@ class Opened:
         return sum(run.due(until) for run in self._runs)
 
     def cancel(self, due: int, entry_id: int) -> None:
-        # Moves what lies behind it in the array: 1 ms in a run of a million. Such a run is being handed out already.
+        # Moves the entries behind it in the array: 1 ms in a run of a million. Such a run is being handed out already.
         self._settle()
         for run in self._runs:
             run.remove(due, entry_id)
@@ -209,7 +209,7 @@ class Opened:
         return any(low < high for low, high in (run.find(due, entry_id) for run in self._runs))
 
     def keep(self, wanted: Callable[[array[int], array[int]], Sequence[int]]) -> None:
-        """Forget all but what is wanted: told dues and ids, it says 1 or 0 of each."""
+        """Forget all entries but the wanted: `wanted` is given dues and ids, and returns 1 or 0 for each."""
         self._settle()
         for run in self._runs:
             run.keep(wanted)
@@ -222,7 +222,7 @@ class Opened:
             yield run.left()
 
     def _heads(self, until: int, limit: int) -> list[tuple[int, int, int]]:
-        """The first (due, id) of all runs, and of which run each is."""
+        """The first (due, id) of all runs, each with the index of its run."""
         # No run gives more than `limit`, so that is all there is to merge, however long the runs are.
         return sorted(
             (due, entry_id, index)
@@ -231,13 +231,13 @@ class Opened:
         )[:limit]
 
     def _skip(self, indexes: Sequence[int]) -> None:
-        """One entry is taken from the head of each of these runs, which may be named more than once."""
+        """Take an entry from the head of each of these runs; a run may be named more than once."""
         for index, count in Counter(indexes).items():
             self._runs[index].skip(count)
         self._runs = [run for run in self._runs if len(run)]
 
     def _settle(self) -> None:
-        """Make a run of what came since the last look."""
+        """Make a run of the entries that came since the last look."""
         if self._fresh_ids:
             run = Run(0, *in_order(self._fresh_dues, self._fresh_ids))
             self._fresh_dues, self._fresh_ids = array("q"), array("q")
@@ -246,7 +246,7 @@ class Opened:
     def _push(self, run: Run) -> None:
         runs = self._runs
         if runs and runs[0].goes_on_with(run):
-            runs[0].append(run)  # stretch after stretch of what is due is no work for a merge
+            runs[0].append(run)  # stretches that follow one another need no merge
             return
         while runs and len(runs[-1]) < 2 * len(run):
             run = runs.pop().merged(run)

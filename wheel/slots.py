@@ -1,8 +1,8 @@
 """The 3600 slots of one cycle: the wheel proper.
 
-A slot is one second. Its entries lie in the order in which they came and are sorted once, when the slot opens. To sort
-a million takes seconds, so a large slot is put in order by its milliseconds, ahead of time and in pieces. Slots exist
-only where there are entries; a flag a slot tells where, so that empty seconds are skipped at the speed of memchr.
+A slot is one second. Its entries lie in the order in which they came and are sorted once, when the slot opens. Sorting
+a million takes seconds, so a large slot is sorted by its milliseconds, ahead of time and in pieces. Slots exist only
+where there are entries; a flag for each slot tells where, so that empty seconds are skipped at the speed of memchr.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from itertools import islice
 
 from .entries import CYCLE_MS, OFFSET, SLOT_MS, SLOTS, Entries, in_order
 
-# Up to here a cancel looks the entry up and removes it (20 us at most), so that `first` and the count stay exact. In a
-# larger slot, a full hour that a million timers name, it leaves a tombstone as in a far cycle.
+# Up to this size a cancel looks the entry up and removes it (20 us at most), so that `first` and the count stay exact.
+# In a larger slot, such as a full hour that a million timers name, it leaves a tombstone as in a far cycle.
 _LOOK_UP_AT_MOST = 1_000
 
-# A slot of more is parted by its milliseconds: twice as fast as a sort of pairs, and it can be done in pieces. Not less
-# than _LOOK_UP_AT_MOST: what is parted is cancelled as in a large slot.
+# A larger slot is parted by its milliseconds: that is twice as fast as a sort of pairs, and can be done in pieces. Not
+# less than _LOOK_UP_AT_MOST: in what is parted, entries are cancelled as in a large slot.
 _LARGE = 2_000
 
 
@@ -33,11 +33,11 @@ class Slot(Entries):
     ascending: bool
     # The lowest offset. Too low only where it belongs to an entry with a tombstone.
     first: int
-    # By millisecond the living ids of the entries before position _parted. None until it is prepared.
+    # By millisecond: the live ids of the entries before position _parted. None until the slot is prepared.
     _parts: list[list[int] | array[int]] | None
     _parted: int
-    # Of the first _sorted parts how many are in order, in an array, so that to join a million is a copy. What came
-    # later stands behind those.
+    # For each of the first _sorted parts, how many of its ids are in order. Those parts are arrays, so that joining a
+    # million ids is a copy. Ids that came later stand behind the ordered ones.
     _lengths: list[int]
     _sorted: int
 
@@ -53,7 +53,7 @@ class Slot(Entries):
 
     def cancel(self, offset: int, entry_id: int) -> None:
         if len(self.ids) > _LOOK_UP_AT_MOST:
-            if self._parts is not None:  # of these none came after the cancel
+            if self._parts is not None:  # all of these came before the cancel
                 self._remove(offset % SLOT_MS, entry_id)
             self.bury(offset, entry_id)
             return
@@ -74,7 +74,7 @@ class Slot(Entries):
             self.first = min(self.offsets)
 
     def _remove(self, ms: int, entry_id: int) -> None:
-        """Of the parts, of which those in order stay so."""
+        """Remove an id from its part; those in order stay so."""
         assert self._parts is not None  # noqa: S101 - whoever calls has looked
         part, ordered = self._parts[ms], self._lengths[ms] if ms < self._sorted else 0
         low = bisect_left(part, entry_id, 0, ordered)
@@ -88,7 +88,7 @@ class Slot(Entries):
             part.extend(rest)
 
     def prepare(self, limit: int) -> int:
-        """Take so many entries nearer to their order; how many are still to be taken. What comes later is again."""
+        """Bring so many entries nearer to their order; return how much is left. Entries that come later add to it."""
         if self.ascending or len(self.ids) <= _LARGE:
             return 0
         if self._parts is None:
@@ -107,7 +107,7 @@ class Slot(Entries):
         return [[] for _ in range(SLOT_MS)]
 
     def _part(self, limit: int) -> int:
-        """Part so many entries by their milliseconds; how many there were."""
+        """Part up to `limit` entries by their milliseconds; return how many there were."""
         assert self._parts is not None  # noqa: S101 - whoever calls has made them
         start, stop = self._parted, min(len(self.ids), self._parted + limit)
         appends = [part.append for part in self._parts]
@@ -135,11 +135,11 @@ class Slot(Entries):
         return found
 
     def _holds(self, offset: int, entry_id: int) -> bool:
-        """Of one whose entries ascend, by halving."""
+        """Whether an entry lives in a slot that ascends, by halving."""
         low = bisect_left(self.offsets, offset)
         high = bisect_right(self.offsets, offset, low)
         stop = bisect_right(self.ids, entry_id, bisect_left(self.ids, entry_id, low, high), high)
-        # The last of those that are equal: a cancel takes all that came before it.
+        # The last of equal entries: a cancel takes all that came before it.
         found = stop > low and self.ids[stop - 1] == entry_id
         return found and stop > self.tombstones.get((offset, entry_id), 0)
 
@@ -188,7 +188,7 @@ class Slot(Entries):
 
 
 def _among(part: Sequence[int], ordered: int, entry_id: int) -> bool:
-    """Whether it is one of the first of a part, so many of which are in order."""
+    """Whether the id is among the first `ordered` of a part, which are in order."""
     place = bisect_left(part, entry_id, 0, ordered)
     return place < ordered and part[place] == entry_id
 
@@ -271,7 +271,7 @@ class Slots:
                 self._remove(index)
 
     def forget(self, shards: AbstractSet[int], start: int, stop: int) -> None:
-        """Remove what is of these shards from the slots in [start, stop)."""
+        """Remove the entries of these shards from the slots in [start, stop)."""
         while (index := self.find(start, stop)) is not None:
             slot = self._slots[index]
             assert slot is not None  # noqa: S101 - the flag says so
@@ -280,7 +280,7 @@ class Slots:
             start = index + 1
 
     def prepare(self, start: int, stop: int, limit: int) -> int:
-        """Take entries of the large slots in [start, stop) nearer to their order; how many are still to be taken."""
+        """Bring entries of the large slots in [start, stop) nearer to their order; return how much is left to do."""
         for slot in self._slots[start:stop]:
             # The length is asked again, to save the call: few slots are large.
             if slot is not None and len(slot.ids) > _LARGE and (left := slot.prepare(limit)):
@@ -327,7 +327,7 @@ class Slots:
         return sum(len(slot.tombstones) for slot in self._slots if slot is not None)
 
     def held(self, wanted: AbstractSet[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Those of the wanted (offset, id) that live here."""
+        """The wanted (offset, id) that are live here."""
         by_slot: dict[int, set[tuple[int, int]]] = {}
         for pair in wanted:
             by_slot.setdefault(pair[0] // SLOT_MS, set()).add(pair)

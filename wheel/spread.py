@@ -1,10 +1,11 @@
 """The spread: which second of a window has the least to do, and takes the next message.
 
-What falls due is known by the minute, from far; and by the second of what was placed here, or is in the wheel. What is
-known of a minute and not of its seconds is taken to be spread over them evenly.
+For times far ahead it is known by the minute what falls due; for messages placed here or in the wheel, by the second.
+What is known of a minute and not of its seconds is taken to be spread over them evenly.
 
-A window is searched from above: the hour, its minute, its second that has the least. Of several that are equal a number
-chooses, the hash of a message's key: so the same key comes to the same place for as long as nothing else changes.
+A window is searched from above: first the hour that has the least, then its minute, then its second. Of several that
+are equal a number chooses, the hash of a message's key: so the same key comes to the same place for as long as nothing
+else changes.
 
 Pure: integers in, integers out. Seconds and minutes count from 1970, times are milliseconds.
 """
@@ -24,13 +25,13 @@ class _Hour:
     _seconds: dict[int, list[int]]
     # By minute, where something is known of the seconds.
     _even: list[int]
-    # What a second of each minute has beside: the rest of the minute, spread evenly.
+    # What each second of a minute has besides: the rest of the minute, spread evenly.
     _least: list[int]
-    # Of each minute the least that a second of it has.
+    # For each minute, the least that a second of it has.
     _top: int
-    # Of all of them.
+    # The least of all minutes.
     learned_at: int | None
-    # When its minutes were read last.
+    # When the counts of its minutes were last read.
 
     def __init__(self) -> None:
         self._seconds = {}
@@ -50,7 +51,7 @@ class _Hour:
             self._top = min(self._least)
 
     def learn(self, counts: Sequence[int], known: Callable[[int], Sequence[int] | None]) -> None:
-        if not self._seconds and not any(counts):  # as nearly all that are far ahead
+        if not self._seconds and not any(counts):  # like nearly all hours that are far ahead
             self._even, self._least, self._top = [0] * _MINUTES, [0] * _MINUTES, 0
             return
         for minute, many in enumerate(counts):
@@ -73,7 +74,7 @@ class _Hour:
         return self._top if end - begin == _HOUR else min(self._leasts(begin, end))
 
     def find(self, begin: int, end: int, number: int) -> int:
-        """The second of the least in [begin, end)."""
+        """The second that has the least in [begin, end); `number` chooses among equals."""
         minute = begin // _SECONDS + pick(self._leasts(begin, end), number)
         base = minute * _SECONDS
         low, high = max(begin - base, 0), min(end - base, _SECONDS)
@@ -82,7 +83,7 @@ class _Hour:
         return base + low + (number % (high - low) if seconds is None else pick(seconds[low:high], number))
 
     def _leasts(self, begin: int, end: int) -> Sequence[int]:
-        """Of each minute, of the first and the last perhaps a part, the least that a second has."""
+        """For each minute, which may be a part at either end, the least that a second has."""
         first, last = begin // _SECONDS, (end - 1) // _SECONDS
         leasts = self._least[first : last + 1]
         for minute in {first, last}:
@@ -109,14 +110,15 @@ class Spread:
         return known is not None and known.learned_at is not None and known.learned_at >= before
 
     def learn(self, hour: int, counts: Sequence[int], now: int, known: Callable[[int], Sequence[int] | None]) -> None:
-        """How many fall due in each minute of an hour. `known` is asked for each minute of it that has some, and
+        """Note how many fall due in each minute of an hour. `known` is asked about each minute of it that has some, and
         tells of its seconds, if it can."""
         one = self._hours.setdefault(hour, _Hour())
         one.learned_at = now
         one.learn(counts, known)
 
     def place(self, since: int, until: int, number: int) -> int:
-        """The millisecond in [since, until) for the next message, which is counted there; a large number chooses."""
+        """The millisecond in [since, until) for the next message, which is counted there; a large `number` chooses
+        among equals."""
         first, end = since // _MS, (until - 1) // _MS + 1
         pieces = [
             (hour, max(first - hour * _HOUR, 0), min(end - hour * _HOUR, _HOUR))
@@ -140,13 +142,13 @@ class Spread:
         return 0 if known is None else known.load(second)
 
     def forget(self, now: int) -> None:
-        """Hours that are over."""
+        """Drop hours that are over."""
         for hour in [hour for hour in self._hours if hour < now // _MS // _HOUR]:
             del self._hours[hour]
 
 
 def pick(loads: Sequence[int], number: int) -> int:
-    """The place of a least; of several the number chooses."""
+    """The index of a least value; `number` chooses among several."""
     least = min(loads)
     try:
         return loads.index(least, number % len(loads))

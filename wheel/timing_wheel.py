@@ -1,7 +1,7 @@
-"""The timing wheel: which ids are due, at the cost of those that are due.
+"""The timing wheel: finds the ids that are due, at a cost in proportion to those, not to all that are pending.
 
 The algorithm is the hashed timing wheel of G. Varghese and T. Lauck ("Hashed and hierarchical timing wheels", SOSP
-1987, scheme 6), turned inside out so that a turn never touches what is not due. Theirs hashes every timer to one of n
+1987, scheme 6), changed so that a turn never touches timers that are not due. Theirs hashes every timer to one of n
 slots and keeps the number of rounds to go with it; each tick visits all timers of one slot, decrements them, and fires
 those at zero. With 10 million timers that is 2800 visits for 58 that fire. Here
 
@@ -11,7 +11,7 @@ those at zero. With 10 million timers that is 2800 visits for 58 that fire. Here
 - when a cycle begins, its entries are dealt to the slots (slots.py), once. `deal` does so in pieces, ahead of time,
   into a second set of slots that is swapped in;
 - when a second begins, its slot is opened: sorted, once (opened.py). From there entries come out at their own
-  millisecond. `prepare` puts a large slot in order in pieces, in the minute before.
+  millisecond. `prepare` sorts a large slot in pieces, in the minute before.
 
 Cycle numbers are absolute and are compared, never counted down: the published formula, rounds = delay // 3600 with
 advance-then-visit, fires exact multiples of an hour one lap late, because the hand has yet to pass the slot that it
@@ -21,8 +21,8 @@ stands on. Nothing can be a lap late here, since no number of laps is kept.
     ───── opened, in order ───────┤── slots of the cycle ──┤── next cycle, being dealt ── far cycles ──────▶
 
 The `front` is the first second that is not opened, and only `advance` moves it. It follows the hand from one slot that
-has something due to the next. When advance may return no more than so many, the front waits until they have been
-fetched, and what is due rests where it was, as compact as before.
+has something due to the next. When `advance` has a limit, the front waits until the entries behind it have been taken
+out, and later ones stay where they were, as compact as before.
 
 Cost: add and cancel O(1), a slot's sort O(k log k) once for its k entries, a step O(entries that come out + cycles and
 slots passed that have entries). Memory: 12 bytes an entry in far cycles and in slots, and what arrays keep in reserve
@@ -54,18 +54,18 @@ from .slots import Slots
 
 # Slots.
 _FORGOTTEN_AT_ONCE = 300
-# Slots from the front on that are put in order ahead of time, where they are large.
+# Slots from the front on that are sorted ahead of time if they are large.
 _PREPARED = 60
-# Entries of the next cycle, for one who asks how full a second of it is: less than a millisecond.
+# Entries of the next cycle that are dealt to tell how full a second of it is: less than a millisecond.
 _DEALT_TO_TELL = 1_000
 
 
 @attrs.frozen
 class WheelStatistics:
-    """What a wheel holds. Entries are counted with the cancelled ones that no deal or sweep has met yet."""
+    """What a wheel holds. Cancelled entries that no deal or sweep has met yet are counted, too."""
 
     hand: int
-    # What is due before it is opened. Behind the hand or at most a second ahead.
+    # Entries due before it are opened. Behind the hand, or a second ahead at most.
     front: int
     entries: int
     # Due at the hand or before, not handed out.
@@ -90,13 +90,14 @@ class TimingWheel:
 
     # Everything due here or before is ready. Never goes back.
     _hand: int
-    # Entries due before it are in _opened, all others are not. The start of one of _slots, or the end of the last. It
-    # lies behind the hand's second only while nothing in between is due, or a limit holds it back.
+    # Entries due before it are in _opened, all others are not. It is the start of one of _slots, or the end of the
+    # last. It lies behind the hand's second only while nothing in between is due, or a limit holds entries back.
     _front: int
     _opened: Opened
     # The cycle of the front.
     _slots: Slots
-    # By number; all after _slots.number. Of a cycle that is being dealt, the rest; what was dealt is in _ahead.
+    # By number; all after _slots.number. While a cycle is being dealt, it has the rest here, and what was dealt is in
+    # _ahead.
     _far: dict[int, FarCycle]
     # The keys of _far, as a heap.
     _far_numbers: list[int]
@@ -113,7 +114,7 @@ class TimingWheel:
         self._ahead = None
 
     def add(self, due: int, entry_id: int) -> None:
-        """Add an entry. What is due at the hand or before is ready at once."""
+        """Add an entry. One that is due at the hand or before is ready at once."""
         number = due // CYCLE_MS
         cycle = self._far.get(number)
         if cycle is None:
@@ -132,7 +133,8 @@ class TimingWheel:
             self._add_mixed(dues, ids)
             return
         if not _ascend(ids):
-            # Messages that were rescheduled kept their ids. Nearly sorted, so sorting is little more than a pass.
+            # Messages that were rescheduled kept their ids. The ids are nearly sorted, so sorting is little more than a
+            # pass.
             dues, ids = in_order(dues, ids)
         start = bisect_left(dues, self._front)
         if start:
@@ -149,7 +151,7 @@ class TimingWheel:
             start = stop
 
     def cancel(self, due: int, entry_id: int) -> None:
-        """Forget every entry (due, id) added so far. One that is not there is ignored."""
+        """Forget every entry (due, id) added so far. If there is none, nothing happens."""
         number = due // CYCLE_MS
         cycle = self._far.get(number)
         if cycle is not None:
@@ -162,13 +164,14 @@ class TimingWheel:
             self._slots.cancel(due - self._slots.base, entry_id)
 
     def forget(self, shards: AbstractSet[int], since: int) -> Iterator[None]:
-        """Forget what is of these shards and due after the second of `since`, and after that of the hand.
+        """Forget the entries of these shards that are due after the second of `since`, and after the hand's second.
 
-        A piece at each step of the iterator. Anything may be called between two steps; whether what is added meanwhile
-        is forgotten, too, is open.
+        Each step of the iterator forgets a piece. Anything may be called between two steps; whether entries added
+        meanwhile are forgotten, too, is open.
         """
         since = (max(since, self._hand) // SLOT_MS + 1) * SLOT_MS
-        # The far cycles first: what is dealt between two pieces comes to the slots without them, or before theirs.
+        # The far cycles first: what is dealt between two steps comes without these shards, or before its slots are
+        # searched.
         for number in list(self._far):
             if (cycle := self._far.get(number)) is not None and since < cycle.base + CYCLE_MS:
                 cycle.forget(shards, since - cycle.base)
@@ -180,9 +183,9 @@ class TimingWheel:
                 yield
 
     def advance(self, now: int, limit: int | None = None) -> list[int]:
-        """Move the hand to `now` and take out what is due, at most `limit` ids, in order of (due, id).
+        """Move the hand to `now` and take out what is due: at most `limit` ids, in order of (due, id).
 
-        What the limit holds back stays ready and comes out at the next calls, in one order with what falls due
+        Ids that the limit holds back stay ready and come out at the next calls, in one order with those that fall due
         meanwhile. The hand never goes back: an earlier `now` takes out what is due at the hand.
         """
         if limit is not None and limit < 0:
@@ -190,7 +193,7 @@ class TimingWheel:
         hand = self._hand = max(self._hand, now)
         room = sys.maxsize if limit is None else limit
         ids = self._opened.take(hand, room)
-        # While there is room, nothing opened is due any more: so slots are opened one at a time, and never while an
+        # While there is room, no opened entry is due any more: so slots are opened one at a time, and never while an
         # earlier entry waits.
         while len(ids) < room and (index := self._next_slot(hand)) is not None:
             slot = self._slots.open(index)
@@ -204,7 +207,7 @@ class TimingWheel:
         return ids
 
     def advance_columns(self, now: int, limit: int) -> Columns:
-        """As `advance`, for who wants to know when each was due."""
+        """As `advance`, but with the time at which each id was due."""
         hand = self._hand = max(self._hand, now)
         columns = self._opened.take_columns(hand, limit)
         while len(columns) < limit and (index := self._next_slot(hand)) is not None:
@@ -215,9 +218,10 @@ class TimingWheel:
         return columns
 
     def deal(self, limit: int) -> int:
-        """Deal up to `limit` entries of the next cycle to its slots; how many remain.
+        """Deal up to `limit` entries of the next cycle to its slots; return how many remain.
 
-        Optional: what remains is dealt when the cycle begins. Entries that come for the next cycle later remain again.
+        Optional: the rest is dealt when the cycle begins. Entries that are added to the next cycle later count as
+        remaining.
         """
         cycle = self._far.get(self._slots.number + 1)
         if cycle is None:
@@ -225,13 +229,13 @@ class TimingWheel:
         return cycle.deal(self._slots_ahead(), max(0, limit))
 
     def prepare(self, limit: int) -> int:
-        """Put about `limit` entries of near seconds in order, of such as have so many that it takes long to do at once;
+        """Sort about `limit` entries of near seconds whose slots are so large that sorting at once takes long; return
         how many remain.
 
-        Optional: what remains is put in order when its second begins.
+        Optional: the rest is sorted when its second begins.
         """
         slots, ahead = self._slots, self._ahead
-        # From the hand on: where seconds are empty the front stays behind it.
+        # From the hand on: where seconds are empty, the front stays behind it.
         start = (max(self._front, self._hand) - slots.base) // SLOT_MS
         left = slots.prepare(min(start, SLOTS), min(start + _PREPARED, SLOTS), limit)
         if not left and ahead is not None and ahead.number == slots.number + 1 and start + _PREPARED > SLOTS:
@@ -239,9 +243,9 @@ class TimingWheel:
         return left
 
     def load(self, second: int) -> int | None:
-        """How many entries fall due in a second since 1970 of this hour or the next, the cancelled ones of a large slot
-        with them. None behind the front, where the hour is a later one, and where many are still to be dealt. O(1),
-        beside dealing what came since the last time."""
+        """How many entries fall due in a second since 1970 of this hour or the next, cancelled ones of a large slot
+        included. None for a second behind the front or in a later hour, and while many entries are still to be dealt.
+        O(1), apart from dealing the entries that came since the last call."""
         number, index = divmod(second, SLOTS)
         if second * SLOT_MS < self._front or number > self._slots.number + 1:
             return None
@@ -253,14 +257,14 @@ class TimingWheel:
 
     @property
     def opened(self) -> int:
-        """How many entries lie behind the front: what is due and was not taken out, and the rest of the second that is
+        """How many entries lie behind the front: those due that were not taken out, and the rest of the second that is
         under way. O(log entries)."""
         return len(self._opened)
 
     def next_due(self) -> int | None:
-        """When to advance next: nothing falls due before; None when the wheel is empty.
+        """When to advance next: nothing falls due before then; None when the wheel is empty.
 
-        Exact when that entry is opened or dealt (in a slot of more than a thousand it may be one cancelled meanwhile),
+        Exact if that entry is opened or dealt (in a slot of more than a thousand it may be one cancelled meanwhile),
         otherwise the start of its cycle. After an advance without a limit it is later than the hand.
         """
         first = self._opened.first()
@@ -278,10 +282,10 @@ class TimingWheel:
         return first
 
     def missing(self, dues: Sequence[int], ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Those (due, id) that the wheel does not hold, in the order given.
+        """The given (due, id) that the wheel does not hold, in the order given.
 
-        Costs O(pairs + entries of the slots and far cycles that the pairs fall in); of a slot of thousands that is
-        prepared, O(pairs log entries).
+        Costs O(pairs + entries of the slots and far cycles that the pairs fall in); for a prepared slot of thousands,
+        O(pairs log entries).
         """
         found: set[tuple[int, int]] = set()
         by_cycle: dict[int, set[tuple[int, int]]] = {}
@@ -299,10 +303,10 @@ class TimingWheel:
         return [pair for pair in pairs if pair not in found]
 
     def __len__(self) -> int:
-        """Entries held; in far cycles, the cancelled ones that no deal or sweep has met yet are counted too.
+        """Entries held; in far cycles, cancelled ones count until a deal or a sweep meets them.
 
-        Whether a far cycle holds what is cancelled there is not looked up, so it cannot be known before. Costs a
-        pass over the slots: for metrics and tests. Whether there is anything at all, next_due() tells at once.
+        A cancel does not look up whether a far cycle holds its entry, so this is not known before. Costs a pass over
+        the slots: for metrics and tests. To see whether there is anything at all, ask next_due(), which is quick.
         """
         ahead = 0 if self._ahead is None else len(self._ahead)
         return len(self._opened) + len(self._slots) + ahead + sum(map(len, self._far.values()))
@@ -332,12 +336,12 @@ class TimingWheel:
         elif number == self._slots.number:
             self._slots.add(due - self._slots.base, entry_id)
         else:
-            # A cycle comes into being with its first entry, after the id has proved to fit.
+            # A cycle is made with its first entry, after the id has proved to fit.
             ids = array("q", (entry_id,))
             self._far_cycle(number).extend(array(OFFSET, (due - number * CYCLE_MS,)), ids, ascending=True)
 
     def _add_mixed(self, dues: array[int], ids: array[int]) -> None:
-        # By way of lists, which take an item five times as fast as an array does.
+        # By way of lists, to which an item is appended five times as fast as to an array.
         groups: defaultdict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for due, entry_id in zip(dues, ids, strict=True):
             group_dues, group_ids = groups[due // CYCLE_MS]
@@ -366,17 +370,17 @@ class TimingWheel:
         return self._ahead
 
     def _next_slot(self, hand: int) -> int | None:
-        """The first slot in which something is due; brings in the cycles up to the hand's on the way."""
+        """The first slot in which something is due; begins the cycles up to the hand's on the way."""
         while self._front <= hand:
             slots = self._slots
             start, last = (self._front - slots.base) // SLOT_MS, (hand - slots.base) // SLOT_MS
             index = slots.find(start, last + 1)
             if index is not None:
-                # A slot stays closed until its first entry is due: what comes for it until then costs no merge.
+                # A slot stays closed until its first entry is due: entries added to it until then cost no merge.
                 return index if index < last or slots.base + slots.first_in(index) <= hand else None
             if last < SLOTS:
                 return None
-            # On to the next cycle that has entries; those between have none and are not visited one by one.
+            # On to the next cycle that has entries; empty ones in between are not visited one by one.
             hands = hand // CYCLE_MS
             self._begin(min(self._far_numbers[0], hands) if self._far_numbers else hands)
         return None
@@ -404,7 +408,7 @@ class TimingWheel:
                 yield slots
 
     def _ready(self) -> int:
-        """How many an advance to the hand would take out (with those that only a deal will find cancelled)."""
+        """How many entries an advance to the hand would take out, with cancelled ones that only a deal will find."""
         hand = self._hand
         ready = self._opened.count(hand)
         if self._front > hand:

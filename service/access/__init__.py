@@ -1,1 +1,1 @@
-"""Who may do what: keys, their scopes, and what of them a server keeps in memory."""
+"""Access: keys and their scopes, sessions of browsers, and the owners of clients."""

@@ -1,7 +1,7 @@
-"""Whose a client is: a key must not claim, renew or deregister by the name that another key's client has.
+"""Which key owns a client: a key must not claim, renew or deregister in the name of another key's client.
 
-The names of a server's own clients have a form that is nobody's: no key's, and not everybody's where none is asked for,
-whether there is such a client or not, here or at another server.
+Names of a server's own clients have a reserved form that no key may use, nor anybody where no key is required, whether
+such a client exists or not, here or at another server.
 """
 
 import re
@@ -18,17 +18,18 @@ from ..clock import Clock
 from .keyring import Holder, Keyring
 
 _MOST = 50_000
-"""Clients that are remembered."""
+"""The most clients that are kept in memory."""
 _LINES = 4
-"""Clients that are written at a time: thousands that come at once wait for each other, and not everybody for them."""
+"""Clients that are written at the same time: thousands that come at once wait for each other, and do not delay other
+writes."""
 _AGAIN = 600.0
-"""Seconds after which it is written that a client is still used."""
+"""Seconds after which it is written again that a client is still used."""
 _OWN = re.compile(r"push-.*-[0-9a-f]{8}-[0-9]+", re.ASCII | re.DOTALL)
-"""The names of the clients that post for a server, as `own_name` makes them."""
+"""Matches names of the clients by which a server pushes, as `own_name` makes them."""
 
 
 def own_name(node: str, boot: str, number: int) -> str:
-    """Of a client of a server's own, which no other ever has; in lives and on pages it tells which server posts."""
+    """A unique name for a client of the server's own; in lives of messages and on pages it shows which server posts."""
     return f"push-{node}-{boot[:8]}-{number}"
 
 
@@ -39,18 +40,18 @@ def is_own(client: str) -> bool:
 
 @define(eq=False)
 class ClientOwners:
-    """Asked before anything is done in a client's name. Where no key is asked for, nothing is written."""
+    """Checked before anything is done in a client's name. Where no key is required, nothing is written."""
 
     _store: Store
     _clock: Clock
     _keyring: Keyring
     _group_of: Callable[[int], Awaitable[Group | None]]
     _known: OrderedDict[str, tuple[str, float]] = field(factory=OrderedDict[str, tuple[str, float]], init=False)
-    """By client: the key whose it is, and when that was written."""
+    """By client: the key that owns it, and when that was written."""
     _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
 
     async def may_use(self, client: str, holder: Holder) -> bool:
-        """Whether the client is this key's; it is from now on, where it was nobody's."""
+        """Whether this key owns the client; if nobody does, the key owns it from now on."""
         if is_own(client):
             return False
         if not holder.name:
@@ -71,7 +72,8 @@ class ClientOwners:
         return owner == holder.name
 
     async def may_end(self, client: str, holder: Holder) -> bool:
-        """Whether the client is this key's, or nobody's, and the key reaches all that would end with it then."""
+        """Whether this key owns the client, or nobody does and the key's scopes cover everything that the client
+        holds."""
         if is_own(client):
             return False
         if not holder.name:
@@ -80,8 +82,8 @@ class ClientOwners:
         return owner == holder.name or (owner is None and await self._reaches(client, holder))
 
     async def _reaches(self, client: str, holder: Holder) -> bool:
-        """Whether the key reaches every group of which the client holds something: a name that is nobody's may be that
-        of one which came before there were keys."""
+        """Whether the key's scopes cover every group of which the client holds something: a client without an owner may
+        be from before there were keys."""
         if holder.scopes.reach_all("consume"):
             return True
         for group_id in await self._store.read(client_owners.groups_held, client):
@@ -91,13 +93,13 @@ class ClientOwners:
         return True
 
     async def leave(self, client: str, holder: Holder) -> None:
-        """It has deregistered."""
+        """Removes the owner of a client that has deregistered."""
         if holder.name:
             self._known.pop(client, None)
             await self._store.write(client_owners.leave, client)
 
     async def forget_unused(self) -> int:
-        """Takes away a batch of those that nobody uses any more; returns how many."""
+        """Removes a batch of owners of clients that are not used any more; returns how many."""
         if not self._keyring.there:
             return 0
         return await self._store.write(client_owners.forget_unused, self._clock.now())

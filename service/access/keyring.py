@@ -1,7 +1,7 @@
-"""The keys that a server knows: read anew every four seconds, and found by their digests.
+"""The keys that a server knows: reads them every four seconds, and finds them by their digests.
 
-A key that was made or revoked is noted within 5 s. While the store is away the keys that are known hold, and of others
-nobody can tell: `Unavailable`.
+A key that is created or revoked takes effect within 5 s. While the store is away the known keys stay valid; whether
+another key exists cannot be told, which is `Unavailable`.
 """
 
 import hmac
@@ -18,61 +18,61 @@ from .scopes import ADMIN, Scopes
 from .tokens import digest, handle
 
 EVERY = 4
-"""Seconds between two looks at the store."""
+"""Seconds between two reads of the keys."""
 _STALE = 5.0
-"""Seconds after which a key that is not known may have been made meanwhile."""
+"""Seconds after the last read, after which an unknown key may have been created meanwhile."""
 
 log = structlog.get_logger()
 
 
 @define(eq=False)
 class Holder:
-    """Somebody who may ask: a key. Or everybody, where no key is asked for: then the name is empty."""
+    """The holder of a key; or everybody where no key is required, with an empty name."""
 
     name: str
     scopes: Scopes
     digest: bytes = field(default=b"", repr=False)
     revoked: bool = field(default=False, init=False)
     waiting: set[Callable[[], None]] = field(factory=set[Callable[[], None]], init=False)
-    """What is called when it is revoked: long polls end."""
+    """Functions that are called when the key is revoked, which end long polls."""
 
     def revoke(self) -> None:
-        """It may ask no more, and waits no longer."""
+        """Marks the key as revoked, and ends what waits for its holder."""
         self.revoked = True
         for end in list(self.waiting):
             end()
 
 
 NOBODY = Holder("", Scopes(()))
-"""Asks for what needs no key."""
+"""The holder for operations that need no key."""
 
 
 class NoKey(Exception):
-    """A key is asked for, and this is none that holds; the text says so."""
+    """A key is required, and none that is valid was given; the text says so."""
 
 
 class Keyring:
-    """`find` says who asks."""
+    """The keys in memory; `find` tells the holder of a key."""
 
     def __init__(self, store: Store, *, always: bool) -> None:
-        """`always`: a key is asked for even where there never was one."""
+        """`always`: a key is required even if none was ever created."""
         self._store = store
         self._holders: dict[bytes, Holder] = {}
         self._handles: dict[bytes, Holder] = {}
-        """The same, by what sessions name them."""
+        """The same holders by the handles that sessions name."""
         self.anybody: Holder | None = None if always else Holder("", Scopes([ADMIN]))
-        """Who asks where no key is asked for; None where one is."""
+        """The holder while no key is required; None if one is."""
         self.there: bool = False
-        """There is a key, or was one."""
+        """Whether there is a key, or ever was one."""
         self._read_at = -1.0
 
     @property
     def names(self) -> set[str]:
-        """Of the keys that hold."""
+        """The names of the valid keys."""
         return {holder.name for holder in self._holders.values()}
 
     async def refresh(self) -> None:
-        """Reads them anew."""
+        """Reads the keys from the store; revokes holders whose keys are gone."""
         began = trio.current_time()
         keys = await self._store.read(all_keys)
         holding = {key.digest: key for key in keys if key.revoked_at is None}
@@ -92,7 +92,7 @@ class Keyring:
         self._read_at = began
 
     def find(self, token: bytes | None) -> Holder:
-        """Who asks with this text for a key. Raises `NoKey`, and `Unavailable` where nobody can tell."""
+        """The holder of the key with this text. Raises `NoKey`, or `Unavailable` if the store cannot tell."""
         if self.anybody is not None:
             return self.anybody
         if token is None:
@@ -104,7 +104,7 @@ class Keyring:
         raise self._unknown()
 
     def of_handle(self, name: bytes) -> Holder:
-        """Whose session names its key like this. Raises `NoKey`, and `Unavailable` where nobody can tell."""
+        """The holder of the key with this handle. Raises `NoKey`, or `Unavailable` if the store cannot tell."""
         holder = self._handles.get(name)
         if holder is None:
             raise self._unknown()

@@ -1,4 +1,4 @@
-"""What a key may do: scopes such as `publish:orders*` and `consume:orders/billing`, as they are written."""
+"""Scopes, which say what a key may do, such as `publish:orders*` and `consume:orders/billing`."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from attrs import frozen
 
 ADMIN = "admin"
-"""The scope that reaches everything."""
+"""The scope that covers everything."""
 VERBS = ("publish", "consume", "operate", "read")
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\*?|\*", re.ASCII)
@@ -16,10 +16,10 @@ _FORMS = "publish:TOPIC, consume:TOPIC/GROUP, operate:TOPIC, read:TOPIC or admin
 
 @frozen
 class _Names:
-    """One name, or all that begin so."""
+    """One name, or all names with a prefix."""
 
     text: str
-    """Without the star."""
+    """The name or prefix, without the star."""
     many: bool
 
     @classmethod
@@ -39,7 +39,7 @@ _ALL = _Names("", many=True)
 
 @frozen
 class _Reach:
-    """What one scope reaches."""
+    """The verb, topics and groups that a scope covers."""
 
     verb: str
     topics: _Names
@@ -50,7 +50,7 @@ class Scopes:
     """The scopes of a key."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Scopes that are none, as a later version may have written them, reach nothing."""
+        """Texts that are not valid scopes, as a later version may have written them, cover nothing."""
         texts = [text for text in texts if wrong_scope(text) is None]
         self.texts = tuple(texts)
         self.admin = ADMIN in texts
@@ -63,7 +63,7 @@ class Scopes:
                 self._reaches[verb].append(reach)
 
     def reach(self, verb: str, topic: str, group: str | None = None) -> bool:
-        """Whether they reach this topic; where a group is named, with this group, else with any."""
+        """Whether they cover this topic; if a group is named, this group of it, else any."""
         if self.admin:
             return True
         for reach in self._reaches[verb]:
@@ -72,16 +72,16 @@ class Scopes:
         return False
 
     def reach_all(self, verb: str) -> bool:
-        """Whether they reach every topic, and every group."""
+        """Whether they cover every topic, and every group."""
         return self.admin or any(reach.topics.are_all and reach.groups.are_all for reach in self._reaches[verb])
 
     def have(self, verb: str) -> bool:
-        """Whether they reach anything by this verb."""
+        """Whether they cover anything with this verb."""
         return self.admin or bool(self._reaches[verb])
 
 
 def wrong_scope(text: str) -> str | None:
-    """What is wrong with a scope, and what to write instead; None for one that is right."""
+    """What is wrong with a scope, and what to write instead; None if it is valid."""
     if text == ADMIN:
         return None
     verb, colon, names = text.partition(":")

@@ -1,9 +1,10 @@
-"""Sessions of people at a browser: a key, sealed into a cookie, which any server of the store can open.
+"""Sessions of browsers: seals a key into a cookie, which any server on the store can open.
 
-None is kept anywhere while it lasts. The seal of a session comes from the digest of its key, which all servers on the
-store know; what is sealed is the text of the key, which none of them does. So whoever reads the store can make no
-session, whoever has a cookie cannot make it last longer, and a session ends with its key, at every server. One that is
-signed out is written down until its time is over, and looked for there every few seconds while it is used.
+No session is stored anywhere while it lasts. It is encrypted with a secret made from the digest of its key, which all
+servers on the store know; its content is the text of the key, which none of them knows. So nobody who reads the store
+can forge a session, nobody who has a cookie can prolong it, and a session ends with its key, at every server. A session
+that is signed out is stored until its time is over, and servers look for it there every few seconds while it is
+used.
 """
 
 import hashlib
@@ -29,44 +30,44 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 LASTS = 12 * 3_600_000
-"""Milliseconds."""
+"""Milliseconds for which a session lasts."""
 _NONCE = 12
 _TIME = 8
 _LONGEST = 512
-"""Characters of a cookie; one of ours has fewer."""
+"""The most characters of a cookie; valid ones have fewer."""
 _EVERY = 3.0
-"""Seconds between two looks whether a session was signed out at another server."""
+"""Seconds between two checks whether a session was signed out at another server."""
 _MOST = 10_000
-"""Sessions of which it is remembered what the last look has found."""
+"""The most sessions of which the last check is remembered."""
 _NEVER = float("inf")
 _OVER = "the session is over; sign in with a key"
 
 
 @frozen
 class Session:
-    """Who asks, and what proves that a page of ours does."""
+    """An open session: its holder, and the token that proves that a page of ours sends a request."""
 
     holder: Holder
     until: int
-    """Unix milliseconds."""
+    """When it ends, Unix milliseconds."""
     csrf: str
-    """Sent in a header with each write: only a page of this server can read it."""
+    """The token sent in a header with each write: only a page of this server can read it."""
     id: bytes
-    """No other has it."""
+    """Unique to the session."""
 
 
 @define(eq=False)
 class Sessions:
-    """`begin` makes the text of a cookie, `find` says whose it is, `end` that it is nobody's any more."""
+    """`begin` makes the text of a cookie, `find` opens it, `end` signs it out."""
 
     _keyring: Keyring
     _clock: Clock
     _store: Store
     _looked: OrderedDict[bytes, float] = field(factory=OrderedDict[bytes, float], init=False)
-    """By session: when it was found to go on; never again for one that is over."""
+    """By session: when it was last found valid; `_NEVER` if it was signed out."""
 
     def begin(self, token: bytes) -> tuple[str, Session]:
-        """A session of this key. Raises `NoKey`, and `Unavailable` where nobody can tell."""
+        """Begins a session of this key. Raises `NoKey`, or `Unavailable` if the store cannot tell."""
         holder = self._keyring.find(token)
         name, nonce = handle(holder.digest), secrets.token_bytes(_NONCE)
         until = self._clock.now() + LASTS
@@ -75,7 +76,8 @@ class Sessions:
         return text, Session(holder, until, _csrf(holder, nonce), nonce)
 
     async def find(self, text: str) -> Session:
-        """Raises `NoKey`: it is over, or none of ours; and `Unavailable` where nobody can tell."""
+        """The session of a cookie. Raises `NoKey` if it is over or not one of ours, or `Unavailable` if the store
+        cannot tell."""
         session = self._open(text)
         now = trio.current_time()
         known = self._looked.get(session.id)
@@ -85,15 +87,15 @@ class Sessions:
             except Unavailable:
                 if known is None:
                     raise
-                over = False  # as keys that are known hold while the store is away
+                over = False  # like known keys, known sessions stay valid while the store is away
             known = self._note(session, _NEVER if over else now)
         if known == _NEVER:
             raise NoKey(_OVER)
         return session
 
     async def end(self, text: str) -> None:
-        """Signs it out: here at once, elsewhere within seconds. One that is over, or none of ours, is nobody's already.
-        Raises a `StoreError` when it could not be written."""
+        """Signs a session out: here at once, elsewhere within seconds. Does nothing if it is over or not one of ours.
+        Raises a `StoreError` if this could not be stored."""
         try:
             session = self._open(text)
         except NoKey:
@@ -105,14 +107,14 @@ class Sessions:
         self._note(session, _NEVER)
 
     def _note(self, session: Session, at: float) -> float:
-        at = self._looked[session.id] = max(at, self._looked.get(session.id, at))  # a look that began before its end
+        at = self._looked[session.id] = max(at, self._looked.get(session.id, at))  # the check may predate its end
         self._looked.move_to_end(session.id)
         if len(self._looked) > _MOST:
             self._looked.popitem(last=False)
         return at
 
     def _open(self, text: str) -> Session:
-        """What is sealed in it."""
+        """Decrypts and checks a cookie. Raises `NoKey` or `Unavailable`."""
         try:
             data = urlsafe_b64decode(text + "=" * (-len(text) % 4)) if len(text) <= _LONGEST else b""
         except (Error, ValueError):
@@ -128,14 +130,14 @@ class Sessions:
         except InvalidTag:
             raise NoKey(_OVER) from None
         until, token = int.from_bytes(opened[:_TIME], "big"), opened[_TIME:]
-        # Its seal could be made of the digest alone, which the store has.
+        # The seal could be forged with the digest alone, which is in the store; the key's text could not.
         if not hmac.compare_digest(digest(token), holder.digest) or until <= self._clock.now():
             raise NoKey(_OVER)
         return Session(holder, until, _csrf(holder, nonce), nonce)
 
 
 def _cipher(holder: Holder) -> "AESGCM":
-    # Loaded with the first session: a server that nobody looks at starts without it.
+    # Loaded with the first session, so that it does not slow down the start of a server without any.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return AESGCM(_seal(holder))

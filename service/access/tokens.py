@@ -1,27 +1,27 @@
-"""The text of a key: `tarry_` and 32 random bytes. It is shown once; what is kept is its SHA-256."""
+"""The text of a key: `tarry_` and 32 random bytes. It is shown once; only its SHA-256 is stored."""
 
 import hashlib
 import hmac
 import secrets
 
 PREFIX = "tarry_"
-"""By which a key that got into a log or a repository is recognised."""
+"""The prefix by which a key is recognised in a log or a repository."""
 
 
 def make_token() -> str:
-    """A new one."""
+    """Makes the text of a new key."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def digest(token: str | bytes) -> bytes:
-    """What is kept of it. The text has 256 random bits, so that nothing slower is needed."""
+    """The digest that is stored of a key. The text has 256 random bits, so no slow hash is needed."""
     return hashlib.sha256(token.encode() if isinstance(token, str) else token).digest()
 
 
 HANDLE = 9
-"""Bytes."""
+"""Bytes of a handle."""
 
 
 def handle(digest_: bytes) -> bytes:
-    """By what a session names its key; it tells nothing of it."""
+    """The handle by which a session names its key; it reveals nothing of the key."""
     return hmac.digest(digest_, b"tarry session name", hashlib.sha256)[:HANDLE]

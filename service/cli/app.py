@@ -1,4 +1,4 @@
-"""`tarry`: the commands, and every error as one sentence on stderr with its exit code.
+"""The `tarry` command: registers all commands, and reports every error as one sentence on stderr with its exit code.
 
 0 done, 1 failed, 2 usage, 3 not found, 4 too late, 75 try again: the server or the database is away.
 """
@@ -25,10 +25,10 @@ app = App(
     version_flags=["--version"],
     help_flags=["--help", "-h"],
 )
-# By name: a command loads what it needs and nothing of the others. The client alone is half of a server's start.
+# By name, so that a command loads only what it needs: the client alone would be half of a server's start.
 _ROOM = __package__
 _FAULTS = 20
-"""So many of what is wrong with a request are shown."""
+"""The most faults of a request that are shown."""
 app.command(f"{_ROOM}.serving:serve")
 app.command("tarry.service.demo.demo:demo")
 app.command(f"{_ROOM}.doctor:doctor")
@@ -63,18 +63,18 @@ app.command(config)
 
 _OF_IDS = [["redrive"], ["dead", "purge"]]
 _ANYWHERE = {"--url": 2, "--json": 1}
-"""Flags of all commands that talk to a server, and of how many words they are."""
+"""Flags of all commands that talk to a server, and the number of words that each takes."""
 _KEY = "--key"
-"""The key of a message, where a command has it."""
+"""The flag for the key of a message, which some commands have."""
 
 FAILED, USAGE, NOT_FOUND, TOO_LATE, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 75, 130
 
 
 def _codes() -> Iterator[tuple[type[BaseException], int]]:
-    """What ends with which code: the first that fits."""
+    """Exit codes by type of error; the first that fits counts."""
     yield UsageError, USAGE
     yield NotThere, NOT_FOUND
-    # Loaded when something went wrong, and one after the other: what was raised is loaded already.
+    # Imported only after an error, and one after the other: the module of the raised error is loaded already.
     from ..settings import SettingError
 
     yield SettingError, USAGE
@@ -97,7 +97,7 @@ def _codes() -> Iterator[tuple[type[BaseException], int]]:
 
 
 def _faults(error: Exception) -> list[str]:
-    """What was wrong, each on a line where a server names several."""
+    """The error as lines: one for each fault, if a server names several."""
     told: Any = getattr(error, "errors", None)
     found = [_fault(one) for one in cast("Sequence[Any]", told)] if isinstance(told, list) else []
     if len(found) < 2 or None in found:
@@ -107,7 +107,7 @@ def _faults(error: Exception) -> list[str]:
 
 
 def _fault(one: Any) -> str | None:
-    """On a line; None where it is not as a server of ours says it."""
+    """A fault on one line; None if it does not have the form of a Tarry server's."""
     if not isinstance(one, dict):
         return None
     said = cast("dict[str, Any]", one)
@@ -116,7 +116,7 @@ def _fault(one: Any) -> str | None:
 
 
 def _load_listed(arguments: Sequence[str]) -> None:
-    """Loads what the help of a group of commands lists: what is not loaded has no description there."""
+    """Loads the commands that the help of a group lists: a command that is not loaded has no description there."""
     group = app
     for word in arguments:
         if word in group.help_flags:
@@ -129,14 +129,15 @@ def _load_listed(arguments: Sequence[str]) -> None:
 
 
 def load_all(group: App) -> None:
-    """Loads every command, for who wants to know all flags."""
+    """Loads every command, so that all flags are known."""
     for name in group:
         if not name.startswith("-"):
             load_all(group[name])
 
 
 def _ids_together(arguments: list[str]) -> list[str]:
-    """All that `--id` names as one value, where a command takes many: of a list cyclopts reads all for each of them."""
+    """Joins the values of all `--id` flags into one, for commands that take many: for a list cyclopts would read all of
+    them again for each."""
     if not any(arguments[: len(command)] == command for command in _OF_IDS):
         return arguments
     ids, others = list[str](), list[str]()
@@ -153,7 +154,7 @@ def _ids_together(arguments: list[str]) -> list[str]:
 
 
 def _command_first(arguments: Sequence[str]) -> list[str]:
-    """Flags of all commands may stand before the command, and before the one of a group: they go behind it."""
+    """Moves flags of all commands, which may stand before the command or before a group's command, behind it."""
     rest, command, flags = list(arguments), list[str](), list[str]()
     group = app
     while True:
@@ -185,7 +186,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has enough. Python would complain once more at exit.
+        # The reader of the pipe has closed it. Without this Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:
@@ -204,7 +205,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The installed command. SIGTERM ends a command as Ctrl-C does; `serve` has its own way with both."""
+    """The installed command. SIGTERM ends a command as Ctrl-C does; `serve` handles both itself."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,6 +1,7 @@
-"""`tarry` as it is installed, with the client alone too: then one sentence says which extra brings the commands.
+"""The entry point `tarry`, also with the client alone: then it prints which extra brings the commands.
 
-Who asks for help or the version has asked for nothing that is missing. Nothing is imported here that an extra brings.
+`--help` and `--version` succeed even then, since they need nothing that is missing. This file imports nothing that an
+extra brings.
 """
 
 import sys
@@ -10,11 +11,11 @@ from ...store.extras import lacking
 
 
 def main() -> None:
-    """The installed command. Where the extra is missing it ends with 1, but for `--help` and `--version`."""
+    """The installed command. If the extra is missing it exits with 1, except for `--help` and `--version`."""
     try:
         from .app import main as run
     except ModuleNotFoundError as error:
-        # The pipeline's extra brings this one too.
+        # The pipeline's extra includes that of the server.
         pipeline = sys.argv[1:2] == ["pipeline"]
         if (sentence := lacking("spark" if pipeline else "server", error)) is None:
             raise

@@ -1,4 +1,4 @@
-"""`completion`: what a shell reads to complete commands, flags and their values."""
+"""The command `completion`: prints the script by which a shell completes commands, flags and their values."""
 
 import sys
 from typing import Annotated, Literal
@@ -9,11 +9,11 @@ from cyclopts import Parameter
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="The shell that will read it.")], /
 ) -> int:
-    """Print what completes tarry's commands in a shell.
+    """Print a script that completes tarry's commands in a shell.
 
     In ~/.bashrc: eval "$(tarry completion bash)"
     """
-    from .app import app, load_all  # it has all commands, this one among them
+    from .app import app, load_all  # imported late: `app` has all commands, this one among them
 
     load_all(app)
     sys.stdout.write(app.generate_completion(prog_name="tarry", shell=shell))

@@ -1,4 +1,4 @@
-"""`consume` and `peek`."""
+"""The commands `consume` and `peek`, which read messages."""
 
 import os
 import shutil
@@ -57,7 +57,7 @@ def consume(
 ) -> int:
     """Take messages, print them and ack them.
 
-    It ends when nothing more is there; with --follow it waits for more.
+    It ends when there are no more messages; with --follow it waits for more.
     """
     for index, topic in enumerate(topics):
         if topic in topics[:index]:
@@ -67,10 +67,10 @@ def consume(
     if not ack and (follow or exec):
         raise UsageError("--no-ack goes with neither --follow nor --exec: it only shows what is there now")
     if exec is not None and not exec:
-        # An empty variable of a shell, mostly. Without a command all messages would be acked, and nothing done.
+        # Mostly an empty shell variable. Without a command all messages would be acked though nothing was done.
         raise UsageError("--exec: say what to run, there is nothing behind it")
     if exec and shutil.which(exec[0]) is None:
-        # Before anything is claimed: else every message would fail, one attempt after the other.
+        # Checked before anything is claimed: else every message would fail, one attempt after the other.
         raise UsageError(f"--exec: there is no command {exec[0]!r} that can be run")
     terms: dict[str, Any] = {"tags": tag, "client": client, "start": start}
     with server.client() as tarry:
@@ -98,7 +98,7 @@ def consume(
 
 
 def _run(command: Sequence[str], delivery: Delivery) -> None:
-    """Gives the message to a command, and fails it when that does."""
+    """Runs the command with the message, and fails the message if the command fails."""
     environment = {**os.environ, "TARRY_TOPIC": delivery.topic}
     code = subprocess.run(command, input=raw_body(delivery), env=environment, check=False).returncode  # noqa: S603
     if code != 0:
@@ -109,7 +109,7 @@ def _run(command: Sequence[str], delivery: Delivery) -> None:
 def _show(
     tarry: Tarry, topic: str, group: str, limit: int, server: Server, terms: dict[str, Any], *, several: bool
 ) -> int:
-    """Prints messages and gives them back; how many."""
+    """Prints messages and gives them back; returns how many."""
     claims: list[Claim] = []
     shown = 0
     try:
@@ -118,7 +118,7 @@ def _show(
                 claims.append(claim)
                 limit -= len(claim.messages)
             else:
-                limit = 0  # of a broadcast topic the same would come again, since it is not confirmed
+                limit = 0  # a broadcast topic would give the same messages again, since they are not confirmed
             for message in claim.messages:
                 _print_message(message, server, several=several)
             shown += len(claim.messages)
@@ -159,11 +159,11 @@ def peek(
     return server.show(map(message_record, page.messages), (">offset", "id", "key", "deliver at", "body"), rows, remark)
 
 
-# Topics and groups that a command reads are there: a slip of the keys is no wish for a new one
+# A topic or group that a command reads must exist: a typo must not create a new one
 
 
 def _demand_topic(tarry: Tarry, topic: str) -> dict[str, Any]:
-    """The topic, as the server tells it. Raises `NotFound` with the nearest name."""
+    """The topic, as the server describes it. Raises `NotFound` with the nearest name."""
     try:
         return tarry.topic(topic)
     except NotFound:
@@ -172,7 +172,7 @@ def _demand_topic(tarry: Tarry, topic: str) -> dict[str, Any]:
 
 
 def _demand_group(tarry: Tarry, topic: str, group: str) -> None:
-    """Raises `NotFound` for a topic or a group that is not there, with the nearest name."""
+    """Raises `NotFound`, with the nearest name, if the topic or the group does not exist."""
     try:
         tarry.group(topic, group)
     except NotFound:

@@ -1,4 +1,4 @@
-"""`dead list`, `redrive`, `dead purge`: what has exhausted its ladder, and what becomes of it."""
+"""The commands `dead list`, `redrive` and `dead purge`, for messages that have exhausted their ladder."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ Since = Annotated[str | None, Parameter(name="--from", help="Those that died the
 Until = Annotated[str | None, Parameter(name="--to", help="Those that died before.")]
 
 _IDS = 10_000
-"""In one request."""
+"""The most ids in one request."""
 
 dead = App(name="dead", help="List and purge the dead letters of a group; see redrive.")
 
@@ -91,7 +91,7 @@ def redrive(
 ) -> int:
     """Give dead letters of a group back to it.
 
-    They begin at the first attempt. Ctrl-C stops it; what is done stays done.
+    They begin at the first attempt. Ctrl-C stops it; letters that were redriven stay so.
     """
     if rate is not None and rate < 1:
         raise UsageError("--rate is 1 or more")
@@ -130,7 +130,7 @@ def purge(
 
 
 def _read_ids(named: str | None) -> list[str] | None:
-    """The ids that are named, each once; None where none are. Raises `UsageError` before anything is done."""
+    """The named ids, without duplicates; None if none are named. Raises `UsageError` before anything is done."""
     if named is None:
         return None
     ids = dict[str, None]()
@@ -143,7 +143,7 @@ def _read_ids(named: str | None) -> list[str] | None:
 
 
 def _lines() -> Iterator[tuple[str, str]]:
-    """What stands on each line of stdin, and where."""
+    """The place and the text of each line of stdin that is not blank."""
     for number, line in enumerate(sys.stdin.buffer, 1):
         if text := line.strip().decode("utf-8", "replace"):
             yield f"line {number} of stdin", text
@@ -152,7 +152,7 @@ def _lines() -> Iterator[tuple[str, str]]:
 def _in_parts(
     work: Callable[..., int], ids: Sequence[str] | None, tell: Callable[[int], None] = lambda _count: None
 ) -> int:
-    """What is done in all, told as it goes on. A request has so many ids and no more."""
+    """Does the work in requests of `_IDS` ids at most, reports progress to `tell`, and returns the total."""
     done = 0
     for part in [None] if ids is None else [ids[begin : begin + _IDS] for begin in range(0, len(ids), _IDS)]:
         done += work(part, on_progress=partial(_told, tell, done))
@@ -165,7 +165,7 @@ def _told(tell: Callable[[int], None], before: int, count: int) -> None:
 
 
 class _Count:
-    """How far it is: told on a terminal while it goes on, and at the end however that comes."""
+    """Shows progress on a terminal, and prints the count if the work is interrupted or fails."""
 
     def __init__(self, done: str) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""`doctor`: is this a place where Tarry can run, and keep its promises? It changes nothing."""
+"""The command `doctor`: checks whether Tarry can run here and keep its promises. It changes nothing."""
 
 import os
 import socket
@@ -47,16 +47,17 @@ if TYPE_CHECKING:
 
 _SQLITE = "sqlite:///"
 _SKEW = 1000
-"""Milliseconds between this clock and the database's that are worth a word: it is the database's that counts."""
+"""Milliseconds between this clock and the database's beyond which a note is given: the database's is the one that
+counts."""
 
 _OTHERS = 0o007
-"""What a file's mode gives to those who are neither its owner nor of its group."""
+"""The permissions of users that are neither the file's owner nor in its group."""
 
 _SPARE = 10
-"""Sessions of the database for others: commands, backups, and who looks after it."""
+"""Sessions of the database kept for others: commands, backups, administrators."""
 
 _NAMED = 10
-"""Of many spoilt rows so many are named."""
+"""The most spoilt rows that are named."""
 
 _ONE_OF_SEVERAL = (
     "the DSN names one member of its group: name them all, unless it is a router, or a name that moves with the primary"
@@ -67,7 +68,7 @@ _NO_FLAGS = Flags()
 
 @frozen
 class Finding:
-    """One check: `wrong` makes the doctor fail, `note` does not."""
+    """The result of one check: `wrong` makes the doctor fail, `note` does not."""
 
     check: str
     state: Literal["ok", "note", "wrong"]
@@ -82,7 +83,7 @@ def doctor(
     """Check whether Tarry can run here, and keep its promises.
 
     It looks at Python, the store, its schema and durability, clocks, Redis, guards and the port.
-    Exit code 1 when one is wrong.
+    Exit code 1 if any of them is wrong.
     """
     settings = flags.settings()
     findings = [
@@ -124,19 +125,19 @@ async def _examine(settings: Settings) -> list[Finding]:
 
 
 async def _hosts(dsn: str) -> list[Finding]:
-    """Whether one server takes writes, and no other; of one host nothing where it leads to one server."""
+    """Whether exactly one server takes writes. No finding if there is one host, and it leads to one server."""
     try:
         parsed = Dsn.parse(dsn)
     except ValueError:
-        return []  # told with the store
-    from ...store.mysql.hosts import look_at_each  # the embedded store goes without the driver
+        return []  # `_examine_store` reports it
+    from ...store.mysql.hosts import look_at_each  # the embedded store does not need the driver
 
     found = await look_at_each(parsed)
     groups = _groups(found)
     if not parsed.others and len(found[0].names) < 2:
         return groups
     told = "; ".join(f"{one.place}: {one.why or 'takes writes'}" for one in found)
-    # All nodes of a cluster have what is written to one of them.
+    # Nodes of a cluster count as one writer: all of them get what is written to one.
     writers = {one.cluster or name for one in found if one.why is None for name in one.names}
     clusters = {one.cluster for one in found if one.cluster}
     if clusters and len(writers) == 1:
@@ -144,7 +145,7 @@ async def _hosts(dsn: str) -> list[Finding]:
     for one in found:
         if one.why is None and len(one.names) > 1:
             told += f". {one.place} leads to {len(one.names)} servers in turn: it must lead to one at a time"
-    if len(writers) > 1 and not clusters:  # of hosts of several clusters `_groups` tells
+    if len(writers) > 1 and not clusters:  # `_groups` reports hosts of several clusters
         told += ". Of several that take writes each has what is written to it: set read_only on all but one"
     if len(writers) != 1 or any(isinstance(one.why, Refused) for one in found):
         return [Finding("hosts", "wrong", told), *groups]
@@ -153,7 +154,7 @@ async def _hosts(dsn: str) -> list[Finding]:
 
 
 def _groups(found: "Sequence[Looked]") -> list[Finding]:
-    """What the members of replication groups say, each thing once."""
+    """Findings about the members of replication groups, each once."""
     told = {one.place: one.group for one in found if one.group is not None}
     if not told:
         return []
@@ -185,7 +186,7 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
         faults = await backend.faults()
         findings += [Finding(check, "wrong", fault) for check, fault in faults]
         if any(check == "tables" for check, _ in faults):
-            return findings  # the rest is asked of them
+            return findings  # the other checks read these tables
         little = settings.too_little(await backend.longest_statement(), await backend.largest_transaction())
         findings += [Finding("server", "wrong", one) for one in little]
         applied = await backend.applied()
@@ -210,7 +211,7 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
 
 
 def _connections(each: int, limit: int, settings: Settings, alive: Sequence[str]) -> Finding:
-    """Whether all servers at work, and this one with its processes, may have as many sessions as they may want."""
+    """Whether the database allows enough sessions for all running servers, and this one with its processes."""
     many = settings.processes
     own = {settings.node, *(f"{settings.node}-{number}" for number in range(1, many + 1))}
     elsewhere = sum(name not in own for name in alive)
@@ -235,7 +236,7 @@ def _stands(topic: str, queue: int, first: int, last: int) -> Finding:
 
 
 async def _rows_beside(dsn: str) -> Finding:
-    """As `_rows`, of an embedded store that a server has."""
+    """As `_rows`, for an embedded store that a server has open."""
     try:
         guest = await open_guest(dsn)
         try:
@@ -247,7 +248,7 @@ async def _rows_beside(dsn: str) -> Finding:
 
 
 async def _rows(guest: Guest, now: int, nodes: Sequence[NodeRow] = ()) -> Finding:
-    """What is due and cannot be promoted, as far as a look shows it, and as servers have found out."""
+    """Rows that are due and cannot be promoted, as found by this check and by the servers."""
     whys: dict[str, str] = {}
     for shard in range(SHARDS_OF_DELAY):
         whys |= await guest.read(partial(spoilt.find, shard=shard, now=now))
@@ -270,7 +271,7 @@ def _wrong_store(shown: str, error: StoreError) -> Finding:
             "wrong",
             f"the database lets nobody in to look, for all its sessions are in use: {error}. End one, or look again",
         )
-    # MySQL's own errors begin with the place.
+    # The text of MySQL's errors begins with the DSN already.
     return Finding("store", "wrong", str(error) if str(error).startswith("mysql://") else f"{shown}: {error}")
 
 
@@ -282,7 +283,8 @@ def _new_file(path: Path, shown: str) -> Finding:
 
 
 def _privacy(path: Path) -> Finding:
-    """Files made by Tarry are their owner's alone; older ones, and those of others, have the mode they were given."""
+    """Whether other users may read the store's files. Tarry makes files that only the owner may read; older ones, and
+    files made by others, may have another mode."""
     files = [file for file in map(Path, (f"{path}", f"{path}-wal", f"{path}-shm")) if file.exists()]
     bare = [file for file in files if file.stat().st_mode & _OTHERS]
     if bare:
@@ -295,7 +297,7 @@ _NO_SCHEMA = Finding("schema", "note", "none yet: `tarry serve` or `tarry migrat
 
 
 def _embedded_schema(dsn: str) -> Finding:
-    """From the file, read only: so it works beside a server that holds the store."""
+    """The schema, read from the file in read-only mode, so that it works beside a server that has the store open."""
     path = Path(dsn.removeprefix(_SQLITE)).absolute()
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
@@ -337,7 +339,7 @@ def _skew(now: int, before: int, after: int) -> Finding:
 
 
 def _redis(settings: Settings) -> list[Finding]:
-    """None where there is none. One that is away costs time, and no message: it makes nobody wrong."""
+    """No finding if there is no Redis. One that is away costs latency but no message, so it is only a note."""
     if not settings.redis:
         return []
     shown = masked(settings.redis)
@@ -361,7 +363,7 @@ def _certificate(settings: Settings) -> list[Finding]:
 
 
 def _keys(settings: Settings) -> list[Finding]:
-    """Whether a server may begin to listen where others reach it."""
+    """Whether there are keys, without which a server does not listen beyond this machine."""
     if not settings.always_asks:
         return []
     try:
@@ -384,7 +386,7 @@ async def _read_keys(dsn: str) -> list[Key]:
 
 
 async def _guard(guard: Guard) -> Finding:
-    """Whether it can be asked, and what it says; nothing of what its table holds is told."""
+    """Whether the guard can be asked, and its answer, without contents of its table."""
     check, asker = f"guard {guard.name}", Asker(guard)
     try:
         trial = await asker.try_it()
@@ -432,7 +434,7 @@ def _port(settings: Settings) -> Finding:
 
 def _taken(settings: Settings, error: OSError) -> Finding:
     listen = settings.listen
-    # Whose certificate it is does not matter: nothing is said to it.
+    # The certificate is not verified: nothing secret is sent.
     with (
         httpx.Client(verify=not settings.tls_cert) as client,
         Tarry(settings.url, timeout=2.0, deadline=0.0, client=client) as tarry,

@@ -1,4 +1,4 @@
-"""`groups`, and `groups show|put|rm`: what groups there are; what is set of one; made, changed, paused and resumed."""
+"""The commands `groups` and `groups show|put|rm`, which list, show, create, change, pause and remove groups."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -36,7 +36,7 @@ def list_(
 ) -> int:
     """List groups; show, make, change, pause or remove one.
 
-    Those of a topic or of all, with their backlog, retries and dead letters.
+    It lists the groups of one topic or of all, with their backlog, retries and dead letters.
     """
     if sum(name is not None for name in (delete, pause, resume)) > 1:
         raise UsageError("one of --delete, --pause and --resume")
@@ -76,7 +76,7 @@ def _of_all(sort: Literal["name", "backlog", "dead_letters"], server: Server) ->
 
 @groups.command
 def show(topic: Topic, group: Name, /, *, server: Server = HERE) -> int:
-    """Show what is set of a group, beside the defaults.
+    """Show the settings of a group, and the defaults.
 
     Exit code 3 when there is none.
     """
@@ -107,9 +107,9 @@ def put(
     ] = None,
     server: Server = HERE,
 ) -> int:
-    """Make a group of a topic that is there, or change what is said of it.
+    """Make a group of an existing topic, or change its settings.
 
-    What is not said stays as it is. `default` takes a setting back: the ladder is then the topic's, or the
+    A setting that is left out stays as it is. `default` resets one: the ladder is then the topic's, or the
     server's. Exit code 3 when there is no such topic.
     """
     said: dict[str, Any] = {
@@ -128,8 +128,8 @@ def put(
 
 
 def _known(tarry: Tarry, topic: str, group: str) -> bool | None:
-    """Whether it is there; None where the key may change it, and not look. Raises `NotFound` for the topic, which a
-    server would make: a slip of the keys is no wish for one."""
+    """Whether the group exists; None if the key may change it but not read it. Raises `NotFound` if the topic does not
+    exist, since the server would create it: a typo must not create a topic."""
     try:
         return group in [one["group"] for one in tarry.topic(topic)["groups"]]
     except Forbidden:

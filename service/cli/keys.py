@@ -1,6 +1,7 @@
-"""`keys create|list|revoke`: who may ask the server for what.
+"""The commands `keys create|list|revoke`, which manage the keys of clients.
 
-They work on the store itself, beside a server that may be running: it knows of a key, and of its end, within 5 s.
+They work on the store itself, beside a server that may be running: it accepts a new key, and refuses a revoked one,
+within 5 s.
 """
 
 import re
@@ -50,7 +51,7 @@ def create(
 ) -> int:
     """Make a key and print it, this once.
 
-    It lies in the store: a server need not run, and one that runs knows it within 5 s.
+    Its digest is written to the store: no server needs to run, and a running one accepts the key within 5 s.
     """
     if _NAME.fullmatch(name) is None:
         raise UsageError("a key's name is 1 to 64 letters, digits, dots, underscores and hyphens")
@@ -84,9 +85,9 @@ def list_keys(
     json: Annotated[bool, Parameter(negative=(), help="One JSON line per key.")] = False,
     place: StoreOptions = _HERE,
 ) -> int:
-    """List the keys that there are and were, with their scopes.
+    """List the keys, revoked ones too, with their scopes.
 
-    The keys themselves nobody has.
+    The keys themselves are stored nowhere.
     """
 
     async def work(guest: Guest) -> list[Key]:

@@ -1,5 +1,5 @@
-"""How late a message is, and why: a sentence for each group, from its life, and from where a group stands that has not
-had it."""
+"""Explains how late a message is, and why: a sentence for each group, from the message's life or, if the group has not
+had it yet, from the group's position."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -8,13 +8,13 @@ from typing import Any
 from ...client import Tarry, TarryError
 
 _GROUPS = 20
-"""Groups that are asked why they have not had it."""
+"""The most groups that are examined for why they have not had the message."""
 _SOME_TIME = 1_000
-"""Milliseconds that are nothing to explain."""
+"""Milliseconds of lateness that need no explanation."""
 
 
 def sentences(tarry: Tarry, message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(whom it is late for, how late and why). What cannot be asked for is left out."""
+    """(label, how late and why) for the message or each group. What the key may not read is left out."""
     overdue = _since(message["deliver_at"])
     try:
         if message["state"] == "scheduled":
@@ -54,7 +54,7 @@ def _published(tarry: Tarry, message: Mapping[str, Any], overdue: int) -> Iterat
         return
     topic = tarry.topic(message["topic"])
     if topic["kind"] == "broadcast":
-        return  # each client has an offset of its own
+        return  # each client has its own offset
     for group in [one["group"] for one in topic["groups"] if one["group"] not in seen][:_GROUPS]:
         why = _why_not_claimed(tarry.group(message["topic"], group), message)
         yield f"late for {group}", f"{overdue} ms so far: {in_queue}{why}"

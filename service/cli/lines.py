@@ -1,6 +1,6 @@
-"""The lines of a file as messages: what each means, and how far a publish of them has come.
+"""Reads the lines of a file as messages, and tracks which lines have been published.
 
-Who publishes a file wants to know of its lines, and not of the requests in which they went.
+Errors and progress name lines of the file, not the requests in which they were sent.
 """
 
 import base64
@@ -32,19 +32,19 @@ class Lines:
 
     source: Iterable[bytes]
     pattern: Draft
-    """What a line leaves out comes from here."""
+    """Provides the fields that a line leaves out."""
     first: int = 1
     published: int = 0
     _last: int = 0
-    """The line of the last message that was published."""
+    """The line number of the last published message."""
     _open: deque[int] = attrs.field(factory=deque[int])
-    """The lines of messages that were given out and not answered yet."""
+    """Line numbers of messages that were passed on and not answered yet."""
     _reading: bool = True
-    """No request is under way: who publishes waits for the next line."""
+    """Whether no request is under way, because the publisher waits for the next line."""
     _ended: bool = False
 
     def drafts(self) -> Iterator[Draft]:
-        """A draft for each line. Raises `UsageError` with the line that is none."""
+        """A draft for each line. Raises `UsageError` with the number of a line that is not a message."""
         lines = enumerate(self.source, 1)
         for number, line in islice(lines, self.first - 1, None):
             if not line.strip():
@@ -57,32 +57,32 @@ class Lines:
         self._reading, self._ended = False, True
 
     def answered(self, receipts: Sequence[Receipt]) -> None:
-        """The next of them were published."""
+        """Notes that the next open lines were published."""
         for _ in receipts:
             self._last = self._open.popleft()
         self.published += len(receipts)
 
     def failed(self, error: BaseException) -> NoReturn:
-        """Raises the error, with its line, and with what was published until then."""
+        """Raises the error again, with its line and with what was published before it."""
         told = self._told(error)
         if isinstance(error, TarryError):
             error.args = (f"{self._by_line(str(error))}; {told}",)
             raise error
         if isinstance(error, UsageError):
             raise UsageError(f"{error}; {told}") from error
-        if isinstance(error, ValueError | TypeError) and self._open:  # what JSON cannot hold
+        if isinstance(error, ValueError | TypeError) and self._open:  # a value that JSON cannot hold
             raise UsageError(f"line {self._open[-1]}: {error}; {told}") from error
         note(told)
         raise error
 
     def _by_line(self, text: str) -> str:
-        """A server's sentence, whose places are those of a request."""
+        """A server's sentence, with the positions in the request replaced by line numbers."""
         places = list(self._open)
         return _PLACE.sub(lambda m: f"line {places[i]}: " if (i := int(m[1])) < len(places) else m[0], text, count=1)
 
     def _told(self, error: BaseException) -> str:
         sure = f"{self.published} of its messages were published (lines {self.first} to {self._last})"
-        doubtful = list(self._open)[: None if self._ended else -1]  # the last of them is of the next request
+        doubtful = list(self._open)[: None if self._ended else -1]  # the last one is part of the next request
         unknown = error.in_doubt if isinstance(error, TarryError) else isinstance(error, KeyboardInterrupt)
         if unknown and not self._reading and doubtful:
             begin, end = doubtful[0], doubtful[-1]
@@ -98,9 +98,10 @@ class Lines:
 
 
 def check(source: Iterable[bytes], pattern: Draft, first: int) -> Iterator[int]:
-    """Reads all lines, and keeps none; gives the number of each. Raises `UsageError` with the first that is no message.
+    """Reads and checks all lines without keeping them, and yields the number of each. Raises `UsageError` for the first
+    line that is not a message.
 
-    What only the server knows, such as its limits, is not asked.
+    Rules that only the server knows, such as its limits, are not checked.
     """
     for number, line in islice(enumerate(source, 1), first - 1, None):
         if line.strip():
@@ -138,7 +139,7 @@ def _draft(number: int, line: bytes, pattern: Draft) -> Draft:
 
 
 def _wrong(fields: dict[str, Any]) -> str | None:
-    """What is no value of its field, whatever the server's settings are."""
+    """What is wrong with a value of the wrong type or form, whatever the server's settings are; else None."""
     given = {name: value for name, value in fields.items() if value is not None and name != "body"}
     for name, value in given.items():
         if name in _TEXTS and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""`show`, `find` and `reschedule`: one message by its id, and messages by key, state and time."""
+"""The commands `show`, `find` and `reschedule`: one message by its id, and messages by key, state and time."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -18,13 +18,13 @@ from .server import HERE, Server
 
 State: TypeAlias = Literal["scheduled", "published", "cancelled", "suppressed", "claimed", "retrying", "parked", "dead"]
 _STANDINGS = ("claimed", "retrying", "parked", "dead")
-"""States that a message has in a group."""
+"""States that a message has within a group."""
 
 
 def show(id: MessageId, /, *, server: Server = HERE) -> int:  # noqa: A002 - the contract's word
-    """Show a message, where it is, and its life.
+    """Show a message, its state, and its life.
 
-    To the millisecond, with how late it is for each group, and why. Exit code 3 when there is none.
+    Times are to the millisecond, with how late it is for each group, and why. Exit code 3 when there is none.
     """
     with server.client() as tarry:
         message = tarry.message(id)
@@ -39,7 +39,7 @@ def show(id: MessageId, /, *, server: Server = HERE) -> int:  # noqa: A002 - the
 
 
 def _life(life: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    """Each line with the milliseconds since the one before."""
+    """A row for each event, with the milliseconds since the one before."""
     before: datetime | None = None
     for one in life:
         at = datetime.fromisoformat(one["at"])
@@ -67,7 +67,7 @@ def find(
     """Find messages of a topic, by key, state and time.
 
     Without --key and --state: all that wait, the next due first, and all in the stream, the newest first, some of each
-    in turn. Of published, claimed, parked and dead ones the times are those since when they are so. Exit code 0, also
+    in turn. --from and --to compare when published, claimed, parked and dead messages became so. Exit code 0, also
     when there are none.
     """
     if max is not None and max < 1:
@@ -81,11 +81,11 @@ def find(
 def _find(
     tarry: Tarry, topic: str, key: str | None, state: State | None, since: str | None, until: str | None
 ) -> Iterator[dict[str, Any]]:
-    """All pages, and each message once: what is so in two groups comes on two of them."""
+    """The messages of all pages, each once: one that has the state in two groups is on two pages."""
     seen: set[str] = set()
     for one in tarry.find(topic, key=key, state=state, start=since, end=until):
         if one["id"] not in seen:
-            if state in _STANDINGS:  # of others none comes twice, and they may be millions
+            if state in _STANDINGS:  # in other states no message comes twice, and there may be millions
                 seen.add(one["id"])
             yield one
 

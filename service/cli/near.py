@@ -1,4 +1,4 @@
-"""The nearest existing name to one that does not exist: what a typo probably meant."""
+"""Finds the existing name nearest to one that does not exist, for a hint about a typo."""
 
 import re
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ _SCHEDULE = re.compile(r"there is no schedule '([^']+)'")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Of the nearest name; empty where none is near."""
+    """A hint with the nearest name; empty if none is near."""
     near = get_close_matches(name, list(known), 1)
     return f' (did you mean "{near[0]}"?)' if near else ""
 
 
 def add_hint(error: NotFound, tarry: Tarry) -> None:
-    """Puts the nearest name into what a server says of a topic, a group or a schedule that is not there.
+    """Adds the nearest name to a server's error about a topic, a group or a schedule that does not exist.
 
-    It is of those that the caller's own key may list, so that nobody hears of names by asking for others.
+    It is one of the names that the caller's own key may list, so that nobody learns names by asking for others.
     """
     text = str(error)
     with suppress(TarryError):

@@ -1,4 +1,4 @@
-"""`seek`, `erase`, `clients`, `nodes`, `guards`: what operators see, and do."""
+"""The commands `seek`, `erase`, `clients`, `nodes` and `guards`, for operators."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from .rendering import time_text
 from .server import HERE, Server
 
 _NOT_NOW = 4
-"""The exit code of what comes too late, or too early."""
+"""The exit code if it is too late, or too early."""
 
 
 def erase(
@@ -28,11 +28,11 @@ def erase(
     yes: Yes = False,
     server: Server = HERE,
 ) -> int:
-    """Erase what a message says, or all of a key.
+    """Erase the content of a message, or of all of a key.
 
-    In the store and in the lake: body, headers and why attempts failed go for good; its life stays. The lake hears of
-    it with the next run of the archive. A key finds what the store still has: what only the lake has is erased by its
-    id. Exit code 4 while it waits: cancel it first; 3 when there is none.
+    In the store and in the lake: body, headers and the reasons of failed attempts are removed for good; its life
+    stays. The lake follows with the next run of the archive. A key finds only messages that the store still has:
+    erase one that only the lake has by its id. Exit code 4 while it waits: cancel it first; 3 when there is none.
     """
     if (id is None) == (key is None) or (topic is None) != (key is None):
         raise UsageError("erase takes the ID of a message, or --topic and --key")
@@ -50,8 +50,8 @@ def erase(
                     code = _NOT_NOW
                 except NotFound:
                     if id is not None:
-                        raise  # of a key: retention has taken it meanwhile
-        finally:  # what was done is told, however it ends
+                        raise  # a message of the key that retention has removed meanwhile
+        finally:  # show what was done, however it ends
             if records:
                 server.show(records, ("id", "erased at", "lake", "lake at"), [tuple(one.values()) for one in records])
             if len(records) < len(ids) and key is not None:
@@ -65,7 +65,8 @@ def _erased(done: Erased) -> dict[str, Any]:
 
 
 def _of_key(tarry: Tarry, topic: str, key: str, *, yes: bool) -> list[str]:
-    """Those that wait, are in the stream, or dead letters of a group when the stream has them no more."""
+    """Ids of the key's messages that wait or are in the stream, and of dead letters that are not in the stream any
+    more."""
     ids = dict.fromkeys(str(one["id"]) for one in tarry.find(topic, key=key))
     for group in tarry.topic(topic)["groups"]:
         ids |= dict.fromkeys(letter.message.id for letter in tarry.dead_letters(topic, group["group"], key=key))
@@ -90,7 +91,7 @@ def seek(
 ) -> int:
     """Move a consumer group to another position.
 
-    Its open claims are closed first; other groups feel nothing.
+    Its open claims are closed first; other groups are not affected.
     """
     if queue is not None and to in ("earliest", "latest"):
         raise UsageError(f"--queue goes with an offset or a time; --to {to} moves all queues")
@@ -124,9 +125,9 @@ _ALIVE = {True: "yes", False: "no", None: ""}
 
 
 def nodes(*, server: Server = HERE) -> int:
-    """List the servers that work on the same database.
+    """List the servers on the same database.
 
-    The one with the duties (*) clears up, and the like.
+    The one with the duties (*) does what one server does for all, such as cleaning up.
     """
     with server.client() as tarry:
         found = tarry.nodes()
@@ -154,7 +155,8 @@ def nodes(*, server: Server = HERE) -> int:
 def guards(*, server: Server = HERE) -> int:
     """List the guards that the server declares.
 
-    With what is due and waits for their answers there, and why a guard holds it.
+    Undeclared ones that messages name are listed, too; each with how many due messages wait for its answer there,
+    and why it holds them.
     """
     with server.client() as tarry:
         found = tarry.guards()
@@ -165,7 +167,7 @@ def guards(*, server: Server = HERE) -> int:
 
 
 def _shards(shards: Sequence[int]) -> str:
-    """`0-7 12 14-15`."""
+    """The shards as ranges, such as `0-7 12 14-15`."""
     runs: list[list[int]] = []
     for shard in shards:
         if runs and runs[-1][-1] == shard - 1:
@@ -176,9 +178,9 @@ def _shards(shards: Sequence[int]) -> str:
 
 
 def clients(*, server: Server = HERE) -> int:
-    """List the clients, whether they live, and what they hold.
+    """List the clients, whether they are alive, and what they hold.
 
-    That is the queues they have claims of (how many) or own (*).
+    They hold queues of which they have claims (their number), or which they own (*).
     """
     with server.client() as tarry:
         found = list(tarry.clients())
@@ -191,7 +193,7 @@ def clients(*, server: Server = HERE) -> int:
 
 
 def _holds(holds: Iterable[Mapping[str, Any]]) -> str:
-    """`payments/ledger: 0* (1), 2*`, a group after the other."""
+    """The queues by group, such as `payments/ledger: 0* (1), 2*`."""
     groups: dict[str, list[str]] = {}
     for held in holds:
         queue = f"{held['queue']}{'*' if held['owner'] else ''}"
@@ -202,7 +204,7 @@ def _holds(holds: Iterable[Mapping[str, Any]]) -> str:
 
 
 def confirm(what: str, *, yes: bool, instead: str = "; --dry-run only tells what would be done") -> None:
-    """Asks on a terminal; elsewhere --yes is needed."""
+    """Asks for confirmation on a terminal; elsewhere --yes is required. Raises `UsageError` unless confirmed."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""The options that several commands have: one name, one text and one rule each."""
+"""Options that several commands share, each with one name, one help text and one rule."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
@@ -9,13 +9,13 @@ from ...client.durations import is_bare
 
 
 def duration(_type: object, tokens: Sequence[Token]) -> str:
-    """The flag's value, which has its unit. Raises ValueError, which says what to write."""
+    """Reads a flag's duration, which must have a unit. Raises ValueError, which says what to write."""
     return with_unit(tokens[0].value.strip())
 
 
 def with_unit(text: str) -> str:
-    """The same of a part of a value."""
-    if text.startswith("-"):  # a flag, where the value was forgotten, or a number
+    """Checks that a duration has a unit, and returns it. Raises ValueError, which says what to write."""
+    if text.startswith("-"):  # a negative number, or a flag because the value was forgotten
         raise ValueError(f"{text} is no duration, which is not negative: write 10m, 48h or PT10M")
     if is_bare(text):
         raise ValueError(f'{text} has no unit: write "{text}s" for seconds, "{text}ms" for milliseconds')
@@ -28,7 +28,7 @@ Group: TypeAlias = Annotated[str, Parameter(help="The consumer group.")]
 DryRun: TypeAlias = Annotated[bool, Parameter(negative=(), help="Tell what it would do, and do nothing.")]
 Yes: TypeAlias = Annotated[bool, Parameter(negative=(), help="Do not ask.")]
 
-# Of a message
+# Options of a message
 Body: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True, help="JSON, or - to read it from stdin.")]
 AsText: TypeAlias = Annotated[bool, Parameter(negative=(), help="BODY is text, not JSON.")]
 ContentType: TypeAlias = Annotated[str | None, Parameter(help="BODY is bytes of this type, not JSON.")]

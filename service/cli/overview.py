@@ -1,4 +1,4 @@
-"""What `top` shows: how a server's topics and nodes are at a moment, by what its HTTP API tells."""
+"""Collects what `top` shows: the state of a server's topics and nodes, from its HTTP API and metrics."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from .rendering import time_text
 
 Sort: TypeAlias = Literal["name", "rate", "backlog"]
 Histogram: TypeAlias = Mapping[float, float]
-"""By their bounds in seconds, how many were as late or less."""
+"""By bound in seconds: how many messages were at most that late."""
 
 _LATENESS = "tarry_delivery_lateness_seconds"
 _HELD_BACK = "tarry_held_back_messages"
@@ -21,17 +21,17 @@ _HELD_BACK = "tarry_held_back_messages"
 
 @frozen
 class Overview:
-    """A look at a server."""
+    """The state of a server at one moment."""
 
     record: Mapping[str, Any]
-    """Of the HTTP API's names: `at`, `topics` and `nodes`, and what was added up."""
+    """`at`, `topics` and `nodes`, with the field names of the HTTP API, and computed fields."""
     lateness: Mapping[str, Histogram]
-    """By topic, since the server's start: the look after this one tells what came in between."""
+    """By topic, since the server's start; the next look subtracts it."""
 
 
 def look(tarry: Tarry, sort: Sort, limit: int, before: Overview | None) -> Overview:
-    """The first topics of this order. Lateness is of what was handed out since the look before; without one, since the
-    server's start. Raises what the client does."""
+    """Looks at the first topics in this order. Lateness covers messages handed out since the look before, or since the
+    server's start if there was none. Raises the client's errors."""
     metrics = tarry.metrics()
     lateness, held_back = read_lateness(metrics), read_held_back(metrics)
     topics: list[dict[str, Any]] = []
@@ -44,7 +44,7 @@ def look(tarry: Tarry, sort: Sort, limit: int, before: Overview | None) -> Overv
         late = _since(lateness.get(name, {}), {} if before is None else before.lateness.get(name, {}))
         lags = [{"group": group["group"], "backlog": group["backlog"]} for group in told["groups"]]
         quantiles = {"late_p50": quantile(late, 0.5), "late_p99": quantile(late, 0.99)}
-        # The metrics are of all processes; they name so many topics and no more, and none without a rate.
+        # The metrics cover all processes, but name a limited number of topics, and none without a release rate.
         held = held_back.get(name, told.get("held_back", 0))
         topics.append({**topic, "held_back": held, "groups": lags, **quantiles})
     record = {"at": time_text(datetime.now(UTC)), "topics": topics, "nodes": tarry.nodes()}
@@ -52,7 +52,7 @@ def look(tarry: Tarry, sort: Sort, limit: int, before: Overview | None) -> Overv
 
 
 def read_lateness(text: str) -> dict[str, dict[float, float]]:
-    """The histogram of each topic out of a server's metrics; of several processes added up."""
+    """The lateness histogram of each topic in a server's metrics, added up over its processes."""
     found: dict[str, dict[float, float]] = {}
     for sample in _samples(text, _LATENESS):
         if sample.name == f"{_LATENESS}_bucket":
@@ -63,8 +63,8 @@ def read_lateness(text: str) -> dict[str, dict[float, float]]:
 
 
 def read_held_back(text: str) -> dict[str, int]:
-    """What release rates hold back of each topic that has one, out of a server's metrics; of several processes added
-    up."""
+    """How many messages the release rate holds back, by topic that has one, in a server's metrics, added up over its
+    processes."""
     found: dict[str, int] = {}
     for sample in _samples(text, _HELD_BACK):
         topic = sample.labels["topic"]
@@ -73,21 +73,21 @@ def read_held_back(text: str) -> dict[str, int]:
 
 
 def _samples(text: str, name: str) -> Iterator[Sample]:
-    """Of this family."""
+    """The samples of this metric family."""
     for family in text_string_to_metric_families(text):
         if family.name == name:
             yield from family.samples
 
 
 def _since(now: Histogram, before: Histogram) -> dict[float, float]:
-    """What came in between; all of it where the server has begun anew meanwhile."""
+    """The difference between two looks; all of `now` if the server was restarted in between."""
     came = {bound: count - before.get(bound, 0.0) for bound, count in now.items()}
     return dict(now) if any(count < 0 for count in came.values()) else came
 
 
 def quantile(histogram: Histogram, part: float) -> int | None:
-    """Milliseconds: the bound that this part of the messages kept. None without a message; beyond the last bound it is
-    that."""
+    """The upper bound, in milliseconds, of the lateness of this part of the messages. None without messages; beyond the
+    last finite bound, that bound."""
     bounds = sorted(histogram)
     if not bounds or histogram[bounds[-1]] <= 0:
         return None
@@ -97,5 +97,5 @@ def quantile(histogram: Histogram, part: float) -> int | None:
 
 
 def worst(groups: Iterable[Mapping[str, Any]]) -> tuple[int, str]:
-    """The largest lag of a topic's groups, and whose it is."""
+    """The largest lag of a topic's groups, and the group that has it."""
     return max(((group["backlog"], group["group"]) for group in groups), default=(0, ""))

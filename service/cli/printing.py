@@ -1,7 +1,9 @@
-"""What a command prints beside tables: one JSON line per item with `--json`, lines, notes, what was wrong with its use.
+"""Prints the output of commands: JSON lines with `--json`, tables, plain lines and notes; and the errors of wrong
+usage.
 
-Keys, reasons and bodies are others' text: nothing of it reaches a terminal but through here (`store.printable`).
-Answers go to stdout; notes and progress to stderr, progress only on a terminal. Rich honours NO_COLOR by itself.
+Keys, reasons and bodies are text from others: it reaches a terminal only through this file (`store.printable`), which
+escapes it. Answers go to stdout; notes and progress to stderr, progress only on a terminal. Rich honours NO_COLOR by
+itself.
 """
 
 import sys
@@ -11,27 +13,27 @@ from typing import Any
 from ...store.printable import json_text, print_table, visible
 
 KEYS = "a command takes its key from TARRY_KEY, or from the file that TARRY_KEY_FILE names"
-"""There is no flag for it: others see those. `--key` is a message's."""
+"""There is no flag for the client's key, since others can see flags. `--key` is the key of a message."""
 _OWN = "\n\t"
-"""What our own lines are made of."""
+"""Control characters that our own texts may contain."""
 
 
 class UsageError(Exception):
-    """The arguments do not go together; the text says what to write instead. Exit code 2."""
+    """The arguments are wrong or do not go together; the text says what to write instead. Exit code 2."""
 
 
 class NotThere(Exception):
-    """There is nothing of this name; the text says of what. Exit code 3."""
+    """The named object does not exist; the text says which. Exit code 3."""
 
 
 def print_json(item: Any) -> None:
-    """One line."""
+    """Prints an item as one line of JSON."""
     sys.stdout.write(json_text(item) + "\n")
     sys.stdout.flush()
 
 
 def print_items(items: Iterable[Any], columns: Sequence[str], rows: Iterable[Sequence[object]], *, json: bool) -> None:
-    """The items as JSON lines, or a table of these rows."""
+    """Prints the items as JSON lines, or these rows as a table."""
     if not json:
         print_table(columns, rows)
         return
@@ -40,12 +42,12 @@ def print_items(items: Iterable[Any], columns: Sequence[str], rows: Iterable[Seq
 
 
 def print_line(text: str) -> None:
-    """A plain line on stdout."""
+    """Prints a plain line on stdout."""
     sys.stdout.write(visible(text, keep=_OWN) + "\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """A line on stderr."""
+    """Prints a line on stderr."""
     sys.stderr.write(visible(text, keep=_OWN) + "\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`publish` and `cancel`."""
+"""The commands `publish` and `cancel`."""
 
 import json as json_text
 import sys
@@ -58,7 +58,7 @@ def publish(
     Parameters
     ----------
     topic
-        The topic; it comes into being at first use.
+        The topic; it is created at first use.
     body
         JSON, or - to read it from stdin.
     """
@@ -85,7 +85,7 @@ def publish(
                 receipts = _publish_file(tarry, topic, file, draft, from_line or 1)
             else:
                 receipts = [tarry.publish(topic, **attrs.asdict(draft, recurse=False))]
-        except ValueError as error:  # what JSON cannot hold, such as NaN
+        except ValueError as error:  # a value that JSON cannot hold, such as NaN
             raise UsageError(str(error)) from error
     if file is not None and not server.json:
         note(f"published {len(receipts)} messages to {topic}")
@@ -95,7 +95,7 @@ def publish(
 
 
 def body_of(text: str, is_text: bool, content_type: str | None) -> Any:
-    """What a body on the command line means; - reads stdin. Raises `UsageError`."""
+    """The body from the command line, or from stdin if it is `-`. Raises `UsageError`."""
     raw = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
     if content_type is not None:
         return raw
@@ -109,13 +109,13 @@ def body_of(text: str, is_text: bool, content_type: str | None) -> Any:
 
 
 def _valid(document: Any) -> Any:
-    """Python's parser takes NaN and halves of characters. Raises ValueError."""
+    """Raises ValueError for NaN and unpaired surrogates, which Python's parser accepts."""
     encode(document, "body")
     return document
 
 
 def headers_of(pairs: list[str] | None) -> dict[str, str] | None:
-    """From NAME=VALUE. Raises `UsageError`."""
+    """Headers from NAME=VALUE pairs. Raises `UsageError`."""
     if not pairs:
         return None
     headers: dict[str, str] = {}
@@ -140,7 +140,7 @@ def _publish_file(tarry: Tarry, topic: str, file: Path, pattern: Draft, first: i
             progress.advance(task, len(receipts))
 
         try:
-            if str(file) != "-" and file.is_file():  # else it can be read but once
+            if str(file) != "-" and file.is_file():  # a pipe can be read only once
                 for number in check(read, pattern, first):
                     if number % 1000 == 0:
                         progress.update(task, completed=number)

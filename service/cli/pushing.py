@@ -1,4 +1,4 @@
-"""`push set|show|rm`: where the messages of a group are posted to."""
+"""The commands `push set|show|rm`, which manage the endpoint to which a group's messages are posted."""
 
 import sys
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ def show(topic: Topic, /, *, group: Group, server: Server = HERE) -> int:
 
 @push.command
 def rm(topic: Topic, /, *, group: Group, server: Server = HERE) -> int:
-    """Post no more; the messages wait for who claims them.
+    """Stop posting; the messages wait to be claimed.
 
     Exit code 3 when there is none.
     """

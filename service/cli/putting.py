@@ -1,6 +1,6 @@
-"""What is set of a topic or a group: options that take a value or `default`, and a table beside the defaults.
+"""Settings of topics and groups: options that take a value or `default`, and tables of values and defaults.
 
-Which values there may be is known to the server: what it says of a field is told of the flag.
+The server decides which values are valid: its errors about fields are reported for the flags.
 """
 
 import re
@@ -16,27 +16,28 @@ from ..durations import format_duration, parse_duration
 from .options import with_unit
 
 DEFAULT: Literal["default"] = "default"
-"""Takes a setting back."""
+"""Resets a setting."""
 NONE = "none"
-"""The ladder without a rung."""
+"""A ladder without rungs."""
 COLUMNS = ("setting", "value", "whose", "default")
 
 Row: TypeAlias = tuple[str, str, str, str]
 
 
 def or_limit(type_: object, tokens: Sequence[Token]) -> int | Literal["default"]:
-    """The flag's value. Raises ValueError, which says what to write."""
+    """Reads a flag's whole number, or `default`. Raises ValueError, which says what to write."""
     return DEFAULT if tokens[0].value == DEFAULT else whole_number(type_, tokens)
 
 
 def or_duration(_type: object, tokens: Sequence[Token]) -> str:
-    """The same of a duration."""
+    """Reads a flag's duration, or `default`. Raises ValueError, which says what to write."""
     text = tokens[0].value.strip()
     return text if text == DEFAULT else _checked(text)
 
 
 def or_ladder(_type: object, tokens: Sequence[Token]) -> str:
-    """The same of rests with commas."""
+    """Reads a flag's rests, separated by commas, or `none` or `default`. Raises ValueError, which says what to
+    write."""
     text = tokens[0].value.strip()
     if text not in (DEFAULT, NONE):
         for number, rung in enumerate(text.split(","), 1):
@@ -53,7 +54,7 @@ def _checked(text: str) -> str:
 
 
 def part(_type: object, tokens: Sequence[Token]) -> float:
-    """The same of a number from 0 to 1."""
+    """Reads a flag's number from 0 to 1. Raises ValueError, which says what to write."""
     text = tokens[0].value.strip()
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) is None or float(text) > 1:
         raise ValueError(f'"{text[:40]}" is not a number from 0 to 1, such as 0.2')
@@ -75,7 +76,7 @@ Jitter: TypeAlias = Annotated[
 
 
 def rungs(ladder: str | None) -> Sequence[str] | Literal["default"] | None:
-    """As the client takes it."""
+    """The ladder as the client takes it."""
     if ladder is None:
         return None
     if ladder == DEFAULT:
@@ -85,7 +86,7 @@ def rungs(ladder: str | None) -> Sequence[str] | Literal["default"] | None:
 
 @contextmanager
 def told_of_flags() -> Generator[None, None, None]:
-    """What a server says of fields is told of the flags that they came from."""
+    """Makes the server's errors about fields name the flags that the values came from."""
     try:
         yield
     except TarryError as error:
@@ -98,7 +99,7 @@ def told_of_flags() -> Generator[None, None, None]:
 
 
 def _faults(error: TarryError) -> list[dict[str, Any]]:
-    """Those of fields, as far as it is a server of ours that says them."""
+    """The error's faults of fields, if they have the form of a Tarry server's."""
     told: Any = error.errors
     said = cast("Sequence[Any]", told) if isinstance(told, list) else ()
     faults = [cast("dict[str, Any]", one) for one in said if isinstance(one, dict)]
@@ -112,7 +113,7 @@ def _flag(pointer: str) -> str:
 
 
 def topic_rows(told: Mapping[str, Any]) -> list[Row]:
-    """The settings of a topic, with whose they are. A server of before tells no defaults."""
+    """The settings of a topic, and the source of each value. An older server tells no defaults."""
     defaults = cast("Mapping[str, Any]", told.get("defaults", {}))
     made = (("kind", "cluster"), ("queues", 1), ("ordered", False), ("sequencer", "store"))
     rows = [(name, _word(told[name]), "topic", _word(default)) for name, default in made]
@@ -125,7 +126,7 @@ def topic_rows(told: Mapping[str, Any]) -> list[Row]:
 
 
 def group_rows(told: Mapping[str, Any]) -> list[Row]:
-    """The settings of a group, likewise. What it has not of its own is its topic's, or the server's."""
+    """The settings of a group, likewise. Values that it does not set are its topic's, or the server's."""
     defaults = cast("Mapping[str, Any]", told.get("defaults", {}))
     whose = told.get("ladder_of", "")
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Messages and receipts as JSON, and as the cells of a table."""
+"""Renders messages and receipts as JSON objects, and as the cells of a table."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from ...store.printable import json_text
 
 
 def message_record(message: Message) -> dict[str, Any]:
-    """As the server gives it."""
+    """A message as the server's API gives it."""
     record: dict[str, Any] = {
         "id": message.id,
         "topic": message.topic,
@@ -36,12 +36,12 @@ def message_record(message: Message) -> dict[str, Any]:
 
 
 def receipt_record(receipt: Receipt) -> dict[str, Any]:
-    """As the server gives it."""
+    """A receipt as the server's API gives it."""
     return attrs.asdict(receipt) | {"deliver_at": time_text(receipt.deliver_at)}
 
 
 def raw_body(message: Message) -> bytes:
-    """The body as a program reads it: JSON text, or the bytes; nothing of one that was erased."""
+    """The body as a program reads it: JSON text, or the bytes; empty if the message was erased."""
     if message.erased:
         return b""
     return message.body if isinstance(message.body, bytes) else json.dumps(message.body, ensure_ascii=False).encode()

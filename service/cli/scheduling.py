@@ -1,4 +1,4 @@
-"""`schedule list|show|put|apply|pause|resume|run|next|rm`: messages that come again and again."""
+"""The commands `schedule list|show|put|apply|pause|resume|run|next|rm`, which manage recurring messages."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -113,7 +113,7 @@ def put(
 ) -> int:
     """Make a schedule, or change it.
 
-    With --dry-run: when it would fire.
+    With --dry-run, only tell when it would fire.
     """
     if skip_while is not None and queue_while is not None:
         raise UsageError("give --skip-while or --queue-while, not both")
@@ -157,9 +157,9 @@ def apply(
     yes: Yes = False,
     server: Server = HERE,
 ) -> int:
-    """Make the schedules what a file says.
+    """Make the schedules match a file.
 
-    All of it is checked before anything is done; applied once more it changes nothing. --prune asks before it removes.
+    All of it is checked before anything is done; applying it again changes nothing. --prune asks before it removes.
     """
     wanted = _read(file)
     with server.client() as tarry:
@@ -181,14 +181,14 @@ def apply(
 
 @schedule.command
 def pause(name: Name, /, *, server: Server = HERE) -> int:
-    """Send nothing of a schedule until it is resumed."""
+    """Pause a schedule: send nothing until it is resumed."""
     with server.client() as tarry:
         return _show(server, [tarry.pause_schedule(name)])
 
 
 @schedule.command
 def resume(name: Name, /, *, server: Server = HERE) -> int:
-    """Go on with a schedule; what was in between is left out."""
+    """Resume a schedule; fire times in between are left out."""
     with server.client() as tarry:
         return _show(server, [tarry.resume_schedule(name)])
 
@@ -217,7 +217,7 @@ def next_(
 
 @schedule.command
 def rm(name: Name, /, *, yes: Yes = False, server: Server = HERE) -> int:
-    """Remove a schedule, and the message that waits."""
+    """Remove a schedule, and its waiting message."""
     confirm(f"remove the schedule {name} for good", yes=yes, instead="")
     with server.client() as tarry:
         unsent = tarry.delete_schedule(name)
@@ -228,11 +228,11 @@ def rm(name: Name, /, *, yes: Yes = False, server: Server = HERE) -> int:
 
 
 _ENDED = "no fire time comes until then"
-"""What a server says of an `ends_at` that leaves nothing."""
+"""How the server's error begins for an `ends_at` that leaves no fire time."""
 
 
 def _read(file: Path) -> dict[str, dict[str, Any]]:
-    """What the file says of each schedule. Raises `UsageError`."""
+    """The fields of each schedule in the file. Raises `UsageError`."""
     try:
         tables = toml_of(file)
     except ValueError as error:
@@ -257,13 +257,13 @@ def _read(file: Path) -> dict[str, dict[str, Any]]:
 def _planned(
     tarry: Tarry, wanted: Mapping[str, Mapping[str, Any]], there: Mapping[str, Schedule], file: Path
 ) -> list[tuple[str, str, str | None]]:
-    """What would be done with each. Raises `UsageError`, which names all that is wrong."""
+    """What would be done with each schedule. Raises `UsageError`, which names all faults."""
     planned: list[tuple[str, str, str | None]] = []
     wrong: list[str] = []
     for name, said in wanted.items():
         try:
             planned.append((name, *_plan(tarry, name, said, there.get(name))))
-        except (BadRequest, ValueError, TypeError) as error:  # the latter: no duration, no JSON
+        except (BadRequest, ValueError, TypeError) as error:  # no duration, no JSON
             wrong.append(f"{file}: [{name}]: {error}")
     if wrong:
         raise UsageError("\n".join(wrong))
@@ -271,8 +271,8 @@ def _planned(
 
 
 def _plan(tarry: Tarry, name: str, said: Mapping[str, Any], there: Schedule | None) -> tuple[str, str | None]:
-    """Whether it would be made, changed or left, and when it would fire next. A file may name what has ended: where
-    that is not there, it is left out."""
+    """Whether the schedule would be made, changed or left, and when it would fire next. A file may name a schedule that
+    has ended: if it does not exist, it is not made."""
     try:
         would = tarry.put_schedule(name, **said, dry_run=True)
     except BadRequest as error:
@@ -289,7 +289,7 @@ def _remove(tarry: Tarry, name: str) -> None:
     try:
         tarry.delete_schedule(name)
     except NotFound:
-        return  # somebody else was quicker
+        return  # somebody else has removed it meanwhile
 
 
 _COLUMNS: Sequence[str] = ("schedule", "topic", "when", "next", "paused", ">revision")

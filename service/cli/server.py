@@ -1,4 +1,4 @@
-"""Which server a command talks to, and how its answers are shown."""
+"""The flags that say which server a command talks to; also makes the client, and shows answers."""
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from .near import add_hint
 from .printing import KEYS, UsageError, note, print_items
 
 _PATIENCE = 5.0
-"""Seconds that a command tries a server that is away before it ends with 75."""
+"""Seconds for which a command tries to reach a server before it exits with 75."""
 
 
 @Parameter(name="*")
@@ -25,7 +25,7 @@ class Server:
 
     @contextmanager
     def client(self) -> Generator[Tarry, None, None]:
-        """A client of the server."""
+        """A client of the server, whose errors get hints for the command line."""
         try:
             tarry = Tarry(self.url, deadline=_PATIENCE)
         except ValueError as error:
@@ -34,7 +34,7 @@ class Server:
             try:
                 yield tarry
             except NotFound as error:
-                if error.status is not None:  # the server says so, and not a command with a hint of its own
+                if error.status is not None:  # the server's error, not a command's own, which has a hint already
                     add_hint(error, tarry)
                 raise
             except Forbidden as error:
@@ -45,7 +45,7 @@ class Server:
     def show(
         self, items: Iterable[Any], columns: Sequence[str], rows: Iterable[Sequence[object]], remark: str = ""
     ) -> int:
-        """The items as JSON lines, or a table of these rows, with a remark on stderr. Exit code 0."""
+        """Prints the items as JSON lines, or these rows as a table with a remark on stderr. Returns the exit code 0."""
         print_items(items, columns, rows, json=self.json)
         if remark and not self.json:
             note(remark)
@@ -53,4 +53,4 @@ class Server:
 
 
 HERE = Server()
-"""What a command talks to that is not told otherwise."""
+"""The default server."""

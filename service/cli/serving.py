@@ -1,4 +1,4 @@
-"""`serve`, `migrate` and `config show`: what works from the settings."""
+"""The commands `serve`, `migrate` and `config show`, which use the settings of the server."""
 
 import sys
 from collections.abc import Generator
@@ -55,12 +55,12 @@ _NO_FLAGS = Flags()
 
 @contextmanager
 def _hidden(package: str) -> Generator[None, None, None]:
-    """What is loaded meanwhile finds no such package: structlog would load rich, an eighth of a server's start, for
-    tracebacks that we do not show."""
+    """Hides a package from modules that are imported in the block: structlog would load rich, an eighth of a server's
+    start, for tracebacks that we do not show."""
     modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == package}
     for name in modules:
         del sys.modules[name]
-    sys.modules[package] = None  # type: ignore[assignment]  # so says Python's reference: then an import fails
+    sys.modules[package] = None  # type: ignore[assignment]  # as Python's reference documents: makes the import fail
     try:
         yield
     finally:
@@ -69,7 +69,7 @@ def _hidden(package: str) -> Generator[None, None, None]:
 
 
 def check_processes(settings: Settings) -> None:
-    """Raises `SettingError` where the store is for one process alone."""
+    """Raises `SettingError` if there are several processes and the store allows only one."""
     if settings.processes > 1 and not is_shared(settings.dsn):
         raise SettingError(
             f"processes ({settings.origin('processes')}) is {settings.processes}, and the embedded store is for one:"
@@ -80,7 +80,7 @@ def check_processes(settings: Settings) -> None:
 def serve(*, flags: Flags = _NO_FLAGS) -> int:
     """Run the server, until SIGTERM or Ctrl-C.
 
-    Every setting can stand in tarry.toml or in the environment (TARRY_DSN, ...); `tarry config show` lists them.
+    Every setting can be in tarry.toml or in the environment (TARRY_DSN, ...); `tarry config show` lists them.
     """
     settings = flags.settings()
     check_dsn(settings.dsn)
@@ -89,7 +89,7 @@ def serve(*, flags: Flags = _NO_FLAGS) -> int:
     still_collector()
     with _hidden("rich"):
         import structlog
-    from ..serve import run  # the other commands need not load the server, nor one with wrong settings
+    from ..serve import run  # loaded late: other commands do not need the server, nor does one with wrong settings
 
     try:
         return run(settings)
@@ -108,7 +108,7 @@ def migrate(
 ) -> int:
     """Bring the database's schema to this version of Tarry.
 
-    `tarry serve` does it by itself. With --print: all migrations for this kind of database in order, those included
+    `tarry serve` does it by itself. --print shows all migrations for this kind of database in order, including those
     that it has already.
     """
     settings = flags.settings()

@@ -1,4 +1,4 @@
-"""Which store a command is for: the two flags that say so, and what works on it beside its server."""
+"""The two flags that say which store a command uses, and a way to work on that store beside its server."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ T = TypeVar("T")
 @Parameter(name="*")
 @attrs.frozen(kw_only=True)
 class StoreOptions:
-    """Which store. What is left out comes from the environment, the file or the defaults."""
+    """The flags for the store. Those left out come from the environment, the file or the defaults."""
 
     config: Annotated[Path | None, Parameter(help="Read this file instead of ./tarry.toml.")] = None
     dsn: Annotated[
@@ -25,12 +25,12 @@ class StoreOptions:
     ] = None
 
     def settings(self) -> Settings:
-        """All settings; raises `SettingError`."""
+        """All settings, with these flags. Raises `SettingError`."""
         flags = attrs.asdict(self)
         return Settings.load(config=flags.pop("config"), flags=flags)
 
     def run(self, work: Callable[[Guest], Awaitable[T]]) -> T:
-        """What `work` does in the store, beside its server."""
+        """Runs `work` on the store, beside its server, and returns its result."""
         import trio
 
         dsn = self.settings().dsn

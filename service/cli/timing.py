@@ -1,4 +1,4 @@
-"""`timer set|show|list|cancel`: the one message that waits for a key."""
+"""The commands `timer set|show|list|cancel`: a timer is the one waiting message of a key."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -50,7 +50,7 @@ def set_(
 ) -> int:
     """Set the timer of a key.
 
-    Its message takes the place of the one that waits already, unless --mode says otherwise.
+    Its message replaces one that waits already, unless --mode says otherwise.
     """
     with server.client() as tarry:
         done = tarry.set_timer(
@@ -74,7 +74,7 @@ def set_(
 
 @timer.command
 def show(topic: Topic, key: Key, /, *, server: Server = HERE) -> int:
-    """Show the timer of a key, and how its message is.
+    """Show the timer of a key, and the state of its message.
 
     Exit code 3 when there is none.
     """
@@ -92,9 +92,9 @@ def list_(
     ] = None,
     server: Server = HERE,
 ) -> int:
-    """List the timers of a topic by key, and how their messages are.
+    """List the timers of a topic by key, with their messages' states.
 
-    Also those that are remembered yet, whose message waits no more.
+    Timers that are still remembered though their message waits no more are included.
     """
     if max is not None and max < 1:
         raise UsageError("--max is 1 or more")
@@ -105,7 +105,7 @@ def list_(
 
 @timer.command
 def cancel(topic: Topic, key: Key, /, *, match: Match = None, server: Server = HERE) -> int:
-    """Cancel the message of a key that waits.
+    """Cancel the waiting message of a key's timer.
 
     Exit code 4 when it was handed out already, 3 when there is none.
     """

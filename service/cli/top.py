@@ -1,4 +1,5 @@
-"""`top`: the topics and nodes of a server, live on a terminal; one look where there is none, and for scripts."""
+"""The command `top`: shows the topics and nodes of a server, live on a terminal, or once without one and for
+scripts."""
 
 import os
 import sys
@@ -18,14 +19,14 @@ from .server import HERE, Server
 
 _ROW: Mapping[bool, str] = {True: "yes", False: "no"}
 _HEADINGS = 7
-"""Lines of a screen that are none of a topic's, beside one for each node."""
+"""Lines of the screen that are neither a topic's nor a node's."""
 
 
 @frozen
 class _Column:
     head: str
     width: int
-    """Letters that it has at least; a terminal that is too narrow goes without the last columns."""
+    """The least width in letters; a terminal that is too narrow does not show the last columns."""
     cell: Callable[[Mapping[str, Any]], object]
 
 
@@ -68,7 +69,7 @@ def top(
 ) -> int:
     """Watch topics and nodes: rates, backlog, lateness, lag.
 
-    Until Ctrl-C. Where there is no terminal, and with --json, it looks once.
+    It runs until Ctrl-C. Without a terminal, and with --json, it looks once.
     """
     if every < 1:
         raise UsageError("--every is 1 or more")
@@ -102,16 +103,16 @@ def _watch(tarry: Tarry, url: str, sort: Sort, limit: int, every: int) -> int:
             while True:
                 try:
                     seen, trouble = look(tarry, sort, limit, seen), ""
-                except TarryError as error:  # it is tried again, and the last look stays
+                except TarryError as error:  # keep showing the last look, and try again
                     trouble = str(error)
                 live.update(_screen(seen, trouble, url, console.width, console.height), refresh=True)
                 time.sleep(every)
     except KeyboardInterrupt:
-        return 0  # there is no other end
+        return 0  # the only way to end it
 
 
 def _screen(seen: Overview | None, trouble: str, url: str, width: int, height: int) -> Any:
-    """All that is to be seen, of this many letters and lines."""
+    """The whole screen, for this width in letters and height in lines."""
     from rich.console import Group
     from rich.text import Text
 

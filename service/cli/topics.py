@@ -1,4 +1,4 @@
-"""`topics`, and `topics show|put|rm`: what topics there are, what is set of one, made and changed."""
+"""The commands `topics` and `topics show|put|rm`, which list, show, create, change and remove topics."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
@@ -45,7 +45,7 @@ def list_(
 ) -> int:
     """List topics; show, make, change or remove one.
 
-    With their rates of the last minute and their backlogs.
+    It lists them with their rates of the last minute and their backlogs.
     """
     if delete is not None:
         with server.client() as tarry:
@@ -65,7 +65,7 @@ def list_(
 
 @topics.command
 def show(topic: Topic, /, *, server: Server = HERE) -> int:
-    """Show what is set of a topic, beside the server's defaults.
+    """Show the settings of a topic, and the server's defaults.
 
     Exit code 3 when there is none.
     """
@@ -117,9 +117,9 @@ def put(
     ] = None,
     server: Server = HERE,
 ) -> int:
-    """Make a topic, or change what is said of it.
+    """Make a topic, or change its settings.
 
-    What is not said stays as it is. `default` takes a setting back: from then on it is the server's.
+    A setting that is left out stays as it is. `default` resets one: from then on it is the server's.
     """
     said: dict[str, Any] = {
         "queues": queues,
@@ -140,7 +140,7 @@ def put(
 
 
 def _known(tarry: Tarry, topic: str) -> bool | None:
-    """Whether it is there; None where the key may change it, and not look."""
+    """Whether the topic exists; None if the key may change it but not read it."""
     try:
         tarry.topic(topic)
     except NotFound:
@@ -151,7 +151,7 @@ def _known(tarry: Tarry, topic: str) -> bool | None:
 
 
 def what_was_done(known: bool | None, said: Mapping[str, Any]) -> str:
-    """The remark beside what is set now."""
+    """The remark that says whether the object was made or changed."""
     if known is False:
         return "made"
     if all(value is None for value in said.values()):

@@ -1,4 +1,4 @@
-"""`upcoming`: how much falls due in the next minute, hour, day or month, as a small histogram."""
+"""The command `upcoming`: shows how many messages fall due in the next minute, hour, day or month, as a histogram."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from .printing import note, print_json
 from .server import HERE, Server
 
 _SPANS = {"minute": (12, "5s"), "hour": (12, "5m"), "day": (24, "1h"), "month": (30, "1d")}
-"""How many buckets, and how wide each."""
+"""The number of buckets, and the width of each."""
 _WIDEST = 30
-"""Letters of the longest bar."""
+"""The length of the longest bar, in letters."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -32,7 +32,7 @@ def upcoming(
 ) -> int:
     """Tell how many messages of a topic fall due when.
 
-    Retries are not among them.
+    Retries are not counted.
     """
     buckets, width = _SPANS[next_]
     with server.client() as tarry:
@@ -50,7 +50,7 @@ def upcoming(
 
 
 def bars(buckets: Sequence[Mapping[str, Any]], eighths: str) -> list[tuple[str, int, str]]:
-    """A row for each bucket; the fullest has the longest bar, and whoever has a message has a bar."""
+    """A row for each bucket; the fullest has the longest bar, and every bucket with a message has a bar."""
     most = max((one["messages"] for one in buckets), default=0)
     rows: list[tuple[str, int, str]] = []
     for one in buckets:

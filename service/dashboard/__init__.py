@@ -1,1 +1,1 @@
-"""The dashboard: pages for people. It asks the public HTTP API, as its visitor, and nothing else of the server."""
+"""The dashboard: web pages for people. It uses only the server's public HTTP API, with the visitor's key or session."""

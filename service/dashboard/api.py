@@ -1,7 +1,7 @@
-"""The server's own HTTP API, asked in the server's process, as the visitor of a page.
+"""Calls the server's own HTTP API within the process, in the name of a page's visitor.
 
-A call goes through all that one from outside does: names of hosts, key or session, scopes, audit and counting. A page
-can see and do nothing that its visitor could not by `curl`. What is asked in the process needs no connection.
+A call passes all the checks of a call from outside: host names, key or session, scopes, audit and counting. So a page
+can see and do nothing that its visitor could not by `curl`. Calls within the process need no connection.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from ..http.asgi import Request
 from ..http.server.ports import ARRIVED, CREDIT, App, Credit, Message
 
 _CARRIED = {b"host", b"cookie", b"authorization", b"x-tarry-csrf", b"origin"}
-"""Headers of the visitor that say where, who and from which page. When he came is not of it: a call begins when it is
-made, and a stream of a page lasts."""
+"""Headers of the visitor that are passed on: they tell the host, the visitor and the page. The time of arrival is not
+passed on: a call begins when it is made, and a page's stream may last long."""
 _OK = 300
 _BODY = b'"body":'
 _plain = msgspec.json.Decoder().decode
@@ -25,7 +25,7 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Refused(Exception):
-    """The API said no."""
+    """The API refused a call."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         super().__init__(f"{status} {problem.get('detail') or problem.get('title') or ''}")
@@ -34,43 +34,43 @@ class Refused(Exception):
 
     @property
     def kind(self) -> str:
-        """As in `/problems/{kind}`."""
+        """The kind of the problem, as in `/problems/{kind}`."""
         return str(self.problem.get("type", "")).removeprefix("/problems/")
 
     @property
     def detail(self) -> str:
-        """A sentence for people."""
+        """What went wrong, as a sentence for people."""
         return str(self.problem.get("detail") or self.problem.get("title") or f"the server answered {self.status}")
 
 
 @frozen
 class Answer:
-    """Of a call."""
+    """The answer to a call."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
     def json(self) -> Any:
-        """What it says. Bodies of messages are left as they are written, as `msgspec.Raw`: JSON has numbers that Python
-        has not, such as `1e999`, or one of 5,000 digits."""
+        """The decoded body. Bodies of messages stay undecoded, as `msgspec.Raw`: JSON has numbers that Python cannot
+        represent or parse, such as `1e999`, or one of 5,000 digits."""
         return _bodies_unread(self.body) if _BODY in self.body else _plain(self.body)
 
 
 @define(eq=False)
 class Api:
-    """For one visitor."""
+    """The API for one visitor."""
 
     _app: App
     _request: Request
-    """What the visitor asked for: of this the calls have the host, the key and the session."""
+    """The visitor's request, from which calls take the host, the key and the session."""
 
     async def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
-        """What `GET` of this path answers. Raises `Refused`."""
+        """The decoded answer to a GET of this path. Raises `Refused`."""
         return (await self.ask("GET", path, query=query)).json()
 
     async def try_get(self, path: str, query: Mapping[str, object] | None = None) -> Any | None:
-        """The same; None where the visitor may not know it."""
+        """As `get`, but None if the visitor may not read it."""
         try:
             return await self.get(path, query)
         except Refused as error:
@@ -81,7 +81,7 @@ class Api:
     async def ask(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None
     ) -> Answer:
-        """Any call; `body` becomes JSON, unless it is bytes. Raises `Refused`."""
+        """Makes any call; `body` is encoded as JSON, unless it is bytes. Raises `Refused`."""
         content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
         headers = [one for one in self._request.scope["headers"] if one[0] in _CARRIED]
         headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
@@ -117,13 +117,13 @@ def _bodies_unread(text: bytes | msgspec.Raw) -> Any:
 
 
 def path_and_query(path: str, query: Mapping[str, object] | None = None) -> str:
-    """As they stand in a request; what is None or empty is left out of the query. `path` is encoded already."""
+    """The target of a request; parameters that are None or empty are left out. `path` must be encoded already."""
     asked = {name: str(value) for name, value in (query or {}).items() if value not in (None, "")}
     return f"{path}?{urlencode(asked)}" if asked else path
 
 
 def part(text: object) -> str:
-    """A part of a path, encoded."""
+    """Encodes a text as one segment of a path."""
     return quote(str(text), safe="")
 
 
@@ -137,11 +137,11 @@ def _problem(answer: Answer) -> Mapping[str, Any]:
 
 @define(eq=False)
 class _Credit:
-    """Of one call: what it answers is read at once, and counts until then. A window that stays open asks for hours, and
-    would hold all that it has ever been told."""
+    """The credit of one call: its answer counts only until it is read, which is at once. Otherwise a window that stays
+    open for hours would be charged for all its answers."""
 
     _of: Credit
-    """The visitor's."""
+    """The visitor's credit."""
     _held: int = field(default=0, init=False)
 
     def know(self, client: str) -> None:
@@ -159,14 +159,14 @@ class _Credit:
         self._held -= size
 
     def end(self) -> None:
-        """The answer is there, and is read."""
+        """Frees what the answer held, since it has been read."""
         if self._held:
             self.free(self._held)
 
 
 @define(eq=False)
 class _Exchange:
-    """What the app receives and sends."""
+    """The ASGI messages of one call: gives the body to the app, and collects its answer."""
 
     _content: bytes
     _read: bool = field(default=False, init=False)

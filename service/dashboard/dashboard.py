@@ -1,6 +1,6 @@
-"""The dashboard, around the app: pages below /ui are its own, all else is handed on.
+"""The dashboard, an ASGI app around the API's app: serves the pages below /ui and passes on everything else.
 
-It knows nothing of the node: each page asks the HTTP API in its visitor's name (`api`).
+It knows nothing of the node: each page calls the HTTP API in its visitor's name (`api`).
 """
 
 import re
@@ -35,10 +35,10 @@ _GUARD = {
 _HTML = "text/html; charset=utf-8"
 _SIGN_IN = f"{HOME}/sign-in"
 _BACK = re.compile(rf"{HOME}(?:[/?][\x21-\x7e]*)?")
-"""Where one may go on after signing in: here, and nowhere else."""
+"""Addresses to which signing in may lead on: those of the dashboard only."""
 
 _LONGEST_BACK = 500
-"""Characters in the form, which has the key beside."""
+"""Characters of such an address, encoded, in the sign-in form, whose size is limited."""
 
 _WRONG = {
     400: "Bad request",
@@ -47,24 +47,24 @@ _WRONG = {
     500: "The server made a mistake",
     503: "Not available now",
 }
-"""What a page is called that is not there, by the status."""
+"""Titles of error pages, by status."""
 
 log = structlog.get_logger()
 
 Count = Callable[[str, str, int, float], None]
-"""Told the route, the method and the status of an answer, and how many seconds it took."""
+"""Called with the route, the method and the status of an answer, and the seconds it took."""
 
 
 @define(eq=False)
 class Dashboard:
-    """What the server serves, in place of the app alone."""
+    """The ASGI app that the server serves: the dashboard and the API."""
 
     _app: App
     _names: tuple[str, ...]
-    """By which the server may be called."""
+    """Names by which the server may be called."""
     _count: Count
     _stopped: trio.Event = field(factory=trio.Event)
-    """The server stops: streams end."""
+    """Set when the server stops, which ends streams."""
     live: Live = field(init=False)
     _hosts: Hosts = field(init=False)
 
@@ -88,7 +88,7 @@ class Dashboard:
         await response.send(send)
 
     async def _answer(self, request: Request) -> tuple[Response, str]:
-        """The answer, and what it is counted under."""
+        """The answer, and the route under which it is counted."""
         route = f"{HOME}/(unmatched)"
         try:
             self._hosts.check(request)
@@ -124,7 +124,7 @@ class Dashboard:
         except Exception as error:
             if (told := problem_of(error)) is not None:
                 return await self._problem(request, Refused(told.status, {"detail": told.body.detail})), route
-            # Whatever it is, a person looks at it: a page of ours, and the rest in the log.
+            # Whatever went wrong, the visitor gets a page, and the details are in the log.
             log.exception("page_failed", route=route)
             fault = Refused(500, {"detail": "the server could not make this page; its log says why"})
             return await self._problem(request, fault), route
@@ -152,7 +152,7 @@ class Dashboard:
         return _html(rendering.whole(page.template, _facts(request, visitor, page)))
 
     async def _live(self, request: Request, api: Api) -> Response:
-        """The live part of the page that the query names."""
+        """A stream of the live part of the page that the query names."""
         target, _, query = request.query.get("page", "").partition("?")
         seen = Request(
             dict(request.scope)
@@ -179,7 +179,7 @@ class Dashboard:
         return self.live.open(request, look)
 
     async def _sign(self, request: Request) -> Response:
-        """Signing in and out."""
+        """Signs in and out."""
         api = Api(self._app, request)
         if request.path != _SIGN_IN:
             if request.method != "POST":
@@ -217,21 +217,21 @@ class Dashboard:
             return _redirect(address) if request.path != f"{HOME}/live" else Response(b"", 401, headers=_GUARD)
         if by_button:
             response = _said(request, Said(error.detail, good=False), error.status)
-            response.add_header("HX-Retarget", "#said")  # a part of the page stays as it is
+            response.add_header("HX-Retarget", "#said")  # show it there, and leave the part of the page as it is
             response.add_header("HX-Reswap", "innerHTML")
             return response
         problem = {"detail": f"{error.detail[:1].upper()}{error.detail[1:]}", "status": error.status}
         title = _WRONG.get(error.status, "This did not work")
         try:
             visitor = await visitor_of(Api(self._app, request))
-        except Exception:  # what is wrong may be just that
+        except Exception:  # the error may be the very reason why this fails, too
             return _html(rendering.whole("problem_alone", {"title": title, **problem}), error.status)
         facts = _facts(request, visitor, Page("problem", title, problem))
         return _html(rendering.whole("problem", facts), error.status)
 
 
 def _facts(request: Request, visitor: Visitor, page: Page) -> dict[str, Any]:
-    """What every template may ask for."""
+    """The variables that every template may use."""
     host = request.header(b"host") or "127.0.0.1:8277"
     query = {name: value for name, value in request.query.items() if name != "csv"}
     return {

@@ -1,7 +1,7 @@
-"""A form: its fields, what was typed, and what is wrong with it, told at the field (pure).
+"""Forms: their fields, what the visitor typed, and errors shown at the fields (pure).
 
-What a field had when the page was made comes back with it, so that only what somebody has changed is asked for: what
-others have set meanwhile stays.
+A form also sends back the values that its fields had when the page was made, so that only fields the visitor changed
+are set: changes that others made meanwhile stay.
 """
 
 import re
@@ -13,37 +13,37 @@ from attrs import evolve, field, frozen
 from .api import Refused
 
 _BARE = re.compile(r"(?!0+$)[0-9]+([.,][0-9]*)?")
-"""A number that would be milliseconds, which nobody means; 0 is 0 in any unit."""
+"""A number without a unit, which would be milliseconds and is hardly meant so; 0 needs no unit."""
 _SHARE = re.compile(r"([0-9]{1,9}(\.[0-9]{1,9})?)?")
 
 Read = Callable[[str], Any]
-"""What is asked for by a text; raises ValueError, which says what to write."""
+"""Turns a field's text into the API's value; raises ValueError, which says what to write."""
 
 
 def plain(text: str) -> Any:
-    """As it is."""
+    """The text as it is."""
     return text
 
 
 def whole(text: str) -> int | str | None:
-    """A whole number; the API says of what is none what it wants. Empty takes back what was set."""
+    """A whole number; other texts are passed on, so that the API reports them. Empty resets the setting."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text or None
 
 
 def share(text: str) -> float | str:
-    """A number from 0 to 1, likewise; empty is none."""
+    """A number from 0 to 1, likewise; empty is 0."""
     return float(text or 0) if _SHARE.fullmatch(text) else text
 
 
 def span(text: str) -> str | None:
-    """A duration, with its unit. Empty takes it back."""
+    """A duration, with its unit. Empty resets the setting."""
     if _BARE.fullmatch(text):
         raise ValueError(f"{text} has no unit: write {text}s for seconds, {text}d for days")
     return text or None
 
 
 def rests(text: str) -> list[str | None] | None:
-    """Durations with commas; `none` has none."""
+    """Durations separated by commas; `none` is an empty list. Empty resets the setting."""
     if not text:
         return None
     return [] if text == "none" else [span(one.strip()) or "" for one in text.split(",")]
@@ -51,51 +51,51 @@ def rests(text: str) -> list[str | None] | None:
 
 @frozen
 class Field:
-    """A line to type in, or a choice."""
+    """A field of a form: a text input, or a choice."""
 
     name: str
     label: str
     was: str = ""
-    """When the page was made."""
+    """Its value when the page was made."""
     read: Read = plain
     hint: str = ""
     choices: Sequence[str] = ()
     value: str = field(default="", kw_only=True)
-    """What is in it now."""
+    """Its value now."""
     wrong: str = field(default="", kw_only=True)
 
 
 @frozen
 class Form:
-    """Fields and a button."""
+    """A form with fields and a button."""
 
     name: str
     to: str
-    """Where it is sent."""
+    """The address to which it is sent."""
     button: str
     fields: Sequence[Field]
     hidden: Mapping[str, str] = field(factory=dict[str, str])
-    """What is sent along."""
+    """Hidden fields that are sent along."""
     wrong: str = ""
-    """What is wrong with none of the fields alone."""
+    """An error that belongs to no single field."""
 
     @property
     def first_wrong(self) -> str:
-        """The name of the field to look at; empty where all is well."""
+        """The name of the first field with an error; empty if there is none."""
         return next((one.name for one in self.fields if one.wrong), "")
 
     def fresh(self) -> "Form":
-        """As the page shows it first."""
+        """The form as the page first shows it."""
         return evolve(self, fields=[evolve(one, value=one.was) for one in self.fields])
 
     def typed(self, sent: Callable[[str], str]) -> "Form":
-        """As it was sent."""
+        """The form with the values that were sent."""
         return evolve(
             self, fields=[evolve(one, value=sent(one.name), was=sent(f"was.{one.name}")) for one in self.fields]
         )
 
     def asked(self) -> tuple[dict[str, Any], "Form"]:
-        """What has changed, as the API takes it; and the form with what cannot be read."""
+        """The changed values, for the API; and the form, with errors at fields that cannot be read."""
         asked: dict[str, Any] = {}
         fields: list[Field] = []
         for one in self.fields:
@@ -108,7 +108,7 @@ class Form:
         return asked, evolve(self, fields=fields)
 
     def refused(self, error: Refused) -> "Form":
-        """With what the API says of each field, and of none."""
+        """The form with the API's errors, at their fields where they name one."""
         told: dict[str, str] = {}
         for fault in error.problem.get("errors") or ():
             name, _, place = str(fault.get("pointer", "")).removeprefix("/").partition("/")

@@ -1,7 +1,7 @@
-"""What changes by itself: a page's live part, sent anew as an event whenever it is another, looked at each second.
+"""Live updates: renders a page's live part each second, and sends it as an event whenever it has changed.
 
-A stream is a request that is never done. It ends when the visitor leaves, when the server stops, and when the session
-is over; and there are no more of them at once than `most`, however many connections there may be.
+A stream is a request that stays open. It ends when the visitor leaves, when the server stops, and when the session is
+over. There are at most `most` streams at once, however many connections there may be.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,26 +14,26 @@ from ..http.server.ports import PRESENCE, Presence
 from .api import Refused
 
 EVERY = 1.0
-"""Seconds."""
+"""Seconds between two looks."""
 _QUIET = 15
-"""Rounds without a change after which something is sent all the same, so that one that is gone is noticed."""
+"""Rounds without a change after which a comment is sent, so that a broken connection is noticed."""
 _LONGEST = 600
-"""Rounds of a stream; a page comes again by itself. So a balancer's new server gets its share."""
+"""Rounds after which a stream ends; the page reconnects by itself. So a new server behind a balancer gets its share."""
 
 Send = Callable[[bytes], Awaitable[None]]
 
 
 @define(eq=False)
 class Live:
-    """All streams of this server."""
+    """The streams of this server."""
 
     _stopped: trio.Event
-    """The server stops."""
+    """Set when the server stops."""
     most: int = 200
     streams: int = field(default=0, init=False)
 
     def open(self, request: Request, look: Callable[[], Awaitable[str]]) -> Response:
-        """A stream of what `look` says."""
+        """Opens a stream of the texts that `look` returns, as events."""
         if self.streams >= self.most:
             return Response(b"", 503, headers={"Retry-After": "10"})
         presence: Presence = request.scope.get(PRESENCE) or Presence()
@@ -75,6 +75,6 @@ class Live:
 
 
 def event(name: str, text: str) -> bytes:
-    """As EventSource reads it."""
+    """Encodes an event for EventSource."""
     lines = "".join(f"data: {line}\n" for line in text.splitlines() or [""])
     return f"event: {name}\n{lines}\n".encode()

@@ -1,4 +1,4 @@
-"""What a page is: what its template is told; and what an action says when it is done."""
+"""The types that pages and actions return: what a template shows, and what an action answers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -11,25 +11,25 @@ from .visit import Visit
 
 @frozen
 class Page:
-    """What a page shows."""
+    """A page: its template and the facts that it shows."""
 
     template: str
     title: str
     facts: Mapping[str, Any] = field(factory=dict[str, Any])
     tables: Sequence[Table] = ()
-    """Those of them that are downloaded as CSV, by name."""
+    """The tables that can be downloaded as CSV, by name."""
 
 
 @frozen
 class Elsewhere:
-    """Another page."""
+    """A redirect to another page."""
 
     address: str
 
 
 @frozen
 class Confirm:
-    """What is done once it is said a second time."""
+    """A button that confirms an action, and the fields that it sends again."""
 
     label: str
     fields: Sequence[tuple[str, str]] = ()
@@ -37,18 +37,18 @@ class Confirm:
 
 @frozen
 class Said:
-    """What an action tells the visitor."""
+    """A message of an action to the visitor."""
 
     text: str
     good: bool = True
     confirm: Confirm | None = None
     link: tuple[str, str] | None = None
-    """An address, and its words."""
+    """An address, and the text of its link."""
 
 
 @frozen
 class Part:
-    """A part of a page, which comes in place of itself."""
+    """A part of a page, rendered anew, which replaces the old one."""
 
     template: str
     facts: Mapping[str, Any]
@@ -60,9 +60,9 @@ Act = Callable[[Visit], Awaitable[Said | Part | Elsewhere]]
 
 @frozen
 class Route:
-    """A page by its address, and what may be done there."""
+    """A page's address, and the actions that may be done there."""
 
     path: str
     show: Show | None = None
     acts: Mapping[str, Act] = field(factory=dict[str, Act])
-    """By the last part of the address to which a form is sent."""
+    """Actions by the last part of the address to which their form is sent."""

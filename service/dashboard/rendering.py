@@ -1,4 +1,4 @@
-"""Templates to HTML. Everything that others wrote is escaped on its way."""
+"""Renders templates to HTML; every text is escaped."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -39,13 +39,13 @@ def _environment() -> Environment:
 
 
 def whole(template: str, facts: Mapping[str, Any]) -> bytes:
-    """A page, or a part of one that has a template of its own."""
+    """Renders a page, or a part of one that has its own template."""
     found = _environment().get_template(f"{template}.html.j2")
     return found.render({"live": "live" in found.blocks, **_with_macros(facts)}).encode()
 
 
 def live_part(template: str, facts: Mapping[str, Any]) -> str:
-    """What of a page changes by itself; empty where nothing does."""
+    """Renders the live part of a page; empty if it has none."""
     found = _environment().get_template(f"{template}.html.j2")
     block = found.blocks.get("live")
     return "" if block is None else "".join(block(found.new_context(_with_macros(facts))))

@@ -1,4 +1,4 @@
-"""All pages by their addresses."""
+"""The table of all pages by their addresses."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -58,16 +58,16 @@ NAVIGATION = (
 
 
 class Found(NamedTuple):
-    """What an address leads to."""
+    """The page that an address leads to, and the action."""
 
     place: Route
     parts: Mapping[str, str]
     act: str
-    """The last part, where it is an action's; else empty."""
+    """The last part of the address, if it names an action; else empty."""
 
 
 def find(segments: list[str]) -> Found | None:
-    """By the decoded parts of a path."""
+    """Finds the page by the decoded segments of a path."""
     for place in ROUTES:
         pattern = place.path.split("/")[1:]
         if (parts := _match(pattern, segments)) is not None:

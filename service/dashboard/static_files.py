@@ -1,4 +1,4 @@
-"""Style, scripts and pictures, which never change while the server runs."""
+"""Serves stylesheets, scripts and pictures, which do not change while the server runs."""
 
 from functools import cache
 from hashlib import sha256
@@ -13,7 +13,7 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 
 @cache
 def _files() -> dict[str, tuple[Kept, str, str]]:
-    """By name: content, type, tag. Nothing else is ever read."""
+    """Content, media type and ETag of each file, by name. No other file is ever served."""
     found: dict[str, tuple[Kept, str, str]] = {}
     for path in _FOLDER.rglob("*"):
         if path.suffix in _TYPES:
@@ -24,7 +24,7 @@ def _files() -> dict[str, tuple[Kept, str, str]]:
 
 
 def serve(request: Request, name: str) -> Response | None:
-    """A file, or that the browser has it already; None for what is not there."""
+    """Answers with the file, or 304 if the browser has it already; None if there is no such file."""
     known = _files().get(name)
     if known is None:
         return None

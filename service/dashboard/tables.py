@@ -1,4 +1,4 @@
-"""A table: its rows once, for the page, as CSV, and with the commands that ask for the same (pure)."""
+"""Tables: the same rows for the page and as CSV, with the commands that give the same data (pure)."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from .api import path_and_query
 
 Row = Mapping[str, Any]
 _FORMULA = frozenset("=+-@")
-"""With what a formula of a spreadsheet begins, also in the forms that NFKC takes for the same: full-width, raised."""
+"""Characters with which a spreadsheet's formula begins, also in forms that NFKC maps to them: full-width, raised."""
 
 
 @frozen
@@ -22,64 +22,64 @@ class Column:
     """A column of a table."""
 
     name: str
-    """The key in a row."""
+    """The key of its cells in a row."""
     label: str
     kind: str = "text"
-    """text, line, name, id, code, number, rate, time, duration, state or list: how it is shown. In a table of many
-    columns parts (between commas), when (a time) and address may take a second line."""
+    """How cells are shown: text, line, name, id, code, number, rate, time, duration, state or list. In a table of many
+    columns, parts (split at commas), when (a time) and address may take a second line."""
     to: str = ""
-    """The key in a row of the address that a cell leads to."""
+    """The key in a row of the address to which a cell links."""
     wide: bool = False
-    """Left out where the screen is narrow."""
+    """Whether the column is left out on a narrow screen."""
 
 
 @frozen
 class Table:
-    """What is shown, and where it comes from."""
+    """A table's rows and columns, and the calls that they come from."""
 
     name: str
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     path: str
-    """Of the API, encoded."""
+    """The API's path, encoded."""
     query: Mapping[str, object] = field(factory=dict[str, object])
     cli: Sequence[str] = ()
-    """The command that tells the same."""
+    """The command of the command line that gives the same data."""
     empty: str = "Nothing here."
     """A sentence for when there are no rows."""
     teach: str = ""
-    """The command that would change that."""
+    """A command that would create a row."""
     more: str | None = None
     """The cursor of the next page."""
     select: str = ""
-    """The key in a row that a box to tick stands for."""
+    """The key in a row whose value a tick box sends; empty for no boxes."""
     stacked: bool = False
-    """Where the screen is narrow each row is a list of its own: for rows of long texts, which else are cut off."""
+    """Whether each row becomes a list on a narrow screen: for rows of long texts, which would be cut off otherwise."""
 
     @property
     def address(self) -> str:
-        """Of the API: what answers the same as JSON."""
+        """The API's address that gives the same data as JSON."""
         return path_and_query(self.path, self.query)
 
     def curl(self, origin: str, *, key: bool) -> str:
-        """The command for a shell; `key`: one is asked for."""
+        """The curl command that gives the same data; `key`: whether a key is required."""
         header = ' -H "Authorization: Bearer $TARRY_KEY"' if key else ""
         return f"curl -s{header} {shlex.quote(origin + self.address)}"
 
     @property
     def command(self) -> str:
-        """The command line's, for a shell."""
+        """The command of the command line, quoted for a shell."""
         return shlex.join(self.cli)
 
     def mark(self, row: Row) -> str:
-        """What a row is known by when the page comes anew: who is at one of its links stays with it."""
+        """Identifies a row when the page is updated, so that the focus stays on its links."""
         names = [column.name for column in self.columns[:1]]
         names += [column.name for column in self.columns[1:] if column.kind in ("name", "id")]
         return quote("-".join([self.name, *(str(row.get(name, "")) for name in names)]))
 
     def csv(self) -> bytes:
-        """All columns, with a line for their names."""
+        """The table as CSV: all columns, with a header line."""
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow([column.name for column in self.columns])
@@ -97,12 +97,13 @@ def _cell(value: object) -> object:
 
 
 def _is_formula(text: str) -> bool:
-    """Whether a spreadsheet may take it for one: some look behind white space, and what is not seen. With a tab or the
-    end of a line no name begins."""
+    """Whether a spreadsheet may take the text for a formula: some skip white space and invisible characters. No name
+    begins with a tab or a line break, so these count as well."""
     seen = next((sign for sign in text if not _unseen(sign)), "")
     return text[:1] in ("\t", "\r", "\n") or not _FORMULA.isdisjoint(unicodedata.normalize("NFKC", seen))
 
 
 def _unseen(sign: str) -> bool:
-    """White space, marks of formats and of order such as U+FEFF, and control characters; fillers, too."""
+    """Whether a character is invisible: white space, control and format characters such as U+FEFF, combining marks, and
+    fillers."""
     return sign.isspace() or unicodedata.category(sign)[0] in "CZM" or sign in "\u115f\u1160\u3164\uffa0"

@@ -1,4 +1,4 @@
-"""A visit of a page: what the address says, who visits, and the API in his name."""
+"""A visit to a page: the parameters of its address, the visitor, and the API in the visitor's name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,53 +14,53 @@ from .api import Api, Refused
 from .words import utc
 
 _TIMES = ("from", "to")
-"""Of these a browser sends no zone: they are UTC."""
+"""Fields for times: a browser sends them without a zone, and they are taken as UTC."""
 LONGEST_FORM = 256 << 10
-"""Bytes."""
+"""The most bytes of a form."""
 _FIELDS = 1_000
 
 
 @frozen
 class Visitor:
-    """Who is signed in."""
+    """The person who is signed in."""
 
     key: str | None
-    """Its name; None where no key is asked for."""
+    """The key's name; None where no key is required."""
     scopes: Scopes
     csrf: str | None
     expires_at: str | None
 
     def may(self, verb: str, topic: str | None = None) -> bool:
-        """Whether a button makes sense. It is the API that refuses."""
+        """Whether to show a button; the API itself refuses what is not allowed."""
         return self.scopes.reach_all(verb) if topic is None else self.scopes.reach(verb, topic)
 
 
 @define
 class Visit:
-    """A request for a page."""
+    """A request for a page, or for an action on one."""
 
     request: Request
     api: Api
     visitor: Visitor
     parts: Mapping[str, str]
-    """Of the path."""
+    """The variable parts of the path."""
     form: Mapping[str, list[str]]
-    """What was sent with a POST."""
+    """The fields sent with a POST."""
 
     def asked(self, name: str) -> str:
-        """A parameter of the query without spaces around it; empty when it is not there."""
+        """A parameter of the query, stripped of spaces; empty if it is missing."""
         return self.request.query.get(name, "").strip()
 
     def sent(self, name: str) -> str:
-        """A field of the form; empty when it is not there."""
+        """A field of the form, stripped of spaces; empty if it is missing."""
         return next(iter(self.form.get(name, ())), "").strip()
 
     def query(self, *names: str) -> dict[str, str]:
-        """These parameters of the query, as far as they are there; `from` and `to` as times that have a zone."""
+        """Those of these parameters of the query that are not empty; `from` and `to` become times with a zone."""
         return _zoned({name: value for name in names if (value := self.asked(name))})
 
     def fields(self, *names: str) -> dict[str, str]:
-        """The same of the form."""
+        """Those of these fields of the form that are not empty; `from` and `to` become times with a zone."""
         return _zoned({name: value for name in names if (value := self.sent(name))})
 
 
@@ -69,13 +69,13 @@ def _zoned(said: dict[str, str]) -> dict[str, str]:
 
 
 async def visitor_of(api: Api) -> Visitor:
-    """Who asks. Raises `Refused`, 401."""
+    """The visitor, as the API tells it. Raises `Refused`, 401."""
     told: dict[str, Any] = await api.get("/v1/session")
     return Visitor(told["key"], Scopes(told["scopes"]), told["csrf"], told["expires_at"])
 
 
 async def read_form(request: Request, limit: int = LONGEST_FORM) -> dict[str, list[str]]:
-    """The fields of a POST, those that are empty too. Raises `Refused`, 400 and 413, and `ClientGone`."""
+    """The fields of a POST, empty ones too. Raises `Refused`, 400 or 413, and `ClientGone`."""
     try:
         content = await read_bytes(request, limit)
     except Problem as problem:

@@ -1,23 +1,23 @@
-"""Numbers and times as people read them (pure)."""
+"""Formats numbers, durations and times for people (pure)."""
 
 import re
 from datetime import UTC, datetime
 
 _LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
-"""What a browser sends of a field for a time: without a zone."""
+"""The form in which a browser sends a field for a time: without a zone."""
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 def number(value: object) -> str:
-    """1234567 is 1,234,567."""
+    """A number with separators: 1234567 is 1,234,567."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def short(value: float) -> str:
-    """1234567 is 1.2 M."""
+    """A number in short: 1234567 is 1.2 M."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
         if value >= size:
             scaled = value / (size if unit != " k" else 1000)
@@ -26,7 +26,7 @@ def short(value: float) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """90000 is 1 min 30 s: its two largest units."""
+    """A duration in its two largest units: 90000 is 1 min 30 s."""
     if ms is None:
         return ""
     if ms < 1000:
@@ -43,17 +43,17 @@ def duration(ms: float | None) -> str:
 
 
 def milliseconds(time: str) -> int:
-    """Unix milliseconds of a time as the API tells it."""
+    """Unix milliseconds of a time as the API writes it."""
     return round(datetime.fromisoformat(time).timestamp() * 1000)
 
 
 def moment(time: str | None) -> str:
-    """2026-11-23T20:41:07.123Z is 2026-11-23 20:41:07.123."""
+    """A time in UTC to read: 2026-11-23T20:41:07.123Z is 2026-11-23 20:41:07.123."""
     return "" if not time else time.replace("T", " ").removesuffix("Z")
 
 
 def local(time: str) -> str:
-    """2026-11-23T21:41:07.5+01:00 is 2026-11-23T20:41:07, as a field for a time takes it; what is no time is empty."""
+    """The value of a field for a time: 2026-11-23T21:41:07.5+01:00 is 2026-11-23T20:41:07; empty if it is no time."""
     try:
         read = datetime.fromisoformat(utc(time))
         return read.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if read.tzinfo else ""
@@ -62,7 +62,7 @@ def local(time: str) -> str:
 
 
 def utc(time: str) -> str:
-    """2026-11-23T20:41 is 2026-11-23T20:41:00Z; what says more, or is no time, stays as it is."""
+    """Completes a field's time as UTC: 2026-11-23T20:41 is 2026-11-23T20:41:00Z; any other text stays as it is."""
     match = _LOCAL.fullmatch(time)
     if match is None:
         return time
@@ -80,5 +80,5 @@ def day(ms: float) -> str:
 
 
 def bodied(count: int, one: str, many: str) -> str:
-    """1 message, 2 messages."""
+    """A count with its noun: 1 message, 2 messages."""
     return f"{number(count)} {one if count == 1 else many}"

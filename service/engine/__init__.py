@@ -1,1 +1,1 @@
-"""The engine room: what is published, dispatched and consumed, and by which of the servers."""
+"""The engine room: publishing, dispatching and consuming messages, and which server does what."""

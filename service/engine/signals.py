@@ -1,7 +1,7 @@
-"""Signals: what one part of the engine does and another has to know. A call of a method here is a wire between parts.
+"""Signals: the calls by which one part of the engine tells others what it has done.
 
-Made before the parts and handed to them. What it tells is passive: what is pending, bells, listeners, and the notices
-for other nodes.
+Made before the parts and handed to them. They reach passive things only: pending timers, doorbells, listeners, and the
+notices for other nodes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from .state.unsealed import Unsealed
 
 @frozen(eq=False)
 class Signals:
-    """None of it waits."""
+    """No method here waits."""
 
     pending: Pending
     directory: Directory
@@ -27,29 +27,30 @@ class Signals:
     doorbells: Doorbells
     unsealed: Unsealed
     notices: Notices | None
-    """None without a Redis."""
+    """None without Redis."""
 
     def timer_added(self, due: int, entry: int) -> None:
-        """A row waits for its time, since its commit."""
+        """A row that waits for its time has been committed: its timer is pending."""
         self.pending.add(due, entry)
 
     def timers_added(self, timers: Iterable[tuple[int, int]]) -> None:
-        """The same of several, each a (due, entry)."""
+        """The same for several timers, each a (due, entry)."""
         for due, entry in timers:
             self.pending.add(due, entry)
 
     def timer_gone(self, due: int, entry: int) -> None:
-        """It waits no more, or for another time."""
+        """The row waits no more, or for another time: its timer is cancelled."""
         self.pending.cancel(due, entry)
 
     def streamed(self, promoted: Sequence[Promoted]) -> None:
-        """What was due is in its queues."""
+        """Messages that were due are in their queues."""
         self.pending.went(promoted)
         for queue_id in {one.queue_id for one in promoted}:
             self.queue_written(queue_id)
 
     def queue_written(self, queue_id: int) -> None:
-        """Messages of ours are in the queue. Readers may pass them once it is sealed, where Redis draws its offsets."""
+        """This node has written messages to the queue. Where Redis draws the offsets, readers see them once the queue
+        is sealed."""
         topic = self.directory.topic_of_queue(queue_id)
         if topic is not None and topic.sequencer != "store":
             self.unsealed.committed(queue_id)
@@ -57,13 +58,13 @@ class Signals:
             self.queue_grown(queue_id)
 
     def queue_grown(self, queue_id: int) -> None:
-        """It has grown by our hand: other nodes hear of it too."""
+        """The queue has grown through this node: its readers are woken here and at other nodes."""
         self.queue_seen(queue_id)
         if self.notices is not None:
             self.notices.tell("grown", queue_id)
 
     def queue_seen(self, queue_id: int) -> None:
-        """It has grown, by whomever: its readers at this node are woken."""
+        """The queue has grown, through any node: its readers at this node are woken."""
         self.listeners.notify(queue_id)
         if (topic := self.directory.topic_of_queue(queue_id)) is not None:
             self.doorbells.ring_topic(topic.id)
@@ -71,15 +72,15 @@ class Signals:
             self.doorbells.ring_group(group.id)
 
     def group_freed(self, group_id: int) -> None:
-        """It may have more in hand, or nothing for now: its clients at this node are looked after."""
+        """The group may claim more now, or nothing for the time being: its clients at this node look again."""
         self.doorbells.look_again(group_id)
 
     def group_changed(self, group_id: int) -> None:
-        """There may be something to claim for its clients at other nodes."""
+        """There may be something to claim for the group's clients at other nodes."""
         if self.notices is not None:
             self.notices.tell("group", group_id)
 
     def catalogue_changed(self, topic_id: int) -> None:
-        """Other nodes are to read the topic and its groups anew."""
+        """Other nodes have to read the topic and its groups anew."""
         if self.notices is not None:
             self.notices.tell("catalogue", topic_id)

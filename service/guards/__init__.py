@@ -1,2 +1,2 @@
-"""Guards: who is asked at a message's time, in a table of the user's, whether it is sent. What is declared, and how it
-is asked; what waits for an answer is in `hand.guards`."""
+"""Guards: how they are declared, and how their table is asked at a message's time whether the message is sent.
+`engine.dispatch` holds the messages that wait for an answer."""

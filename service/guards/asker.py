@@ -1,4 +1,4 @@
-"""Asks a guard: over a session of its own with the server of its table, as a user who may read there and no more."""
+"""Asks a guard: queries its table over a session of its own with that table's server, as a user who may only read."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
@@ -14,17 +14,17 @@ from .declared import Guard
 from .question import Answers, NoAnswer, Trial
 
 _GRACE = 500
-"""Milliseconds for which an answer is waited for beyond the time that its server gives it."""
+"""Milliseconds to wait for an answer beyond the time limit that the server itself enforces."""
 _LOGIN = 3.0
-"""Seconds for a host to let a session in."""
+"""Seconds within which a host must accept a session."""
 _NOBODY = "0"
-"""A key to try a table with that has no row: it fits numbers and texts."""
+"""A key with which to try a table that has no rows; valid for numbers and texts."""
 _TOO_LONG = frozenset({1969, 3024})
-"""The servers' numbers for a statement that took too long."""
+"""Error codes of MariaDB and MySQL for a statement that took too long."""
 
 
 class Session(Protocol):
-    """A session with a server."""
+    """A session with a database server."""
 
     @property
     def closed(self) -> bool: ...
@@ -42,9 +42,9 @@ Connect = Callable[[Dsn, float, int], Awaitable[Session]]
 
 
 async def connect(dsn: Dsn, timeout: float, longest: int) -> Session:
-    """A session that changes nothing, of which no statement takes more than `longest` milliseconds, also before a table
-    that somebody has locked. `Unavailable` after `timeout` seconds at the latest."""
-    from ...store.mysql.connection import connect as open_session  # who has no guard goes without the driver
+    """Opens a read-only session in which no statement takes more than `longest` milliseconds, even if the table is
+    locked. Raises `Unavailable` after `timeout` seconds at the latest."""
+    from ...store.mysql.connection import connect as open_session  # without guards the driver is not needed
 
     session = await open_session(dsn, write=False, timeout=timeout)
     in_mysql = session.server.flavour == "mysql"
@@ -65,16 +65,16 @@ async def connect(dsn: Dsn, timeout: float, longest: int) -> Session:
 
 @define(eq=False)
 class Asker:
-    """One guard's. One question at a time."""
+    """Asks one guard, one question at a time."""
 
     guard: Guard
     _connect: Connect = connect
     _session: Session | None = field(default=None, init=False)
     _numbers: bool = field(default=False, init=False)
-    """What the column holds, as the session has seen."""
+    """Whether the key column holds numbers, as the session has found."""
 
     async def ask(self, keys: Sequence[str]) -> Answers:
-        """What the guard says of these keys. Raises `NoAnswer`."""
+        """Asks the guard about these keys. Raises `NoAnswer`."""
         session = await self._ready()
         asked, found = question.without_strangers(keys, numbers=self._numbers)
         some = await self._question(session, asked) if asked else Answers()
@@ -87,7 +87,7 @@ class Asker:
         return found
 
     async def try_it(self) -> Trial:
-        """Asks it as at a message's time, of a key that is in its table, if one is. Raises `NoAnswer`."""
+        """Asks the guard as at a message's time, about a key in its table, if there is one. Raises `NoAnswer`."""
         session = await self._ready()
         indexed = bool(await self._fetch(session, question.about_index(self.guard)))
         rows = await self._fetch(session, question.any_key(self.guard))
@@ -124,7 +124,7 @@ class Asker:
         return NoAnswer(f"no answer within {format_duration(self.guard.timeout)}", of_all=False)
 
     async def _ready(self) -> Session:
-        """The session, or a new one. Raises `NoAnswer` for all when there is none to be had."""
+        """The session, or a new one. Raises `NoAnswer`, for all keys, if no session can be opened."""
         if self._session is not None and not self._session.is_stale():
             return self._session
         self.close()
@@ -150,7 +150,7 @@ class Asker:
         return session
 
     async def _log_in(self) -> Session:
-        """With the first host that answers."""
+        """Opens a session with the first host that answers."""
         error: StoreError = Unavailable("there is no host")
         for dsn in Dsn.parse(self.guard.dsn).each:
             try:

@@ -1,4 +1,4 @@
-"""Guards as `tarry.toml` declares them, checked. Pure, but for the files of their secrets.
+"""Reads and checks the guards that `tarry.toml` declares. Pure, except for reading the files of their secrets.
 
     [guards.unpaid]
     table = "shop.orders"
@@ -6,7 +6,7 @@
     condition = "status = 'UNPAID'"
     dsn = "mysql://guard:password@db.example/shop"
 
-What is no good raises ValueError, which says what to write instead.
+A wrong value raises ValueError, which says what to write instead.
 """
 
 import re
@@ -27,26 +27,26 @@ _FIELDS = ("table", "key_column", "condition", "dsn", "dsn_file", "timeout")
 _NEEDED = ("table", "key_column", "condition")
 _VARIABLE = re.compile(r"TARRY_GUARDS_([A-Z0-9_]+)_DSN(_FILE)?")
 _TIMEOUT, _SHORTEST, _LONGEST = 1_000, 50, 30_000
-"""Milliseconds."""
+"""The default and the bounds of a time-out, in milliseconds."""
 
 
 @frozen
 class Guard:
-    """Whether the row of a message's key fulfils the condition."""
+    """A guard: a message is sent if the table's row for its key fulfils the condition."""
 
     name: str
     table: str
     key_column: str
     condition: str
-    """SQL of the operator's, as it is."""
+    """The operator's SQL, unchanged."""
     dsn: str = field(repr=masked)
-    """Of a user who may read that table, and no more; empty until it is known."""
+    """The DSN of a user who may only read that table; empty until it is known."""
     timeout: int = _TIMEOUT
     """Milliseconds for an answer."""
 
     @property
     def quoted(self) -> tuple[str, str]:
-        """The table and the column, as SQL."""
+        """The table and the column, quoted for SQL."""
         return ".".join(f"`{part}`" for part in self.table.split(".")), f"`{self.key_column}`"
 
 
@@ -54,7 +54,7 @@ Guards = tuple[Guard, ...]
 
 
 def read(value: object) -> Guards:
-    """The tables of the file, by name; or what was read before."""
+    """The guards of the file, sorted by name; guards that were read before are returned unchanged."""
     if isinstance(value, tuple):
         return cast(Guards, value)
     if not isinstance(value, dict):
@@ -63,12 +63,13 @@ def read(value: object) -> Guards:
 
 
 def show(guards: Guards) -> str:
-    """Their names."""
+    """The names of the guards."""
     return ",".join(guard.name for guard in guards) or "none"
 
 
 def with_secrets(guards: Guards, environment: Mapping[str, str]) -> Guards:
-    """With the DSNs that are in the environment, in TARRY_GUARDS_UNPAID_DSN or behind TARRY_GUARDS_UNPAID_DSN_FILE."""
+    """The guards with DSNs from the environment: TARRY_GUARDS_UNPAID_DSN, or the file in
+    TARRY_GUARDS_UNPAID_DSN_FILE."""
     names = {guard.name.upper(): guard for guard in guards}
     for variable in environment:
         if (match := _VARIABLE.fullmatch(variable)) and match[1] not in names:
@@ -84,7 +85,7 @@ def with_secrets(guards: Guards, environment: Mapping[str, str]) -> Guards:
 
 
 def is_variable(name: str) -> bool:
-    """Whether a variable of the environment is a guard's."""
+    """Whether a variable of the environment belongs to a guard."""
     return _VARIABLE.fullmatch(name) is not None
 
 

@@ -1,7 +1,7 @@
-"""What a guard is asked, and what its answer means. Pure.
+"""Builds the queries to a guard's table, and interprets their rows. Pure.
 
-Every row of a key is asked for, and not only those that fulfil the condition: of two rows for one key nobody knows
-which is meant, whatever the condition says of them.
+Every row of a key is fetched, not only those that fulfil the condition: if a key has two rows nobody knows which is
+meant, whatever the condition says of them.
 """
 
 import re
@@ -23,49 +23,50 @@ NO_NUMBER = "its key is no whole number as the column holds them"
 
 @frozen
 class Trial:
-    """What a guard says when it is tried, told without what the table holds."""
+    """The result of trying a guard, without contents of its table."""
 
     numbers: bool
-    """Keys are whole numbers there; else they are texts."""
+    """Whether keys are whole numbers in the table; else they are texts."""
     took: int
     """Milliseconds for the answer, without the login."""
     said: bool | None
-    """Of one key whether its messages would be sent; None: nothing can be said, see `unclear`, or there is no row."""
+    """Whether messages of the tried key would be sent; None if that is not clear, see `unclear`, or there is no row."""
     unclear: str | None
-    """Why of that key nothing can be said."""
+    """Why the answer for that key is not clear."""
     indexed: bool
-    """Whether an index begins with the column, as far as the guard's user may see; else each question reads the whole
-    table. A view has none of its own."""
+    """Whether an index begins with the column, as far as the guard's user may see; else each query reads the whole
+    table. Also true for a view, which has no index of its own."""
 
 
 class NoAnswer(Exception):
-    """The guard could not be asked, or did not answer. What it is asked of is held."""
+    """The guard could not be asked, or did not answer. The messages asked about are held."""
 
     def __init__(self, why: str, *, of_all: bool) -> None:
         super().__init__(why)
         self.of_all = of_all
-        """Whatever it is asked of; else it may be for one of the keys."""
+        """Whether it would not answer for any key; else a single key may be the reason."""
 
 
 @frozen
 class Answers:
-    """What a guard says of keys."""
+    """A guard's answers for keys."""
 
     said: dict[str, bool] = field(factory=dict[str, bool])
-    """Whether the messages of a key are to be sent."""
+    """Whether the messages of a key are to be sent, by key."""
     unclear: dict[str, str] = field(factory=dict[str, str])
-    """Why of a key nothing can be said."""
+    """Why the answer for a key is not clear, by key."""
     alone: list[str] = field(factory=list[str])
-    """Keys that have to be asked for one at a time: there are rows whose keys are written otherwise."""
+    """Keys that must be asked about one at a time, because some rows spell their key differently."""
 
 
 def about_column(guard: Guard) -> bytes:
-    """What the column of the keys is: a row, if there is one that the user may see."""
+    """Query for the type of the key column: one row, if the user may see the column."""
     return f"SELECT LOWER(DATA_TYPE) FROM information_schema.COLUMNS WHERE {_column(guard)}".encode()  # noqa: S608  # literals
 
 
 def about_index(guard: Guard) -> bytes:
-    """A row for each index that begins with the column, and one for a view, which has no index of its own."""
+    """Query with a row for each index that begins with the column, and one for a view, which has no index of its
+    own."""
     indexes = f"SELECT 1 FROM information_schema.STATISTICS WHERE {_column(guard)} AND SEQ_IN_INDEX = 1"  # noqa: S608  # literals
     views = f"SELECT 1 FROM information_schema.VIEWS WHERE {_table(guard)}"  # noqa: S608  # literals
     return f"{indexes} UNION ALL {views}".encode()
@@ -82,7 +83,7 @@ def _column(guard: Guard) -> str:
 
 
 def holds_numbers(guard: Guard, rows: Sequence[tuple[Any, ...]]) -> bool:
-    """Whether keys are numbers there. Raises `NoAnswer` where they are neither numbers nor text."""
+    """Whether the column holds numbers. Raises `NoAnswer` if it holds neither whole numbers nor texts."""
     if not rows:
         table = f"{guard.table}.{guard.key_column}"
         raise NoAnswer(f"there is no column {table}, or its user may not read it", of_all=True)
@@ -94,7 +95,7 @@ def holds_numbers(guard: Guard, rows: Sequence[tuple[Any, ...]]) -> bool:
 
 
 def question(guard: Guard, keys: Sequence[str], *, numbers: bool) -> bytes:
-    """Of each row of these keys whether it fulfils the condition. It may end in a comment."""
+    """Query for each row of these keys and whether it fulfils the condition, which may end in a comment."""
     table, column = guard.quoted
     some = ",".join(literal(Sql(key) if numbers else key) for key in keys)
     said = f"(\n{guard.condition}\n) IS TRUE"
@@ -102,13 +103,13 @@ def question(guard: Guard, keys: Sequence[str], *, numbers: bool) -> bytes:
 
 
 def any_key(guard: Guard) -> bytes:
-    """A key that the table has, if it has one."""
+    """Query for any key in the table."""
     table, column = guard.quoted
     return f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1".encode()  # noqa: S608  # the operator's
 
 
 def without_strangers(keys: Sequence[str], *, numbers: bool) -> tuple[list[str], Answers]:
-    """Those of these keys that can be asked for, each once; and answers for the others."""
+    """The keys that can be asked about, without duplicates; and answers for the others."""
     asked = list(dict.fromkeys(keys))
     if not numbers:
         return asked, Answers()
@@ -117,9 +118,9 @@ def without_strangers(keys: Sequence[str], *, numbers: bool) -> tuple[list[str],
 
 
 def answers(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Answers:
-    """What these rows say of the keys that were asked for. The column has its own mind on which texts are the same: a
-    row whose key is written otherwise is one of them all the same, and of which can be seen when each is asked for
-    alone."""
+    """The answers for these keys according to the rows. The column's collation decides which texts are equal, so a row
+    may spell its key differently from the one asked about; which key it belongs to shows only when each key is asked
+    about alone."""
     if len(keys) > 1 and not {as_text(row[0]) for row in rows} <= set(keys):
         return Answers(alone=list(keys))
     found = Answers(said=dict.fromkeys(keys, False))

@@ -1,7 +1,8 @@
-"""Whether who asks may: what an operation needs, as the table of all calls says, and the key that a request brings.
+"""Access control: the scope that an operation needs, and the key or session that a request brings.
 
-Key and path are looked at before the body is read; what only the body names, or the message or the claim of the path
-tell, is looked at by the call itself, before it does anything (`Call.demand`, `Call.own_message`, `Call.own_claim`).
+The table of all calls says what each needs. Key and path are checked before the body is read. If only the body, or the
+message or claim of the path, tells the topic, the call itself checks it before it does anything (`Call.demand`,
+`Call.own_message`, `Call.own_claim`).
 """
 
 import hmac
@@ -16,37 +17,37 @@ from .problems import Problem
 
 _BEARER = {"WWW-Authenticate": "Bearer"}
 SESSION = "tarry_session"
-"""The cookie that a browser brings."""
+"""The name of a browser's session cookie."""
 CSRF = b"x-tarry-csrf"
-"""The header that proves of a write that a page of ours sends it, and not only its browser."""
+"""The header that proves that one of our pages sends a write: another site's page could not read its value."""
 _SAFE = ("GET", "HEAD")
 
 
 class Of(Enum):
-    """Of what an operation needs its scope."""
+    """The object for which an operation needs a scope."""
 
     NOTHING = "nothing"
-    """It needs no key at all."""
+    """The operation needs no key at all."""
     PATH = "path"
-    """Of the topic in the path, and its group."""
+    """The topic in the path, and its group."""
     QUERY = "query"
-    """Of the topic in the query."""
+    """The topic in the query."""
     ALL = "all"
-    """Of everything."""
+    """Everything: every topic and every group."""
     LATER = "later"
-    """Of what the call finds out: here it is enough that there is any such scope."""
+    """A topic that the call itself finds out: until then any scope of the verb is enough."""
 
 
 @frozen
 class Need:
-    """What an operation needs: a scope by one of these verbs."""
+    """What an operation needs: a scope with one of these verbs."""
 
     of: Of
     verbs: tuple[str, ...] = ()
 
     @property
     def is_audited(self) -> bool:
-        """Whether it is an operator's."""
+        """Whether only operators may call it."""
         return self.verbs == ("operate",)
 
 
@@ -62,11 +63,11 @@ READ_QUERY = Need(Of.QUERY, ("read",))
 READ_LATER = Need(Of.LATER, ("read",))
 READ_ALL = Need(Of.ALL, ("read",))
 KNOW = Need(Of.PATH, ("read", "consume"))
-"""Also who consumes asks whether a topic and its group are there."""
+"""For consumers, too: they ask whether a topic and its group exist."""
 
 
 def token_of(request: Request) -> bytes | None:
-    """The text of the key that a request brings, if any."""
+    """The text of the key in the request, if any."""
     sent = request.headers(b"authorization")
     if len(sent) != 1:
         return None
@@ -75,7 +76,7 @@ def token_of(request: Request) -> bytes | None:
 
 
 def session_of(request: Request) -> str | None:
-    """The text of the session that a browser brings, if any; a key in a header goes before it."""
+    """The text of the session cookie in the request, if any; a key in a header takes precedence."""
     if request.headers(b"authorization"):
         return None
     for sent in request.headers(b"cookie"):
@@ -87,16 +88,16 @@ def session_of(request: Request) -> str | None:
 
 
 def is_of_a_page(request: Request) -> bool:
-    """A write from a browser: by a session or, where no key is asked for, from a page. Somebody sits there and has
-    clicked, so that such calls are few, while programs may cancel and publish thousands of times a second."""
+    """Whether the request is a write from a browser: by a session or, where no key is required, from a page. A person
+    clicks for each such call, so they are few, while programs may cancel and publish thousands of times a second."""
     if request.method in _SAFE or request.header(b"authorization") is not None:
         return False
     return request.header(b"origin") is not None or session_of(request) is not None
 
 
 async def holder_of(request: Request, node: Node) -> Holder:
-    """Who asks. Raises a `Problem`, 401, or 403 for a session's write without its header; and `Unavailable` where
-    nobody can tell."""
+    """The holder of the request's key or session. Raises a `Problem`: 401, or 403 for a session's write without its
+    header. Raises `Unavailable` if the store cannot tell."""
     keyring = node.keyring
     if keyring.anybody is not None:
         request.credit.know("")
@@ -119,17 +120,17 @@ async def holder_of(request: Request, node: Node) -> Holder:
 
 
 def unauthorized(detail: str) -> Problem:
-    """401."""
+    """401 for a request without a valid key or session."""
     return Problem("unauthorized", detail, executed=False, headers=_BEARER)
 
 
 def revoked() -> Problem:
-    """401 for a request under way."""
+    """401 for a request whose key was revoked while it was under way."""
     return unauthorized("the key was revoked meanwhile")
 
 
 def check(need: Need, holder: Holder, request: Request) -> None:
-    """Raises a `Problem`, 403, where the key's scopes do not reach what the operation is about."""
+    """Raises a `Problem`, 403, if the key's scopes do not cover what the operation needs."""
     scopes = holder.scopes
     if scopes.admin:
         return
@@ -143,7 +144,7 @@ def check(need: Need, holder: Holder, request: Request) -> None:
         asked = request.query if need.of is Of.QUERY else request.parts
         topic, group = asked.get("topic"), request.parts.get("group")
         if topic is None:
-            return  # the call says that it is required
+            return  # the call itself reports that it is required
         reached = any(scopes.reach(verb, topic, group) for verb in need.verbs)
         wanted = " or ".join(scope_text(verb, topic, group) for verb in need.verbs)
     if not reached:

@@ -1,4 +1,4 @@
-"""What goes out: the bodies of answers. /openapi.json is made from these structs."""
+"""The bodies of answers, as structs; /openapi.json is made from them."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from .problems import Check, ProblemBody
 
 
 class Answer(msgspec.Struct):
-    """A body that goes out."""
+    """The body of an answer."""
 
 
 class ReceiptAnswer(Answer, kw_only=True, omit_defaults=True):
@@ -28,7 +28,7 @@ class ReceiptAnswer(Answer, kw_only=True, omit_defaults=True):
     load: int | UnsetType = UNSET
     late_by: int | UnsetType = UNSET
     replayed: bool = False
-    """The idempotency key had been used before, and this is the first answer again."""
+    """The idempotency key was used before, and this repeats the first answer."""
 
 
 class BatchAnswer(Answer, kw_only=True):
@@ -38,16 +38,16 @@ class BatchAnswer(Answer, kw_only=True):
 
 
 class LineFault(Answer):
-    """A line whose message was not accepted: why, and which, from 1."""
+    """A line whose message was not accepted: the reason, and the number of the line, from 1."""
 
     error: ProblemBody
     line: int
 
 
 class Content(Answer, kw_only=True):
-    """What a message is made of; its body in `body`, or in `body_base64` with `content_type`.
+    """The content of a message; its body is in `body`, or in `body_base64` with `content_type`.
 
-    One that was erased has `erased_at` instead.
+    A message that was erased has `erased_at` instead.
     """
 
     id: str
@@ -72,7 +72,8 @@ class MessageAnswer(Content, kw_only=True):
     offset: int
     attempt: int
     losses: int | UnsetType = UNSET
-    """How often in a row before this its client died, or let its lease run out; there when it did."""
+    """How many deliveries in a row before this one were lost, because the client died or its lease ran out; left out if
+    none was."""
 
 
 class ClaimAnswer(Answer, kw_only=True):
@@ -94,7 +95,7 @@ class PullAnswer(Answer, kw_only=True):
 
 
 class Happening(Answer, kw_only=True, omit_defaults=True):
-    """A line in a message's life."""
+    """An event in a message's life."""
 
     what: str
     at: str
@@ -103,40 +104,40 @@ class Happening(Answer, kw_only=True, omit_defaults=True):
     attempt: int | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     late: int | UnsetType = UNSET
-    """Milliseconds after `deliver_at`: of `promoted`, and of the first `claimed` of each group."""
+    """Milliseconds after `deliver_at`; of `promoted`, and of the first `claimed` of each group."""
 
 
 class FoundAnswer(Content, kw_only=True):
-    """A message wherever it is. One that was cancelled or suppressed has no body any more."""
+    """A message in any state. If it was cancelled or suppressed it has no body any more."""
 
     state: str
     queue: int | None
     offset: int | None
     guard: str | UnsetType = UNSET
-    """Who is asked at its time, while it waits; or who has suppressed it."""
+    """The guard that is asked at its time, while it waits; or the guard that has suppressed it."""
     held: str | UnsetType = UNSET
-    """It is due, and its guard has not said whether it is sent; why."""
+    """It is due, but its guard has not said whether it is sent: the reason."""
     life: list[Happening]
 
 
 class FoundPage(Answer, kw_only=True):
-    """Messages that were found; `cursor` is for the next page, null on the last."""
+    """Messages that match the search; `cursor` is for the next page, null on the last."""
 
     messages: list[FoundAnswer]
     cursor: str | None
 
 
 class BucketAnswer(Answer, kw_only=True):
-    """A stretch of time from `at` on."""
+    """The messages that fall due in the stretch of time that begins at `at`."""
 
     at: str
     messages: int
 
 
 class UpcomingAnswer(Answer, kw_only=True):
-    """How many messages fall due in each stretch of `width` milliseconds; the first holds what is overdue, too.
+    """How many messages fall due in each stretch of `width` milliseconds; the first counts overdue messages, too.
 
-    `counted_until` is null when all were counted; else counting stopped there, and later buckets are left out.
+    `counted_until` is null if all were counted; else counting stopped there, and later buckets are left out.
     """
 
     width: int
@@ -167,26 +168,27 @@ class DeadPage(Answer, kw_only=True):
 
 
 class SessionAnswer(Answer, kw_only=True):
-    """Who is signed in: the key's name and scopes. `key` is null where no key is asked for, and nothing ends then."""
+    """Who is signed in: the key's name and scopes. Where no key is required, `key` is null and the session never
+    ends."""
 
     key: str | None
     scopes: list[str]
     expires_at: str | None
     csrf: str | None
-    """To be sent with each write, in the header X-Tarry-CSRF."""
+    """Send it with each write, in the header X-Tarry-CSRF."""
 
 
 class SignedOut(Answer, kw_only=True):
-    """The cookie is taken back."""
+    """The session is over, and its cookie is deleted."""
 
     result: str = "signed out"
 
 
 class LatenessAnswer(Answer, kw_only=True):
-    """How many messages were handed out how late, for each band of `step` milliseconds, the oldest first.
+    """How late messages were handed out: their counts for each band of `step` milliseconds, the oldest first.
 
-    Of a band's counts each holds those that were so many milliseconds late as `bounds` says, or less, and the last one
-    all that were later.
+    The counts of a band go by lateness: each holds the messages that were late by at most the milliseconds in `bounds`,
+    and by more than the bound before; the last holds all that were later.
     """
 
     step: int
@@ -200,7 +202,7 @@ class ActivityAnswer(Answer, kw_only=True):
     node: str
     at: str
     step: int
-    """Milliseconds: of one count."""
+    """Milliseconds that one count covers."""
     published: list[int]
     delivered: list[int]
     acked: list[int]
@@ -210,17 +212,18 @@ class ActivityAnswer(Answer, kw_only=True):
 
 
 class WheelAnswer(Answer, kw_only=True):
-    """The wheel of this server: how many entries lie in each of its 3600 slots, a second of the hour each.
+    """The wheel of this server: how many entries are in each of its 3600 slots, a second of the hour each.
 
-    Slots behind the hand are of the hour after, as far as that is dealt.
+    Slots behind the hand belong to the next hour, as far as its entries have been put into slots.
     """
 
     node: str
     at: str
     hand: int
-    """The second of the hour at which it stands."""
+    """The second of the hour at which the hand stands."""
     entries: int
-    """In all: in the slots, due already, and of later hours. What a sweep read while it was published counts twice."""
+    """Entries in all: in the slots, due already, and of later hours. A message that was published while a sweep read it
+    counts twice."""
     behind: int
     """By how many milliseconds the oldest due entry is late."""
     slots: list[int]
@@ -234,7 +237,7 @@ class ReportAnswer(Answer, kw_only=True):
 
 
 class ReportList(Answer, kw_only=True):
-    """Reports, the latest first. `folder`: whether the setting `reports` names one."""
+    """Reports, the latest first. `folder`: whether the setting `reports` names a folder."""
 
     folder: bool
     reports: list[ReportAnswer]
@@ -259,15 +262,14 @@ class ErasureAnswer(Answer, kw_only=True):
 
 
 class LabelledAnswer(Answer, kw_only=True):
-    """Of the messages of a key how many were cancelled, and for how many it was too late."""
+    """How many messages of a key were cancelled, and how many were too late to cancel."""
 
     cancelled: int
     too_late: int
 
 
 class TimerAnswer(Answer, kw_only=True, omit_defaults=True):
-    """The message of a timer, and how it is: it waits, is in the stream, or was cancelled or
-    suppressed."""
+    """The message of a timer, and its state: it waits, is in the stream, or was cancelled or suppressed."""
 
     id: str
     key: str
@@ -275,16 +277,16 @@ class TimerAnswer(Answer, kw_only=True, omit_defaults=True):
     deliver_at: str
     state: str
     replaced: str | UnsetType = UNSET
-    """The message in whose place it is."""
+    """The id of the message that it replaced."""
     kept: bool = False
-    """It is the one that waited already, which `keep` left as it was."""
+    """It is the message that waited already, which `keep` left as it was."""
     queue: int | UnsetType = UNSET
     offset: int | UnsetType = UNSET
     load: int | UnsetType = UNSET
     late_by: int | UnsetType = UNSET
-    """As of a receipt."""
+    """As in a receipt."""
     replayed: bool = False
-    """The idempotency key had been used before, and this is the first answer again."""
+    """The idempotency key was used before, and this repeats the first answer."""
 
 
 class TimerPage(Answer, kw_only=True):
@@ -319,8 +321,8 @@ class RunAnswer(Answer, kw_only=True):
 
 
 class BackfillAnswer(Answer, kw_only=True):
-    """So many fire times lie in the range; messages of so many were sent, or would be. The others had been before, or
-    wait."""
+    """How many fire times lie in the range, and for how many of them messages were sent, or would be. Those of the
+    others were sent before, or wait."""
 
     times: int
     sent: int
@@ -333,24 +335,24 @@ class NextAnswer(Answer, kw_only=True):
 
 
 class FireAnswer(Answer, kw_only=True, omit_defaults=True):
-    """What became of a fire time: fired, missed, overlapped, run, backfilled or cancelled; kept: it waits still."""
+    """What became of a fire time: fired, missed, overlapped, run, backfilled or cancelled; kept: it still waits."""
 
     fire_at: str
     what: str
     at: str
     id: str | UnsetType = UNSET
-    """Of its message."""
+    """The id of its message."""
     missed_until: str | UnsetType = UNSET
-    """The fire times after it and before then were left out with it, but for those that are told on their own."""
+    """The fire times between this one and then were missed too, except those that are listed on their own."""
 
 
 class RemovedSchedule(Answer, kw_only=True):
-    """The schedule is no more."""
+    """The schedule is removed."""
 
     name: str
     result: str = "removed"
     unsent: list[FireAnswer] | UnsetType = UNSET
-    """The fire times that had come and whose messages are not sent any more, the latest first; where there are any."""
+    """Past fire times whose messages will not be sent any more, the latest first; left out if there are none."""
 
 
 class FirePage(Answer, kw_only=True):
@@ -375,15 +377,15 @@ class AckAnswer(Answer, kw_only=True):
 
 
 class FailAnswer(Answer, kw_only=True):
-    """How many went onto the ladder, and how many to the dead letters."""
+    """How many messages were put onto the ladder, and how many went to the dead letters."""
 
     retried: int
     dead: int
 
 
 class SettledAnswer(Answer, kw_only=True, omit_defaults=True):
-    """How many messages of a claim are done, rest for another try and are dead; or `error`, and beside it how many were
-    acked before it."""
+    """How many messages of a claim are acked, wait for a retry, or are dead; or `error`, and how many were acked before
+    it."""
 
     acked: int | UnsetType = UNSET
     retried: int | UnsetType = UNSET
@@ -392,7 +394,7 @@ class SettledAnswer(Answer, kw_only=True, omit_defaults=True):
 
 
 class SettleAnswer(Answer, kw_only=True):
-    """One for each settlement, in order."""
+    """One result for each settlement, in order."""
 
     settled: list[SettledAnswer]
 
@@ -404,23 +406,24 @@ class ExtendAnswer(Answer, kw_only=True):
 
 
 class NudgeAnswer(Answer, kw_only=True):
-    """The tables are being looked at."""
+    """The server is looking at its tables."""
 
     nudged: bool = True
 
 
 class RenewAnswer(Answer, kw_only=True):
-    """The client lives, and without another sign of life until then, which is in `alive_for` milliseconds."""
+    """The client is alive. Without another sign of life it is dead at `alive_until`, in `alive_for` milliseconds."""
 
     client: str
     alive_until: str
     alive_for: int
     untold: list[str] | UnsetType = UNSET
-    """Claims of which what was begun could not be noted, because the store or a row was not to be had: say it again."""
+    """Claims whose begun messages could not be noted, because the store was away or a row was locked: send them
+    again."""
 
 
 class DeregisterAnswer(Answer, kw_only=True):
-    """The client has gone: whether it had ever renewed, and how many claims ended with it."""
+    """The client is deregistered: whether it had ever renewed, and how many claims ended with it."""
 
     client: str
     registered: bool
@@ -428,14 +431,14 @@ class DeregisterAnswer(Answer, kw_only=True):
 
 
 class RemovedTopic(Answer, kw_only=True):
-    """The topic is no more."""
+    """The topic is removed."""
 
     topic: str
     result: str = "removed"
 
 
 class RemovedGroup(Answer, kw_only=True):
-    """The group is no more."""
+    """The group is removed."""
 
     topic: str
     group: str
@@ -443,26 +446,26 @@ class RemovedGroup(Answer, kw_only=True):
 
 
 class PushAnswer(Answer, kw_only=True):
-    """Where the messages of a group are posted. Nothing tells its secrets."""
+    """Where the messages of a group are posted. Its secrets are never shown."""
 
     topic: str
     group: str
     url: str
     timeout: int
-    """Of one post, milliseconds."""
+    """The time-out of one post, milliseconds."""
     max_in_flight: int
     secrets: int
-    """How many there are."""
+    """The number of secrets."""
     changed_at: str
     state: Literal["on", "broken", "off"]
-    """broken: the endpoint is away, and tried now and then. off: it answered 410, and nothing is posted."""
+    """broken: the endpoint is unavailable, and tried now and then. off: it answered 410, and nothing is posted."""
     since: str | None
     """When it broke, or was switched off."""
     because: str | None
 
 
 class RemovedPush(Answer, kw_only=True):
-    """The messages of the group are pushed no more."""
+    """The messages of the group are not pushed any more."""
 
     topic: str
     group: str
@@ -470,7 +473,7 @@ class RemovedPush(Answer, kw_only=True):
 
 
 class HeldAnswer(Answer, kw_only=True):
-    """What a client holds of a queue; `owner`: of an ordered topic, it alone may claim from the queue."""
+    """A client's claims in a queue; `owner`, in an ordered topic: it alone may claim from the queue."""
 
     topic: str
     group: str
@@ -480,7 +483,7 @@ class HeldAnswer(Answer, kw_only=True):
 
 
 class ClientAnswer(Answer, kw_only=True):
-    """A client. One that never renewed has no times, and `alive` is null: it lives by the leases of its claims."""
+    """A client. If it never renewed it has no times and `alive` is null: only the leases of its claims count."""
 
     client: str
     registered_at: str | None
@@ -497,17 +500,17 @@ class ClientPage(Answer, kw_only=True):
 
 
 class NodeAnswer(Answer, kw_only=True):
-    """A server. What it tells of itself is as it was at `renewed_at`; durations are milliseconds."""
+    """A server, as it described itself at `renewed_at`; durations are milliseconds."""
 
     node: str
     """Its name: the setting `node`."""
     boot: str
-    """A name of its own for each start."""
+    """A unique name for each start of the server."""
     slot: int
     alive: bool
     """False when it has not renewed for five seconds."""
     duties: bool
-    """It does what one server does for all, such as clearing up."""
+    """It has the duties that one server does for all, such as cleaning up."""
     level: int
     """The newest migration of the schema that it knows."""
     version: str
@@ -515,21 +518,21 @@ class NodeAnswer(Answer, kw_only=True):
     started_at: str
     renewed_at: str
     hand_behind: int
-    """By how much its oldest due timer is late."""
+    """How late its oldest due timer is."""
     timers: int
-    """In its wheel."""
+    """Timers in its wheel."""
     shards: list[int]
-    """Those of the wheel's sixteen shards that it holds."""
+    """The shards of the wheel, of sixteen, that it holds."""
     leaving: bool
-    """It stops, and others take what it holds."""
+    """It is stopping, and others take over its shards."""
     skew: int
-    """By how much its host's clock was set since it started; of an embedded store alone."""
+    """By how much its host's clock was changed since it started; only with an embedded store."""
     durability: list[str]
-    """Under which settings of the database an accepted message can be lost; none when all is well."""
+    """Settings of the database under which an accepted message can be lost; empty when all is well."""
 
 
 class NodeList(Answer, kw_only=True):
-    """The servers on this database, by slot; `level` is that of the oldest program among them."""
+    """The servers on this database, by slot; `level` is the lowest among those that are alive."""
 
     nodes: list[NodeAnswer]
     level: int
@@ -553,7 +556,7 @@ class TopicAnswer(Answer, kw_only=True):
 
 
 class TopicDefaults(Answer, kw_only=True):
-    """What this server does where a topic has nothing of its own."""
+    """The values that this server uses where a topic has none of its own."""
 
     retention: int
     ladder: list[int]
@@ -561,7 +564,7 @@ class TopicDefaults(Answer, kw_only=True):
 
 
 class TopicSettings(TopicAnswer, kw_only=True):
-    """A topic, and what null stands for."""
+    """A topic, and the defaults that null stands for."""
 
     defaults: TopicDefaults
 
@@ -576,11 +579,11 @@ class GroupSummary(Answer, kw_only=True):
     on_exhausted: str
     concurrency: int | None
     paused: bool
-    """Its clients are given nothing."""
+    """Its clients are given no messages."""
 
 
 class GroupDefaults(Answer, kw_only=True):
-    """What a group has that has no ladder of its own: its topic's, or the server's."""
+    """The ladder of a group that has none of its own: its topic's, or the server's."""
 
     ladder: list[int]
     jitter: float
@@ -588,7 +591,8 @@ class GroupDefaults(Answer, kw_only=True):
 
 
 class GroupSettings(GroupSummary, kw_only=True):
-    """A group, whose its ladder is (the group's, the topic's or the server's), and what it would have without one."""
+    """A group, the source of its ladder (the group, the topic or the server), and its ladder if it had none of its
+    own."""
 
     ladder_of: str
     defaults: GroupDefaults
@@ -605,11 +609,11 @@ class GroupCounts(GroupSummary, kw_only=True):
 
 
 class GuardAnswer(Answer, kw_only=True):
-    """A guard, and what waits for its answer at this server."""
+    """A guard, and how many messages wait for its answer at this server."""
 
     guard: str
     declared: bool
-    """Whether this server's settings declare it; what names it is held else."""
+    """Whether this server's settings declare it; if not, messages that name it are held."""
     table: str | None
     key_column: str | None
     condition: str | None
@@ -617,9 +621,9 @@ class GuardAnswer(Answer, kw_only=True):
     """Without its password."""
     timeout: int | None
     waiting: int
-    """Messages that are due and have no answer yet."""
+    """Due messages for which it has not answered yet."""
     holds: str | None
-    """Why it does not answer, if so."""
+    """Why it holds messages; null if it holds none."""
 
 
 class GuardList(Answer, kw_only=True):
@@ -640,17 +644,17 @@ class TopicCounts(TopicAnswer, kw_only=True):
 
 
 class TopicRanked(TopicCounts, kw_only=True):
-    """A topic with what it is doing: messages a second over the last minute, by this server."""
+    """A topic with its counts and rates: messages a second over the last minute, by this server."""
 
     published_rate: float
     delivered_rate: float
     backlog: int
-    """What its groups have yet to claim."""
+    """Messages that its groups have yet to claim."""
 
 
 class TopicDetail(TopicCounts, kw_only=True):
-    """A topic with its counts and groups, and what null stands for; `held_back` is what is due at this server and waits
-    for the release rate, retries among it."""
+    """A topic with its counts and groups, and the defaults that null stands for. `held_back` counts messages and
+    retries that are due at this server and wait for the release rate."""
 
     held_back: int
     defaults: TopicDefaults
@@ -685,11 +689,12 @@ class QueueAnswer(Answer, kw_only=True):
     end: int
     lag: int
     owner: str | UnsetType | None = UNSET
-    """Ordered topics: the client that may claim from it, null before the first claim."""
+    """In ordered topics the client that may claim from it, null before the first claim."""
 
 
 class GroupDetail(GroupSettings, kw_only=True):
-    """Where a group stands. `backlog` is what it may claim now, returned retries included."""
+    """The position and counts of a group. `backlog` is how many messages it may claim now, returned retries
+    included."""
 
     backlog: int
     queues: list[QueueAnswer]
@@ -698,62 +703,62 @@ class GroupDetail(GroupSettings, kw_only=True):
     claims: int
     claimed: int
     retries: list[int]
-    """Resting, per rung."""
+    """How many messages wait on each rung."""
     parked: int
-    """Ordered topics: behind one of their key that comes back."""
+    """In ordered topics, messages that wait behind a retry of their ordering key."""
     acked: int
     retried: int
     redriven: int
     """Put onto the ladder by redrive and replay."""
     dead: int
-    """All that ever died; those that are dead letters now are `dead_letters`."""
+    """All messages that ever became dead letters; `dead_letters` counts those that still are."""
     dead_letters: int
     skipped: int
-    """Passed over for their tags."""
+    """Messages passed over because of their tags."""
     expired: int
-    """Taken by retention before they were settled."""
+    """Messages removed by retention before they were settled."""
 
 
 class PositionAnswer(Answer, kw_only=True):
-    """Where a group goes on in a queue."""
+    """The offset at which a group continues in a queue."""
 
     queue: int
     offset: int
 
 
 class SeekAnswer(Answer, kw_only=True):
-    """Where the group is now, in each queue that was moved."""
+    """The position of the group now, in each queue that was moved."""
 
     queues: list[PositionAnswer]
 
 
 class ReplayAnswer(Answer, kw_only=True):
-    """How many come once more. With `more` it stopped for the time being: the same call goes on."""
+    """How many messages are delivered once more. With `more` it stopped early: repeat the call to go on."""
 
     replayed: int
     more: bool
 
 
 class RedriveAnswer(Answer, kw_only=True):
-    """How many went back to the group.
+    """How many dead letters went back to the group.
 
-    With `more` it stopped for the time being: the same call, with this `from` and `to`, goes on.
+    With `more` it stopped early: repeat the call with this `from` and `to` to go on.
     """
 
     redriven: int
     expired: int
     """Past their `expires_at`: they stay dead letters."""
     astray: int | UnsetType = UNSET
-    """They stay, too: spoilt by somebody's own SQL, they are of no queue of the topic, or at no offset."""
+    """These stay, too: changed by SQL from outside Tarry, they name no queue of the topic, or no offset."""
     more: bool
     from_: str | UnsetType = msgspec.field(name="from", default=UNSET)
     to: str
 
 
 class PurgeAnswer(Answer, kw_only=True):
-    """How many are gone.
+    """How many dead letters were removed.
 
-    With `more` it stopped for the time being: the same call, with this `from` and `to`, goes on.
+    With `more` it stopped early: repeat the call with this `from` and `to` to go on.
     """
 
     purged: int
@@ -769,14 +774,15 @@ class Live(Answer, kw_only=True):
 
 
 class Ready(Answer, kw_only=True):
-    """The server can accept and deliver. `checks` is there with ?verbose; a durability that is not ok is a warning."""
+    """The server can accept and deliver. `checks` is included with ?verbose; a durability that is not ok is a
+    warning."""
 
     ready: bool
     checks: list[Check] | UnsetType = UNSET
 
 
 class Welcome(Answer, kw_only=True):
-    """Where to look."""
+    """Where to find documentation, topics, health and metrics."""
 
     name: str
     version: str

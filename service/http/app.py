@@ -1,4 +1,4 @@
-"""Puts the app together: a plain ASGI callable that any server can run on trio."""
+"""The HTTP app: a plain ASGI callable that any server can run on trio."""
 
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
@@ -27,13 +27,13 @@ from .server.ports import ARRIVED, Kept, Receive, Scope, Send
 
 _UNMATCHED = "(unmatched)"
 _SMALL = 16 << 10
-"""Bytes of an answer that counts once its client does not take it."""
+"""Bytes beyond which the answer to a GET counts against its client's credit while it is not yet taken."""
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
 @cache
 def _document() -> Kept:
-    return Kept(msgspec.json.encode(document()))  # made when somebody asks: it is a twelfth of a start
+    return Kept(msgspec.json.encode(document()))  # made at the first request for it: it would be a twelfth of a start
 
 
 async def _openapi(call: Call) -> Response:
@@ -43,13 +43,13 @@ async def _openapi(call: Call) -> Response:
 
 @define(eq=False)
 class App:
-    """Answers each request, whatever becomes of it, and counts the answers."""
+    """Answers each request, even one that fails, and counts the answers."""
 
     _lifecycle: Lifecycle
     _settings: Settings
     _metrics: Metrics
     _exposition: Callable[[], Awaitable[bytes]] | None = None
-    """What /metrics tells; unless said, the metrics of this server."""
+    """Makes the text of /metrics; by default the metrics of this server alone."""
     in_flight: int = field(default=0, init=False)
     _hosts: Hosts = field(init=False)
     _audit: Audit = field(factory=Audit, init=False)
@@ -79,7 +79,7 @@ class App:
             self.in_flight -= 1
 
     async def _response(self, request: Request) -> Response:
-        """The handler's answer, or the problem that came in its way."""
+        """The handler's answer, or that of the problem that was raised."""
         try:
             self._hosts.check(request)
             operation = self._operation(request)
@@ -110,7 +110,7 @@ class App:
         if operation.may_answer_much:
             request.credit.check()
         response = await operation.handler(call)
-        if operation.method == "GET" and response.size > _SMALL:  # what is claimed is told all the same
+        if operation.method == "GET" and response.size > _SMALL:  # an answer to a claim is sent all the same
             request.credit.hold(response.size)
         return response
 
@@ -131,13 +131,14 @@ class App:
 
 
 def _refuse_other_sites(request: Request) -> None:
-    """A page of some other site must not write through its reader's browser, where no key is asked for."""
+    """Refuses writes from a page of another site: where no key is required it could write through its reader's
+    browser."""
     origin = request.header(b"origin")
     if origin is None or request.method in _SAFE:
         return
     try:
         site = urlsplit(origin).netloc.lower()
-    except ValueError:  # an address that is none, as in `http://[`
+    except ValueError:  # a malformed address, such as `http://[`
         site = ""
     if not site or site != (request.header(b"host") or "").lower():
         raise Problem("cross-origin", "a page of another site may not do this", executed=False)

@@ -1,4 +1,4 @@
-"""A request and its answer, in the words of ASGI and no framework's."""
+"""A request and its answer over plain ASGI, without a framework."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
@@ -10,34 +10,34 @@ _UNLIMITED = Unlimited()
 
 
 class BadAddress(ValueError):
-    """The address of a request is not UTF-8. With a sentence for whoever sent it."""
+    """The address of a request is not UTF-8. Its text is meant for the client."""
 
     def __init__(self, part: str) -> None:
         super().__init__(f"the {part} is not UTF-8: encode names and keys as UTF-8, and what is not ASCII as %XX")
 
 
 class Request:
-    """What came, but for its body, which `receive` brings in pieces."""
+    """A request, except its body, which `receive` brings in pieces."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
         self.receive = receive
         self._first: dict[bytes, bytes] = dict(reversed(scope["headers"]))
-        """Of each name the first header."""
+        """The first header of each name."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
-        """Decoded, without the query."""
+        """The path, decoded, without the query."""
         self.route = ""
-        """The path's template, when there is one."""
+        """The path's template; empty until a route is found."""
         self.parts: Mapping[str, str] = {}
-        """Of the path, by the names that the route gives them."""
+        """The variable parts of the path, by the names that the route gives them."""
         self.key: str | None = None
-        """The name of the key that it came with, empty where none is asked for; None before that is known."""
+        """The name of the request's key, empty where none is required; None until it is known."""
 
     @property
     def segments(self) -> list[str]:
-        """What stands between the slashes of the path, decoded: an encoded slash belongs to a name, as of a client.
-        Raises `BadAddress`."""
+        """The segments of the path, decoded: an encoded slash is part of a name, such as a client's. Raises
+        `BadAddress`."""
         raw: bytes = self.scope.get("raw_path") or b""
         if b"%" not in raw and raw.isascii():
             return self.path.split("/")[1:]
@@ -48,21 +48,21 @@ class Request:
 
     @property
     def credit(self) -> Credit:
-        """How much of the server's memory its client may have."""
+        """The share of the server's memory that its client may use."""
         return self.scope.get(CREDIT) or _UNLIMITED
 
     def header(self, name: bytes) -> str | None:
-        """The first header of this name, in lower case."""
+        """The first header of this name, which is in lower case."""
         value = self._first.get(name)
         return None if value is None else value.decode("latin-1")
 
     def headers(self, name: bytes) -> list[bytes]:
-        """Every header of this name, in lower case."""
+        """Every header of this name, which is in lower case."""
         return [value for own, value in self.scope["headers"] if own == name] if name in self._first else []
 
     @cached_property
     def parameters(self) -> list[tuple[str, str]]:
-        """The query's, in their order. Raises `BadAddress`."""
+        """The query's parameters, in order. Raises `BadAddress`."""
         query: bytes = self.scope["query_string"]
         try:
             return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict") if query else []
@@ -71,7 +71,7 @@ class Request:
 
     @cached_property
     def query(self) -> Mapping[str, str]:
-        """The query's parameters; the last of several of one name."""
+        """The query's parameters by name; the last wins if a name occurs several times."""
         return dict(self.parameters)
 
 
@@ -91,30 +91,30 @@ class Response:
 
     @property
     def size(self) -> int:
-        """Bytes of its body that are there for its sake alone."""
+        """Bytes of its body that this answer alone keeps in memory: none if the body is shared."""
         return 0 if isinstance(self.body, Kept) else len(self.body)
 
     def add_header(self, name: str, value: str) -> None:
-        """One more."""
+        """Adds a header."""
         self._headers.append((name.lower().encode(), value.encode("latin-1")))
 
     async def send(self, send: Send) -> None:
-        """As ASGI has it."""
+        """Sends the answer by ASGI."""
         headers = [(b"content-length", b"%d" % len(self.body)), *self._headers]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
 
 
 class Stream(Response):
-    """An answer in pieces, which are made while it is sent, and while the request is being read."""
+    """An answer in pieces, made while it is sent and while the request is still being read."""
 
     def __init__(self, make: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]], media_type: str) -> None:
-        """`make` is called with what sends a piece; the answer ends when it returns."""
+        """`make` is called with a function that sends a piece; the answer ends when `make` returns."""
         super().__init__(media_type=media_type)
         self._make = make
 
     async def send(self, send: Send) -> None:
-        """As ASGI has it. Raises `OSError` or `trio.BrokenResourceError` when nobody takes the pieces."""
+        """Sends the pieces by ASGI. Raises `OSError` or `trio.BrokenResourceError` if the client does not take them."""
 
         async def send_piece(piece: bytes) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})

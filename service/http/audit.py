@@ -1,8 +1,7 @@
-"""What operators do, in the log: a line for each such call, whether it was done or refused. Such are all calls that
-need `operate`, and all writes of somebody at a browser.
+"""The audit log: a line for each call that needs `operate` and each write from a browser, done or refused.
 
-Who is refused can ask as often as he likes, and without a key from anywhere: of these a minute has no more lines than
-somebody would read, those without a key apart from those of each key, and the others are counted.
+Anybody can cause refusals as often as he likes, without a key from anywhere. So their lines are limited per minute,
+separately for each key and for all requests without one; the others are counted.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,14 +22,14 @@ _FAILED = 500
 _FORBIDDEN = 403
 _GONE = 499
 _REFUSED = 20
-"""Lines a minute about refusals, for each key."""
+"""Lines a minute about refusals, for each key and for all requests without one."""
 _MINUTE = 60.0
 _SHOWN = 256
-"""Characters of a value of the path or the query."""
+"""Characters that are logged of a value of the path or the query."""
 
 
 class _Answer(msgspec.Struct):
-    """What is read of an answer."""
+    """The part of an answer that is read."""
 
     id: str
 
@@ -40,30 +39,30 @@ _read_answer = msgspec.json.Decoder(_Answer).decode
 
 @define
 class _Minute:
-    """Of refusals."""
+    """The refusals logged in the current minute."""
 
     began: float
     told: int = 0
     untold: int = 0
-    """Since the last that was told."""
+    """Refusals that were not logged since the last one that was."""
 
 
 @define(eq=False)
 class Audit:
-    """`told` is around each call of an operator."""
+    """Logs audited calls: `told` wraps each of them."""
 
     _minutes: dict[str | None, _Minute] = field(factory=dict[str | None, _Minute], init=False)
-    """By the key's name; None for all without one."""
+    """By the key's name; None for all requests without a key."""
 
     async def told(self, request: Request, operation: Operation, act: Callable[[], Awaitable[Response]]) -> Response:
-        """The answer to a call, told in the log."""
+        """Makes the call and returns its answer, and logs what became of it."""
         status, outcome, message = _FAILED, "internal", None
         try:
             response = await act()
             status, outcome, message = response.status, "done", _message_of(response)
             return response
         except ClientGone:
-            status, outcome = _GONE, "client-gone"  # what was done until then stays done
+            status, outcome = _GONE, "client-gone"  # any effect it had by then stays
             raise
         except Exception as error:
             problem = problem_of(error)
@@ -98,7 +97,7 @@ class Audit:
         )
 
     def _refused(self, key: str | None) -> int | None:
-        """How many were not told before this one; None when this one is not to be told either."""
+        """How many refusals before this one were not logged; None if this one is not to be logged either."""
         now = trio.current_time()
         minute = self._minutes.setdefault(key, _Minute(now))
         if now - minute.began >= _MINUTE:
@@ -112,7 +111,7 @@ class Audit:
 
 
 def _message_of(response: Response) -> str | None:
-    """The id of the message that an answer is about: of one that was published, or moved."""
+    """The id of the message that the answer is about, such as one that was published or rescheduled."""
     try:
         return _read_answer(response.body).id
     except msgspec.DecodeError:

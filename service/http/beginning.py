@@ -1,30 +1,32 @@
-"""When an answer begins that is made while its request is still being sent.
+"""Decides when an answer begins that is made while its request is still being sent.
 
-Proxies stop sending a request once its answer has begun, nginx does, and what they had not sent is lost. So where a
-request says how long it is, its answer waits until all has come, or more is held back than may be. Whoever sends
-nothing for a while waits for the answer himself, and has it. What comes in chunks is answered as it comes.
+Some proxies, nginx among them, stop sending a request once its answer has begun, and the rest of it is lost. So if a
+request states its length, its answer is held back until the whole request has come, or more would be held back than may
+be. A client that sends nothing for a while is waiting for the answer, and gets it. A chunked request is answered as it
+comes.
 """
 
 import trio
 from attrs import define, field
 
 MOST = 4 << 20
-"""Bytes that are held back."""
+"""The most bytes that are held back."""
 _PATIENCE = 1.0
-"""Seconds in which nothing came and nothing was there to be read: after two of them at most the answer begins."""
+"""Seconds without any of the request: after at most two such periods the answer begins."""
 
 
 @define(eq=False)
 class Beginning:
-    """Of one answer. `hold` is for who makes it, `wait` for who sends it, the others for who reads the request."""
+    """The beginning of one answer. The maker of the answer calls `hold`, its sender `wait`, and the reader of the
+    request the other methods."""
 
     most: int
-    """Bytes that are held back; none are with 0."""
+    """The most bytes that are held back; with 0 the answer begins at once."""
     _held: int = field(default=0, init=False)
     _asked: int = field(default=0, init=False)
-    """How often something was waited for of the request."""
+    """How often the reader has begun to wait for more of the request."""
     _waits: bool = field(default=False, init=False)
-    """Something is."""
+    """Whether the reader is waiting for more of the request."""
     _now: trio.Event = field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -33,30 +35,30 @@ class Beginning:
 
     @property
     def begun(self) -> bool:
-        """Whether nothing is held back any more."""
+        """Whether the answer may begin, so that nothing is held back any more."""
         return self._now.is_set()
 
     def begin(self) -> None:
-        """The request has come whole, or what is held back is to go."""
+        """Lets the answer begin: the whole request has come, or enough is held back."""
         self._now.set()
 
     def hold(self, size: int) -> None:
-        """So many bytes of the answer are there."""
+        """Counts bytes of the answer that are held back; too many of them let it begin."""
         self._held += size
         if self._held > self.most:
             self.begin()
 
     def ask(self) -> None:
-        """The request is waited for."""
+        """Notes that the reader waits for more of the request."""
         self._asked += 1
         self._waits = True
 
     def come(self) -> None:
-        """Some of it has come."""
+        """Notes that a part of the request has come."""
         self._waits = False
 
     async def wait(self) -> None:
-        """Until the answer may begin."""
+        """Waits until the answer may begin."""
         while not self.begun:
             before = self._asked
             with trio.move_on_after(_PATIENCE):

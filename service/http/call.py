@@ -1,4 +1,4 @@
-"""One request on its way to the node: its parts, checked, and its answer."""
+"""One call of the API: reads and checks the parts of a request, for the handlers."""
 
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,9 +30,9 @@ from .reading import Body, ClientGone, decode, read_body
 from .server.ports import ARRIVED, PRESENCE, Presence
 
 _LATEST = MAX_MS - 2000
-"""An id carries no later time, and may be made up to a second later than its message is due."""
+"""The latest due time: an id carries no later time, and its own may be up to a second after its message is due."""
 _LONGEST_CLAIM = 4096
-"""Characters; one of as many ranges as there may be has fewer."""
+"""Characters of a claim's name; even one with the most ranges has fewer."""
 
 B = TypeVar("B", bound=Body)
 T = TypeVar("T")
@@ -40,25 +40,26 @@ T = TypeVar("T")
 
 @define
 class Call:
-    """A request and what it takes to serve it. What is wrong with it is raised as a `Problem`."""
+    """A request and what its handler needs to serve it. Faults of the request are raised as a `Problem`."""
 
     request: Request
     lifecycle: Lifecycle
     settings: Settings
     exposition: Callable[[], Awaitable[bytes]]
-    """The metrics, as text."""
+    """Makes the text of the metrics."""
     holder: Holder
-    """Who asks."""
+    """The holder of the request's key."""
     activity: Activity
     """What this server did in the last minutes."""
 
     @property
     def node(self) -> Node:
-        """Whoever does what is asked. Raises `Stopping` before the store has answered."""
+        """The node that does the work. Raises `Stopping` until the store has answered for the first time."""
         return self.lifecycle.node
 
     def check(self, parameters: Collection[str]) -> None:
-        """Names in the path are such as may be; the query has these parameters alone, each at most once."""
+        """Checks that the names in the path are valid, and that the query has only these parameters, each at most
+        once."""
         named = (
             *((what, wrong_name) for what in ("topic", "group", "name", "report", "figure")),
             ("client", wrong_client),
@@ -88,47 +89,47 @@ class Call:
 
     @cached_property
     def trace(self) -> Mapping[str, str]:
-        """The trace that the request is a part of: a message that it makes, and that names none, carries it."""
+        """The trace that the request is part of; messages that it publishes carry it unless they name their own."""
         if (parent := self.request.header(b"traceparent")) is None:
             return {}
         states = b",".join(self.request.headers(b"tracestate")).decode("latin-1")
         return trace_of({PARENT: parent, STATE: states})
 
-    # Path and query, which have been checked
+    # Path and query, which `check` has checked
 
     def part(self, name: str) -> str:
-        """What stands in the path at this place, such as `{topic}`."""
+        """The part of the path with this name, such as `topic`."""
         return self.request.parts[name]
 
     async def topic(self) -> Topic:
-        """The topic of the path, which is there. Raises `UnknownTopic`."""
+        """The topic in the path, which must exist. Raises `UnknownTopic`."""
         return await self.node.directory.topic(self.part("topic"), create=False)
 
     async def group(self) -> Group:
-        """The group of the path, which is there. Raises `UnknownTopic` and `UnknownGroup`."""
+        """The group in the path, which must exist. Raises `UnknownTopic` and `UnknownGroup`."""
         return await self.node.directory.group(await self.topic(), self.part("group"), create=False)
 
     @property
     def message_id(self) -> int:
-        """The message of the path."""
+        """The id of the message in the path. Raises a `Problem`, 404, if it is not an id."""
         id_ = parse_id(self.part("id"))
         if id_ is None:
             raise self.unknown_message()
         return id_
 
     def unknown_message(self) -> Problem:
-        """404 for the message of the path."""
+        """404 for the message in the path."""
         return Problem("unknown-message", f"there is no message {self.part('id')[:100]!r}")
 
-    # Who asks, where the path does not say of what
+    # Access, where the path does not name the topic
 
     def demand(self, verb: str, topic: str) -> None:
-        """Raises a `Problem`, 403, where the key's scopes do not reach this topic, which the body names."""
+        """Raises a `Problem`, 403, if the key's scopes do not cover this topic, which the body names."""
         if not self.holder.scopes.reach(verb, topic):
             raise forbidden(self.holder, scope_text(verb, topic))
 
     async def own_message(self, verb: str) -> int:
-        """The message of the path; for a key whose scopes do not reach its topic there is none."""
+        """The id of the message in the path. Raises a `Problem`, 404, if the key's scopes do not cover its topic."""
         id_ = self.message_id
         scopes = self.holder.scopes
         if not scopes.reach_all(verb):
@@ -138,13 +139,14 @@ class Call:
         return id_
 
     async def own_claim(self) -> str:
-        """The claim of the path; for a key whose scopes do not reach its group there is none."""
+        """The claim in the path. Raises a `Problem`, 404, if the key's scopes do not cover its group."""
         name = self.part("claim")
         await self.check_claim(name)
         return name
 
     async def check_claim(self, name: str) -> None:
-        """There may be a claim of this name, and the key's scopes reach its group. Raises a `Problem`."""
+        """Checks that the name is one that a claim can have, and that the key's scopes cover its group. Raises a
+        `Problem`."""
         if not (len(name) <= _LONGEST_CLAIM and name.isascii() and name.isprintable()):
             raise Problem("unknown-claim", "there is no such claim")
         scopes = self.holder.scopes
@@ -154,7 +156,8 @@ class Call:
                 raise Problem("unknown-claim", f"there is no claim {name[:100]!r}")
 
     async def own_client(self, client: str) -> str:
-        """The client; it is this key's from now on. Raises a `Problem`, 403, where it is another's."""
+        """Makes the client belong to this key, and returns its name. Raises a `Problem`, 403, if it belongs to another
+        key."""
         if not await self.node.client_owners.may_use(client, self.holder):
             why = "is one of a server's own" if is_own(client) else "belongs to another key"
             detail = f"the client {client[:100]!r} {why}: choose a name of your own"
@@ -167,20 +170,20 @@ class Call:
         return self.request.query
 
     def query_time(self, name: str) -> int | None:
-        """A time of the query, Unix milliseconds; None when it is not given."""
+        """A time in the query as Unix milliseconds; None if it is not given."""
         with of_query(name):
             return None if name not in self.query else self.time(self.query[name], f"/{name}")
 
     # Body
 
     async def read(self, type_: type[B]) -> B:
-        """The body of a request that carries no messages."""
+        """Reads and decodes the body of a request that carries no messages."""
         return decode(await read_body(self.request, type_.limit), type_)
 
     # Values
 
     def deliver_at(self, delay: int | str | None, deliver_at: str | None, pointer: str = "") -> int | None:
-        """The time asked for, None for now. A delay counts from here."""
+        """The requested time as Unix milliseconds, None for now. A delay counts from the moment of this call."""
         if delay is not None and deliver_at is not None:
             raise bad_field(f"{pointer}/delay", "there is a deliver_at too: leave one of them out")
         limit = self.settings.max_delay
@@ -204,7 +207,7 @@ class Call:
             raise bad_field(pointer, f"it is more than {format_duration(limit)} ahead, or after 2109")
 
     def between(self, window: Sequence[str], pointer: str = "", *, again: bool = False) -> tuple[int, int]:
-        """A window of time, Unix milliseconds; one that is over only of a request that comes `again`. Raises a
+        """A window of time as Unix milliseconds. It may be over only if the request is a repetition (`again`). Raises a
         `Problem`."""
         field = f"{pointer}/deliver_between"
         times: list[int] = []
@@ -225,20 +228,21 @@ class Call:
         return since, until
 
     def start(self, value: str | None, pointer: str) -> tuple[bool, int | None]:
-        """Where a group begins: whether behind the latest, and else from which time on."""
+        """Where a group begins: whether after the latest message, and otherwise the time from which on, None for the
+        earliest."""
         if value is None or value in ("earliest", "latest"):
             return value == "latest", None
         return False, self.time(value, pointer, or_else='"earliest", "latest" or ')
 
     def time(self, value: str, pointer: str, *, or_else: str = "") -> int:
-        """Unix milliseconds, not before 1970: of a search, or of what is to end. Times that are told are as given."""
+        """Unix milliseconds of a search or an end; a time before 1970 counts as 1970."""
         try:
             return max(parse_time(value), 0)
         except ValueError as error:
             raise bad_field(pointer, f"say {or_else}a time; {error}" if or_else else str(error)) from None
 
     def duration(self, value: int | str, pointer: str, *, high: int, low: int = 0) -> int:
-        """Milliseconds between two bounds."""
+        """A duration as milliseconds, between two bounds."""
         try:
             ms = parse_duration(value)
         except ValueError as error:
@@ -248,13 +252,13 @@ class Call:
         return ms
 
     def wait(self, value: int | str | None, pointer: str) -> int:
-        """Milliseconds that are left of a wait: it counts from the request's arrival."""
+        """Milliseconds that remain of a wait, which counts from the request's arrival."""
         wait = self.duration(0 if value is None else value, pointer, high=self.settings.max_wait)
         arrived: float | None = self.request.scope.get(ARRIVED)
         return wait if arrived is None else max(0, wait - round(1000 * (trio.current_time() - arrived)))
 
     def number(self, value: str | None, name: str, *, default: int, low: int, high: int) -> int:
-        """A whole number of the query, between two bounds."""
+        """A whole number in the query, between two bounds."""
         if value is None:
             return default
         number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else -1
@@ -263,8 +267,8 @@ class Call:
         return number
 
     async def unless_gone(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The answer to `work`, which is cancelled when the client goes away: nobody is left to take what it gives; or
-        when its key is revoked."""
+        """Runs `work` and returns its result; cancels it when the client disconnects, since nobody would take the
+        result, or when its key is revoked."""
         if self.holder.revoked:
             raise revoked()
         presence: Presence = self.request.scope.get(PRESENCE) or Presence()
@@ -281,7 +285,7 @@ class Call:
 
 @contextmanager
 def of_query(name: str) -> Generator[None, None, None]:
-    """What is wrong with the value at `/name` is wrong with a parameter of the query, not with a field."""
+    """Turns a problem with the field `/name` into a problem with the query's parameter of this name."""
     try:
         yield
     except Problem as problem:
@@ -292,5 +296,5 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 def answer(body: Any, status: int = 200) -> Response:
-    """JSON."""
+    """An answer whose body is JSON."""
     return Response(msgspec.json.encode(body), status, "application/json")

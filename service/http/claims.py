@@ -84,7 +84,7 @@ def _tags(call: Call, tags: list[str] | None) -> frozenset[str] | None:
 async def _read_on(
     call: Call, group: Group, request: Claim, size: int, wait: int, tags: frozenset[str] | None, since: int | None
 ) -> Response:
-    """Messages of a broadcast topic, from the client's own offset on."""
+    """Reads messages of a broadcast topic from the client's own offset on."""
     topic = group.topic
     wish = ReadRequest(
         group,
@@ -125,7 +125,7 @@ def _after(topic: Topic, after: str | None) -> tuple[Queue, int] | None:
 
 
 async def ack(call: Call) -> Response:
-    """The messages are done."""
+    """Ack messages of a claim."""
     claim = await call.own_claim()
     request = await call.read(Ack)
     settled = unless_lost(await acking(call, claim, request.ids)())
@@ -133,7 +133,7 @@ async def ack(call: Call) -> Response:
 
 
 async def fail(call: Call) -> Response:
-    """The messages failed: onto the ladder, or dead."""
+    """Fail messages of a claim: they go onto the ladder, or become dead letters."""
     claim = await call.own_claim()
     request = await call.read(Fail)
     settled = unless_lost(await failing(call, claim, request)())
@@ -141,17 +141,17 @@ async def fail(call: Call) -> Response:
 
 
 def acking(call: Call, claim: str, ids: Sequence[str] | None, pointer: str = "/ids") -> Settling:
-    """An ack, yet to be done; None is all that is open. Raises a `Problem` when it cannot be."""
+    """Prepares an ack; `ids` None means all unsettled messages. Raises a `Problem` if an id is malformed."""
     return partial(call.node.groups.settle, claim, "ack", ids=parse_ids(ids, pointer))
 
 
 def beginning(call: Call, claim: str, ids: Sequence[str], pointer: str = "/begun") -> Settling:
-    """That some were begun, yet to be noted. Raises a `Problem` when it cannot be."""
+    """Prepares a note that some messages were begun. Raises a `Problem` if an id is malformed."""
     return partial(call.node.groups.settle, claim, "begin", begun=parse_ids(ids, pointer) or ())
 
 
 def failing(call: Call, claim: str, request: Fail, pointer: str = "") -> Settling:
-    """A fail, yet to be done. Raises a `Problem` when it cannot be."""
+    """Prepares a fail. Raises a `Problem` if an id or `retry_after` is not valid."""
     rest = None
     if request.retry_after is not None:
         rest = call.duration(request.retry_after, f"{pointer}/retry_after", high=call.settings.max_delay)
@@ -169,15 +169,15 @@ def failing(call: Call, claim: str, request: Fail, pointer: str = "") -> Settlin
 
 
 def cut_reason(reason: str) -> str:
-    """As it is kept: a stack trace must not stand in the way of the fail that it explains."""
+    """The reason as it is stored, cut to `MAX_REASON` bytes: a long stack trace must not make the fail itself fail."""
     text = reason.encode()
     return reason if len(text) <= MAX_REASON else text[: MAX_REASON - 3].decode(errors="ignore") + "…"
 
 
 async def extend(call: Call) -> Response:
-    """The lease begins anew.
+    """Extend the lease of a claim.
 
-    The answer says that the claim is held yet, and that what was begun is noted.
+    The answer confirms that the client still holds the claim, and that the messages it began are noted.
     """
     claim = await call.own_claim()
     request = await call.read(Extend)
@@ -187,7 +187,7 @@ async def extend(call: Call) -> Response:
 
 
 def unless_lost(settled: Settled) -> Settled:
-    """What was done. Raises a `Problem` when nothing was."""
+    """The result of a settlement. Raises a `Problem` if nothing was done because the lease was lost."""
     if settled.lost:
         detail = "the lease is over, or the claim does not hold all of these messages; nothing was done"
         raise Problem("lease-lost", detail, result="lease_lost")
@@ -195,7 +195,7 @@ def unless_lost(settled: Settled) -> Settled:
 
 
 async def pull(call: Call) -> Response:
-    """Pull by your own offset; no claim, no ack."""
+    """Pull messages from an offset; no claim, no ack."""
     query = call.query
     offset = call.number(query.get("offset"), "offset", default=0, low=0, high=(1 << 63) - 1)
     size = call.number(query.get("max"), "max", default=10, low=1, high=call.settings.max_claim)

@@ -1,4 +1,4 @@
-"""Clients: signs of life, and going."""
+"""The calls about clients: list, renew, deregister."""
 
 import trio
 from msgspec import UNSET
@@ -19,7 +19,7 @@ from .requests import Renew
 
 
 async def list_clients(call: Call) -> Response:
-    """The clients there are, and what they hold."""
+    """List the clients, and what they hold."""
     query = call.query
     limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
     after = query.get("cursor", "")
@@ -32,9 +32,9 @@ async def list_clients(call: Call) -> Response:
 
 
 async def renew(call: Call) -> Response:
-    """The client lives, and is watched from now on.
+    """Renew a client: it is alive, and watched from now on.
 
-    It is dead when nothing is heard of it any more. What it has begun of its claims counts then.
+    It is dead when nothing is heard of it for a while. The attempts at messages that it has begun count then.
     """
     name = await call.own_client(call.part("client"))
     request = await call.read(Renew) if has_body(call.request) else Renew()
@@ -56,21 +56,21 @@ async def renew(call: Call) -> Response:
 
 
 async def _note(call: Call, claim: str, begin: Settling, untold: list[str]) -> None:
-    """What was begun of a claim; that it cannot be noted is no reason to take the client for dead."""
+    """Notes which messages of a claim were begun. A failure is no reason to treat the client as dead."""
     try:
         await call.check_claim(claim)
         await begin()
     except (Problem, UnknownClaim, NothingToSettle):
-        return  # it is settled, or over
-    except (StoreError, ServiceError) as error:  # as Busy: a user's transaction is acking of it
+        return  # the claim is settled, or over
+    except (StoreError, ServiceError) as error:  # for example Busy: a user's transaction is acking messages of it
         tell_failure("begun_not_noted", error, client=call.part("client"))
         untold.append(claim)
 
 
 async def deregister(call: Call) -> Response:
-    """The client goes, and its claims end at once.
+    """Deregister a client; its claims end at once.
 
-    Of one that is another key's, or a server's own, it is said what is said of one that is not there.
+    A client that belongs to another key, or to a server, is answered like one that does not exist.
     """
     name = call.part("client")
     registered, claims = False, 0

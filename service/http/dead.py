@@ -1,4 +1,4 @@
-"""The dead letters of a group: look, redrive, purge."""
+"""The calls about dead letters of a group: list, redrive, purge."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -20,9 +20,9 @@ from .problems import bad_field, bad_parameter
 
 
 async def list_dead(call: Call) -> Response:
-    """The dead letters of a group.
+    """List the dead letters of a group.
 
-    A page of them, or of those that fit a search.
+    A page of all of them, or of those that match a search.
     """
     query = call.query
     limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
@@ -37,9 +37,9 @@ async def list_dead(call: Call) -> Response:
 
 
 async def redrive(call: Call) -> Response:
-    """Dead letters back to their group.
+    """Redrive dead letters: they go back to their group.
 
-    They begin with the first attempt. What is past its time stays where it is, and what has no place to go back to.
+    They begin with the first attempt. Letters that are past `expires_at`, or have no place to go back to, stay.
     """
     worked = await _worked(call, call.node.operations.redrive)
     to, astray = format_time(worked.until), worked.astray or UNSET
@@ -50,7 +50,7 @@ async def redrive(call: Call) -> Response:
 
 
 async def purge(call: Call) -> Response:
-    """Dead letters away for good."""
+    """Purge dead letters for good."""
     worked = await _worked(call, call.node.operations.purge)
     to = format_time(worked.until)
     return answer(answers.PurgeAnswer(purged=worked.count, more=worked.more, from_=_begin(worked), to=to))
@@ -67,7 +67,7 @@ async def _worked(call: Call, work: Callable[..., Awaitable[Worked]]) -> Worked:
     for name, label in (("key", request.key), ("tag", request.tag)):
         if label is not None and (wrong := wrong_label(label, call.settings.max_key)):
             raise bad_field(f"/{name}", wrong)
-    # A long one that was copied from a log is found, too.
+    # Reasons are stored cut, so cut this one likewise: a long one that was copied from a log is found, too.
     stem, star = (request.reason or "").removesuffix("*"), (request.reason or "").endswith("*")
     reason = None if request.reason is None else cut_reason(stem) + "*" * star
     letters = Letters(since, until, parse_ids(request.ids), key=request.key, tag=request.tag, reason=reason)

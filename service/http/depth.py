@@ -1,14 +1,16 @@
-"""How deeply JSON is nested (pure). What is nested more deeply than others can read is refused: `json` of Python 3.11
-is among those, and whoever claims it can read nothing else of the same answer.
+"""Tells whether JSON is nested too deeply (pure).
 
-The client looks in the same way (`client/bodies.py`) and stands alone; a table of texts in the tests holds both.
+Bodies are refused that are nested more deeply than common parsers can read, such as `json` of Python 3.11: a client
+that claims such a body cannot read anything else of that answer.
+
+The client library makes the same check by itself (`client/bodies.py`); a table of texts in the tests covers both.
 """
 
 import re
 from itertools import accumulate
 
 MAX_DEPTH = 500
-"""Lists and objects in each other."""
+"""Levels of nested lists and objects."""
 
 TOO_DEEP = f"it is nested too deeply: {MAX_DEPTH} levels are the most"
 
@@ -18,7 +20,7 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def is_too_deep(text: bytes) -> bool:
-    """Of what is JSON; looked at closely only where there are so many brackets."""
+    """Whether `text`, which is valid JSON, is nested too deeply; counts levels only if there are enough brackets."""
     if len(text) <= MAX_DEPTH or text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     steps = _TEXT.sub(b"", text).translate(_STEPS, _OTHERS)

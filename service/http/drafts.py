@@ -1,4 +1,4 @@
-"""A message of a request, checked: what a publish, a batch and a line of many have in common."""
+"""Checks the messages of a request: the common part of a publish, a batch and NDJSON lines."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -25,24 +25,24 @@ from .reading import wrong_json
 from .requests import Message, Sent
 
 SLACK = 64 << 10
-"""What a request may have beyond the limit of its bodies: the fields around a single one."""
+"""Bytes that a request may have beyond the limit of its body, for the fields around a single one."""
 _MOST_FAULTS = 20
 _AT_ONCE = 256 << 10
 _labels_fit = all_fit(*LABELS)
 _GIVEN = ("headers", "content_type", "expires_at", "topic", "queue", "body", "deliver_at", "guard")
 _draft = builder(Draft, LABELS, _GIVEN)
 _WEIGHT = 2 << 10
-"""Others have their turn after so many bytes of bodies, a message counting as so many beside its own."""
+"""A message counts as this many bytes beside its body; other tasks have their turn after `_AT_ONCE` bytes."""
 
 
 def longest(settings: Settings) -> int:
-    """Bytes of a message with all that it says: alone, as a line, and as one of a large batch. In base64 a body is a
+    """The most bytes of a message with all its fields: alone, as a line, or in a large batch. In base64 a body is a
     third longer."""
     return settings.max_body + settings.max_body // 2 + SLACK
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """A message that is in order, but for its queue, which only the topic knows."""
+    """A message that has been checked, except for its queue, which can be checked only with the topic."""
 
     message: Sent
     pointer: str
@@ -52,10 +52,10 @@ class Checked(msgspec.Struct, frozen=True):
     window: Window | None = None
     expires_at: int | None = None
     trace: Mapping[str, str] = {}
-    """Of its request."""
+    """The trace context of its request."""
 
     def placed(self, intake: Intake, topic: Topic, shaping: Shaping | None = None) -> Draft:
-        """In its queue, and at its time. Raises a `Problem` when the topic has no such queue."""
+        """The draft of the message, with its queue and its time. Raises a `Problem` if the topic has no such queue."""
         message = self.message
         if message.queue is None:
             queue = intake.choose_queue(topic, message.ordering_key)
@@ -79,36 +79,36 @@ class Checked(msgspec.Struct, frozen=True):
 
     @property
     def _chooses(self) -> str | None:
-        """What chooses among seconds that are equally empty."""
+        """The text that chooses among seconds of the window that are equally empty."""
         return self.message.key or self.message.idempotency_key
 
 
 def windows(found: Iterable[Checked]) -> list[Window]:
-    """The windows of those that have one."""
+    """The windows of the messages that have one."""
     return [one.window for one in found if one.window is not None]
 
 
 @define
 class Faults:
-    """What is wrong with the messages of a request, up to a number worth reading."""
+    """The faults of the messages of a request, up to a number worth reading."""
 
     found: list[Fault] = field(factory=list[Fault])
     too_large: int = 0
     again: bool = False
-    """The request was accepted before: what was ahead then may be past, and is not judged."""
+    """The request was accepted before: times that were ahead then may be past now, and are not checked."""
 
     def add(self, pointer: str, wrong: str | None) -> None:
-        """Unless nothing is wrong there."""
+        """Adds a fault, unless `wrong` is None."""
         if wrong is not None:
             self.found.append(Fault(wrong, pointer=pointer))
 
     @property
     def enough(self) -> bool:
-        """More would not be read."""
+        """Whether there are so many that more would not be read."""
         return len(self.found) >= _MOST_FAULTS
 
     def problem(self) -> Problem:
-        """There are some."""
+        """The problem that reports the faults; there must be one at least."""
         first, more = self.found[0], len(self.found) - 1
         detail = f"{first.pointer}: {first.detail}" + (f" (and {more} more)" if more else "")
         kind = "too-large" if self.too_large == len(self.found) else "bad-request"
@@ -116,7 +116,7 @@ class Faults:
 
 
 async def checked(call: Call, messages: Sequence[Message], *, again: bool = False) -> list[Checked]:
-    """The messages of a batch. Raises a `Problem` with what is wrong."""
+    """Checks the messages of a batch. Raises a `Problem` with the faults."""
     faults = Faults(again=again)
     found: list[Checked] = []
     since_pause = 0
@@ -136,7 +136,7 @@ async def checked(call: Call, messages: Sequence[Message], *, again: bool = Fals
 
 
 def check_single(call: Call, message: Sent, *, again: bool = False) -> Checked:
-    """A message that stands alone. Raises a `Problem` with what is wrong."""
+    """Checks a message that stands alone. Raises a `Problem` with the faults."""
     faults = Faults(again=again)
     one = check(call, message, "", faults)
     if one is None:
@@ -145,7 +145,7 @@ def check_single(call: Call, message: Sent, *, again: bool = False) -> Checked:
 
 
 def check(call: Call, message: Sent, pointer: str, faults: Faults) -> Checked | None:
-    """None when there is something wrong, which is among `faults` then."""
+    """Checks a message; if something is wrong, adds it to `faults` and returns None."""
     before = len(faults.found)
     body = _body(call, message, pointer, faults)
     if not _labels_fit(message, wrong_label, call.settings.max_key):
@@ -246,18 +246,18 @@ def guards_of(messages: Iterable[Checked]) -> set[str]:
 
 
 def fingerprint(topic: str, data: bytes) -> bytes:
-    """Of a request as sent: the same key with another one is a conflict.
+    """The hash of a request as sent: the same idempotency key with another fingerprint is a conflict.
 
-    The trace in HTTP's headers is no part of it, so that a request which comes again may come from another span.
+    The trace in the HTTP headers is no part of it, so that a request may be repeated from another span.
     """
     return hashlib.sha256(topic.encode() + b"\n" + data).digest()
 
 
 async def answered_before(call: Call, name: str, asked: Set[idempotency.Request]) -> set[idempotency.Request]:
-    """Those of these requests that the topic has accepted.
+    """Those of these requests that the topic has accepted before.
 
-    Such a request is answered as it was then, whatever the clock says of its times by now. It is asked only of what
-    seems wrong, so that all others cost nothing.
+    Such a request gets the same answer as then, even if its times are past by now. Only requests that seem wrong are
+    looked up, so that all others cost nothing.
     """
     try:
         topic = await call.node.directory.topic(name, create=False)

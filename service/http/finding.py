@@ -1,4 +1,4 @@
-"""Finding messages of a topic, by key, state and time, and how many fall due when."""
+"""Finds messages of a topic by key, state and time, and counts how many fall due when."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,8 @@ from .problems import bad_cursor, bad_parameter
 
 _PLACE = re.compile("([0-9]{1,9})-([0-9]{1,19})")
 _ALONG = re.compile("w([0-9]{1,19})?q([0-9]{1,9})((?:-[0-9]{1,19}){1,1000})?")
-"""Of a page of all messages: behind which one that waits, at which queue, and below which offsets."""
+"""The cursor of a page of all messages: the waiting message after which, the queue at which, and the offsets below
+which to go on."""
 _HOUR = 3_600_000
 _WIDEST = 366 * 24 * _HOUR
 
@@ -27,8 +28,8 @@ _WIDEST = 366 * 24 * _HOUR
 async def find_messages(call: Call) -> Response:
     """Find messages of a topic, by key, or by state, and by time.
 
-    Without a key or a state these are all that wait, the next due first, and all in the stream, the newest first: some
-    of each on a page.
+    Without a key or a state it finds all messages that wait, the next due first, and all in the stream, the newest
+    first; a page has some of each.
     """
     query = call.query
     if "topic" not in query:
@@ -110,12 +111,12 @@ async def _of_key(
 
 
 async def upcoming(call: Call) -> Response:
-    """How many messages fall due when."""
+    """Count how many messages fall due when."""
     return await _upcoming(call, of_all=False)
 
 
 async def upcoming_of_all(call: Call) -> Response:
-    """How many messages of all topics together fall due when."""
+    """Count how many messages of all topics together fall due when."""
     return await _upcoming(call, of_all=True)
 
 

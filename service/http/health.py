@@ -1,4 +1,4 @@
-"""What probes, scrapers and lost visitors ask for."""
+"""The calls for probes, metrics scrapers and visitors: health, metrics, the welcome page, and kinds of problems."""
 
 from ... import __version__
 from ...store.errors import StoreError
@@ -11,8 +11,9 @@ from .call import Call, answer
 from .problems import KINDS, Check, Problem
 
 _WARNINGS = {"durability", "host_clock", "rows", "sealing", "writers"}
-"""Checks that fail and leave the server ready: it works, and promises less than it should, or not by the clock on
-the wall; or rows are spoilt, or a queue stands still; or another server of the database takes writes, too."""
+"""Checks that may fail while the server stays ready: it works, but promises less than it should or goes by another
+clock than the host's; or rows are damaged, or a queue stands still, or another server of the database takes writes,
+too."""
 
 
 async def live(call: Call) -> Response:
@@ -35,7 +36,7 @@ async def ready(call: Call) -> Response:
 
 
 async def _may_know(call: Call) -> bool:
-    """What is wrong with a store is nobody's business who has no key, where one is asked for."""
+    """Whether the client may see the failed checks: where keys are required, only with a key."""
     try:
         await holder_of(call.request, call.lifecycle.node)
     except Stopping:
@@ -46,12 +47,12 @@ async def _may_know(call: Call) -> bool:
 
 
 async def metrics(call: Call) -> Response:
-    """For Prometheus."""
+    """The metrics, for Prometheus."""
     return Response(await call.exposition(), media_type=CONTENT_TYPE)
 
 
 async def welcome(call: Call) -> Response:
-    """Where to look."""
+    """Where to find documentation, topics, health and metrics."""
     return answer(
         answers.Welcome(
             name="Tarry",
@@ -66,7 +67,7 @@ async def welcome(call: Call) -> Response:
 
 
 async def kind_of_problem(call: Call) -> Response:
-    """What a problem means."""
+    """Explain a kind of problem."""
     kind = call.part("kind")
     if kind not in KINDS:
         raise Problem("not-found", "there is no such kind of problem")

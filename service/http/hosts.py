@@ -1,7 +1,7 @@
-"""By which names the server may be called: a page whose name was bound to this machine's address must not get in.
+"""Checks the Host header, against DNS rebinding: the names by which the server may be called.
 
-A browser lets a page read what comes from its own host name, and the page's owner says which address that is. So the
-names are known beforehand; an address is no name, and cannot be bound to another.
+A browser lets a page read answers from its own host name, and the page's owner decides which address that name has. So
+the allowed names are fixed beforehand. An address is always allowed: it cannot be bound to another one.
 """
 
 import re
@@ -14,19 +14,19 @@ from .problems import Problem
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:\[\]@/]+))(?::[0-9]*)?", re.ASCII)
 _MOST_SEEN = 100
 FOR_PROBES = ("/livez", "/readyz")
-"""They tell nobody anything, and are asked by whatever name a probe has."""
+"""Paths that are not checked: they tell no secrets, and probes call them by any name."""
 
 
 class Hosts:
-    """Says no to what is not meant for this server."""
+    """Refuses requests that are not meant for this server."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {"localhost"} | {name.lower() for name in names}
         self._seen = set[bytes]()
-        """Hosts that were found to be ours."""
+        """Values of Host that were found to be ours, up to `_MOST_SEEN`."""
 
     def check(self, request: Request) -> None:
-        """Raises a `Problem`, 421, for another's."""
+        """Raises a `Problem`, 421, if the request names another host."""
         if request.path in FOR_PROBES:
             return
         hosts = request.headers(b"host")
@@ -36,7 +36,7 @@ class Hosts:
             raise Problem("wrong-host", detail, executed=False)
 
     def is_ours(self, host: bytes) -> bool:
-        """Whether a Host names this server; its port does not matter."""
+        """Whether a value of Host names this server; its port does not matter."""
         if host in self._seen:
             return True
         ours = self._names_us(host)

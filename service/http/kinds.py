@@ -1,6 +1,6 @@
-"""What a schema allows, in a few plain words: the types of /openapi.json, for people. Pure.
+"""Describes in a few words what a JSON schema allows: the types of /openapi.json, for people. Pure.
 
-It knows nothing of HTML: `reference` shows it.
+It knows nothing of HTML: `reference` renders it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,28 +11,28 @@ from attrs import frozen
 from .schemas import Json
 
 _LONGEST_PATTERN = 60
-"""Characters of a regular expression that is shown; a longer one is told in words beside it."""
+"""Characters of a regular expression that is shown; for a longer one there are words beside it."""
 _BOUNDS = (("minimum", "maximum", ""), ("minLength", "maxLength", " characters"), ("minItems", "maxItems", " items"))
-"""The least, the most, and of what."""
+"""The keyword of the lower bound, that of the upper bound, and the unit."""
 
 
 @frozen
 class Kind:
-    """One of three: some to choose from, the body of a name, or what `words` say."""
+    """The kind of a value: a choice of several kinds, a named body, or the kind that `words` describe."""
 
     choices: tuple["Kind", ...] = ()
     body: str = ""
     words: str = ""
     is_value: bool = False
-    """The words are the value itself."""
+    """Whether the words are the value itself."""
     inner: "Kind | None" = None
-    """Of what it is made."""
+    """The kind of its items, or of its members."""
     limits: tuple[str, ...] = ()
     pattern: str = ""
 
 
 def kind_of(schema: Json) -> Kind:
-    """In a few words."""
+    """The kind of the values that the schema allows."""
     if "$ref" in schema:
         return Kind(body=schema["$ref"].rsplit("/", 1)[-1])
     if choices := _choices(schema):
@@ -53,7 +53,7 @@ def kind_of(schema: Json) -> Kind:
 
 
 def abouts(schema: Json) -> Iterator[str]:
-    """What is said of it, and of what it may be."""
+    """The descriptions of the schema and of its alternatives."""
     if "description" in schema:
         yield schema["description"]
     for one in _choices(schema):
@@ -61,7 +61,7 @@ def abouts(schema: Json) -> Iterator[str]:
 
 
 def as_text(value: object) -> str:
-    """A text as it is, any other value as JSON."""
+    """A string as it is, any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

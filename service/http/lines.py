@@ -1,11 +1,11 @@
-"""A body of any length as lines: it comes in pieces, and no more is kept than the beginning of one line."""
+"""Splits a body of any length into lines: it comes in pieces, and only the beginning of one line is kept in memory."""
 
 from collections.abc import Iterator
 
 from attrs import define, field
 
 Line = tuple[int, bytes | None]
-"""Its number, from 1, and its text without the line break; None when it is too long."""
+"""The number of a line, from 1, and its text without the line break, or None if it is too long."""
 
 
 @define(eq=False)
@@ -13,13 +13,13 @@ class Lines:
     """Cuts pieces into lines."""
 
     limit: int
-    """Bytes of a line."""
+    """The most bytes of a line."""
     number: int = field(default=0, init=False)
-    """Of the last line that is whole."""
+    """The number of the last complete line."""
     _begun: bytearray = field(factory=bytearray, init=False)
-    """Of the next line."""
+    """The beginning of the next line."""
     _too_long: bool = field(default=False, init=False)
-    """The next line is; nothing of it is kept."""
+    """Whether the next line is too long; nothing of it is kept."""
 
     @property
     def kept(self) -> int:
@@ -32,8 +32,8 @@ class Lines:
         return self._too_long
 
     def feed(self, piece: bytes) -> Iterator[Line]:
-        """The lines that end in this piece, but for blank ones; each is cut when it is asked for, for all of a piece
-        may take forty times its bytes. Nothing else may be fed before the last has been."""
+        """The lines that end in this piece, except blank ones. Each is cut only when asked for: all lines of a piece
+        together may take forty times its bytes. Feed the next piece only after the last line was taken."""
         start = 0
         while (end := piece.find(b"\n", start)) >= 0:
             text, start = piece[start:end], end + 1
@@ -50,7 +50,7 @@ class Lines:
         self._keep(piece[start:])
 
     def end(self) -> Iterator[Line]:
-        """The last line, when the body has come whole and has no line break at its end."""
+        """The last line, if the complete body does not end with a line break."""
         if self._begun or self._too_long:
             yield from self.feed(b"\n")
 

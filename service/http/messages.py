@@ -1,4 +1,4 @@
-"""/v1/messages: look, find, cancel, reschedule, erase."""
+"""The calls about single messages: look, cancel, reschedule, erase; and cancelling all messages of a key."""
 
 from ...store.looking import tracing
 from ...store.operating import erasing
@@ -15,7 +15,7 @@ PAGE = 100
 
 
 async def get_message(call: Call) -> Response:
-    """A message and its life."""
+    """Get a message and its life."""
     found = await call.node.store.read(tracing.find_message, call.message_id)
     if found is None or not call.holder.scopes.reach("read", found.topic):
         raise call.unknown_message()
@@ -23,13 +23,14 @@ async def get_message(call: Call) -> Response:
 
 
 def why_held(call: Call, found: Found) -> str | None:
-    """Why its guard holds a message. What a database says of itself is for who may read all."""
+    """Why its guard holds the message. The database's own error text is shown only to a key that may read
+    everything."""
     why = call.node.guards.why_held(found)
     return why if why is None or call.holder.scopes.reach_all("read") else "its guard has not answered"
 
 
 def cursor(text: str | None) -> int:
-    """Behind which id the page begins."""
+    """The id after which the page begins."""
     after = 0 if text is None else parse_id(text)
     if after is None:
         raise bad_cursor()
@@ -39,7 +40,7 @@ def cursor(text: str | None) -> int:
 async def cancel(call: Call) -> Response:
     """Cancel a message that still waits.
 
-    The verdict is exact.
+    The answer is exact: either it is cancelled and will not be delivered, or it was too late.
     """
     verdict = await call.node.intake.cancel(await call.own_message("publish"))
     if verdict.result not in ("cancelled", "suppressed"):
@@ -50,7 +51,7 @@ async def cancel(call: Call) -> Response:
 async def cancel_labelled(call: Call) -> Response:
     """Cancel all messages of a key that still wait, that of its timer among them.
 
-    Each verdict is exact. What is cut off is finished by the same call once more.
+    The answer is exact for each message. If the call is interrupted, repeat it to finish it.
     """
     key = call.query.get("key")
     if key is None:
@@ -79,9 +80,9 @@ async def reschedule(call: Call) -> Response:
 
 
 async def erase(call: Call) -> Response:
-    """Erase what a message says.
+    """Erase the content of a message.
 
-    Its body, its headers and why its attempts failed; its life stays.
+    Its body, its headers and the reasons of its failed attempts are erased; its life stays.
     """
     id_, scopes = call.message_id, call.holder.scopes
     topic = await call.node.store.read(erasing.topic_of, id_)

@@ -1,4 +1,4 @@
-"""What names, keys, ids and headers may look like; each check returns what is wrong, or None."""
+"""Checks the form of names, keys, ids and headers; each check returns what is wrong, or None."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,19 @@ MAX_HEADERS = 16 << 10
 MAX_CONTENT_TYPE = 255
 _MAX_ID = (1 << 63) - 1
 
-# Patterns are of the whole text: /openapi.json tells them.
+# Patterns match the whole text; /openapi.json shows them.
 NAME_PATTERN = "[A-Za-z0-9._-]{1,249}"
-"""Of a topic or a group: as long as the name of a folder, `topic=NAME`, may be."""
+"""For topics and groups: at most as long as fits into the name of a folder, `topic=NAME`."""
 NO_NAMES = (".", "..")
-"""Most clients would shorten a path with one of these, and mean the topic where they name its group."""
+"""Names that are refused: most clients would shorten a path with one of them, and address the topic instead of its
+group."""
 ID_PATTERN = "0|[1-9][0-9]{0,18}"
 CONTENT_TYPE_PATTERN = f"[!-~][ -~]{{0,{MAX_CONTENT_TYPE - 1}}}"
 _NAME, _ID, _CONTENT_TYPE = (re.compile(text) for text in (NAME_PATTERN, ID_PATTERN, CONTENT_TYPE_PATTERN))
 
 
 def wrong_name(name: str) -> str | None:
-    """Of a topic or a group."""
+    """Checks the name of a topic or a group."""
     if name in NO_NAMES:
         return "a name is more than one dot or two"
     if _NAME.fullmatch(name) is None:
@@ -31,14 +32,14 @@ def wrong_name(name: str) -> str | None:
 
 
 def wrong_client(name: str) -> str | None:
-    """Of a client."""
+    """Checks the name of a client."""
     if name.isprintable() and 0 < len(name.encode()) <= 255:
         return None
     return "a client's name is 1 to 255 bytes, all of them printable"
 
 
 def wrong_label(label: str, limit: int) -> str | None:
-    """Of a key, an ordering key, a tag or an idempotency key."""
+    """Checks a key, an ordering key, a tag or an idempotency key."""
     size = len(label.encode())
     if 0 < size <= limit:
         return None
@@ -46,7 +47,7 @@ def wrong_label(label: str, limit: int) -> str | None:
 
 
 def wrong_headers(headers: Mapping[str, str]) -> str | None:
-    """Of a message's headers."""
+    """Checks a message's headers."""
     if "" in headers:
         return "a header needs a name"
     if len(msgspec.json.encode(headers)) > MAX_HEADERS:
@@ -55,14 +56,14 @@ def wrong_headers(headers: Mapping[str, str]) -> str | None:
 
 
 def wrong_content_type(content_type: str) -> str | None:
-    """Of the type of a body in base64."""
+    """Checks the content type of a body in base64."""
     if _CONTENT_TYPE.fullmatch(content_type):
         return None
     return f"it is 1 to {MAX_CONTENT_TYPE} printable ASCII characters, such as image/png"
 
 
 def parse_id(text: str) -> int | None:
-    """The id, or None for what cannot be one."""
+    """The id, or None if the text cannot be one."""
     id_ = int(text) if _ID.fullmatch(text) else None
     return id_ if id_ is not None and id_ <= _MAX_ID else None
 

@@ -1,8 +1,9 @@
-"""Messages as lines, each published for itself and with an answer of its own, in a request of any length.
+"""Publishes messages that come as lines (NDJSON), each on its own and with its own answer, in a request of any length.
 
-Of its three tasks one reads lines and checks them, one publishes what was read while the lines before were written, and
-one sends the answers. None of them keeps more than a little. What is published together is asked for together, and what
-shares an ordering key with it waits for its end, so that the lines of an ordering key are written in their order.
+It runs three tasks: the first reads and checks lines, the second publishes them while earlier lines are being written,
+and the third sends the answers. Each keeps only a bounded amount in memory. Lines that were
+read together are published together; a batch that shares an ordering key with one under way waits for its end, so that
+the lines of an ordering key are written in order.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,28 +38,29 @@ from .server.ports import Message as Event
 MEDIA_TYPE = "application/x-ndjson"
 
 _TOGETHER = 512 << 10
-"""Bytes of lines that wait while those before them are written."""
+"""Bytes of lines that wait while earlier lines are being written."""
 _FLYING = 2
-"""Batches at a time: while the store writes the one, the other is made ready."""
+"""Batches at a time: while the store writes one, the next is prepared."""
 _WEIGHT = 300
-"""A line counts as so many beside its own."""
+"""Bytes that a line counts in addition to its own."""
 _BAD_WEIGHT = 1500
-"""One that is no message: what is wrong with it takes more than the message that it is not."""
+"""The same for a line that is not a valid message: its faults take more memory than a message."""
 _AT_ONCE = 128
-"""Lines that are checked before others have their turn, and that are answered in one piece."""
+"""Lines that are checked before other tasks have their turn, and that are answered in one piece."""
 _UNREAD = 512 << 10
-"""Bytes of answers that wait while as many are on their way to the client; then nothing more is read."""
+"""Bytes of answers that wait while as many are on their way to the client; beyond that no more lines are read."""
 _REMEMBERED = 10_000
-"""Ordering keys of which a message failed; when there are more, every one counts as such."""
+"""The most ordering keys with a failed message that are kept; beyond that every key is treated as one."""
 _TROUBLE = 429
-"""The status, and those above it, of what failed for the store's or the server's sake."""
+"""The lowest status of failures that are the store's or the server's fault."""
 
 _decode = msgspec.json.Decoder(Message).decode
 _encode = msgspec.json.Encoder().encode_lines
 
 
 def publish_lines(call: Call) -> Response:
-    """The answer, which reads the request while it is sent. Raises a `Problem` when nothing of it can be read."""
+    """The answer, which reads the request while it is being sent. Raises a `Problem` if the request cannot be read at
+    all."""
     _ = call.node  # raises
     check_coding(call.request)
     if call.request.headers(b"idempotency-key"):
@@ -67,13 +69,13 @@ def publish_lines(call: Call) -> Response:
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """A line that was read: what is to be published, or why not."""
+    """A line that was read: the message to be published, or the problem with it."""
 
     number: int
     text: bytes
     found: Checked | Problem
     message: Message | None = None
-    """One with something wrong that an idempotency key may have let in before."""
+    """The message, if it has a fault and an idempotency key: it may have been accepted before."""
 
 
 @define(eq=False)
@@ -83,37 +85,36 @@ class _Flight:
     read: Sequence[_Read]
     topic: Topic | Problem | None
     keys: set[str]
-    """Their ordering keys."""
+    """The ordering keys of these lines."""
     before: trio.Event
-    """The lines before have been answered."""
+    """Set when the lines before these have been answered."""
     over: trio.Event = field(factory=trio.Event)
-    """These have been."""
+    """Set when these lines have been answered."""
 
     def must_follow(self, other: "_Flight") -> bool:
-        """Whether there may be an order between lines of both. In an ordered topic there is one of those without a key,
-        too."""
+        """Whether lines of both may have to keep an order. In an ordered topic lines without a key are ordered, too."""
         return not self.keys.isdisjoint(other.keys) or (isinstance(self.topic, Topic) and self.topic.ordered)
 
 
 @define(eq=False)
 class _Publishing:
-    """One request."""
+    """The publishing of the lines of one request."""
 
     _call: Call
     _lines: Lines = field(init=False)
     _held: int = field(default=0, init=False)
-    """Bytes of lines that are read and have no answer yet."""
+    """Bytes of lines that were read and are not answered yet."""
     _checked: Passage[_Read] = field(factory=lambda: Passage(_TOGETHER), init=False)
     _answered: Passage[bytes] = field(factory=lambda: Passage(_UNREAD), init=False)
     _beginning: Beginning = field(init=False)
     _failed: dict[str, None] = field(factory=dict[str, None], init=False)
-    """Ordering keys of which a message failed, so that what comes behind it must not go before it."""
+    """Ordering keys of which a message failed: later messages of the key must not be published before it."""
 
     _flying: list[_Flight] = field(factory=list[_Flight], init=False)
     _faults: Faults = field(factory=Faults, init=False)
-    """What is wrong with the line that is being checked."""
+    """The faults of the line that is being checked."""
     _last: tuple[Exception, Problem] | None = field(default=None, init=False)
-    """The last error."""
+    """The last error, and its problem."""
 
     def __attrs_post_init__(self) -> None:
         self._lines = Lines(longest(self._call.settings))
@@ -122,7 +123,7 @@ class _Publishing:
             self._answered.limit = MOST
 
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Until all lines are answered; `send` sends a piece of the answer."""
+        """Runs until all lines are answered; `send` sends a piece of the answer."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read)
             nursery.start_soon(self._publish_all)
@@ -153,7 +154,7 @@ class _Publishing:
                 taken(self._held + lines.kept)
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                return  # what has begun is nothing that the client has sent
+                return  # an incomplete line is not one that the client has sent
             last = lines.number
             more = message.get("more_body", False)
             found = chain(lines.feed(message.get("body", b"")), () if more else lines.end())
@@ -162,7 +163,7 @@ class _Publishing:
             moved_on = lines.number > last or lines.skips
 
     async def _receive(self) -> Event:
-        """The next piece of the request. Raises a `Problem` when the key is revoked before it has come."""
+        """Receives the next piece of the request. Raises a `Problem` if the key is revoked meanwhile."""
         holder = self._call.holder
         with trio.CancelScope() as waiting:
             if holder.revoked:
@@ -213,7 +214,8 @@ class _Publishing:
         return checked
 
     async def _again(self, read: Sequence[_Read]) -> Sequence[_Read]:
-        """With those in order that were accepted before, when the clock said something else of their times."""
+        """Replaces the problem of a line by its message if the line was accepted before, when its times were still
+        valid."""
         asked = {self._request(one) for one in read if one.message is not None}
         if not asked:
             return read
@@ -252,7 +254,8 @@ class _Publishing:
         self._answered.end()
 
     async def _fly(self, flight: _Flight, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        task_status.started()  # the next does not begin before this one has asked, for until then nothing is awaited
+        # The next flight starts only after this one has handed its lines over: nothing is awaited until then.
+        task_status.started()
         answers = await self._publish(flight.topic, flight.read)
         self._held -= sum([len(one.text) for one in flight.read])
         await flight.before.wait()
@@ -265,7 +268,8 @@ class _Publishing:
         flight.over.set()
 
     async def _hold(self, size: int) -> None:
-        """Raises `Overloaded`: nothing more is read, and the connection ends."""
+        """Counts bytes of answers against the client's credit. Raises `Overloaded`: nothing more is read, and the
+        connection ends."""
         credit = self._call.request.credit
         self._beginning.hold(size)
         try:
@@ -273,16 +277,16 @@ class _Publishing:
         except Overloaded:
             if self._beginning.begun:
                 raise
-            self._beginning.begin()  # what is held back goes first
+            self._beginning.begin()  # send first what is held back
             await self._answered.drained()
             credit.hold(size)
 
     async def _publish(self, topic: Topic | Problem | None, read: Sequence[_Read]) -> list[Answer]:
-        """The answers to these lines."""
+        """Publishes these lines, and returns their answers."""
         node = self._call.node
         intake = node.intake
         if wanted := windows([one.found for one in read if isinstance(one.found, Checked)]):
-            with suppress(StoreError):  # then what is known will do
+            with suppress(StoreError):  # then the loads that are known already will do
                 await node.shaping.learn(wanted)
         publications: list[Publication] = []
         problems: dict[int, Problem] = {}  # by number of the line
@@ -298,7 +302,7 @@ class _Publishing:
         return [self._answer(topic, one, problems.get(one.number) or next(verdicts)) for one in read]
 
     async def _admit(self, read: Sequence[_Read]) -> Problem | None:
-        """Why none of the lines that name a guard is taken."""
+        """The problem for which all lines that name a guard are refused, or None."""
         if not (names := guards_of(one.found for one in read if isinstance(one.found, Checked))):
             return None
         try:
@@ -308,7 +312,8 @@ class _Publishing:
         return None
 
     async def _topic(self, read: Sequence[_Read]) -> Topic | Problem | None:
-        """None when there is nothing to be published: it comes into being with its first message."""
+        """The topic, or why there is none; None if no line is to be published: a topic is created with its first
+        message."""
         if all(isinstance(one.found, Problem) for one in read):
             return None
         try:
@@ -317,7 +322,7 @@ class _Publishing:
             return self._problem(error)
 
     def _publication(self, intake: Intake, topic: Topic | Problem | None, one: _Read) -> Publication | Problem:
-        """What is to be asked for, or why nothing is."""
+        """The publication of a line, or the problem for which there is none."""
         found = one.found
         if isinstance(found, Problem):
             return found
@@ -357,7 +362,7 @@ class _Publishing:
         return LineFault(error=problem.body, line=one.number)
 
     def _problem(self, error: Exception) -> Problem:
-        """Made once for an error that many lines have in common."""
+        """The problem of an error, made once for all lines that share it."""
         if self._last is None or self._last[0] is not error:
             self._last = error, problem_of(error) or unexpected(error, self._call.request.route)
         return self._last[1]
@@ -369,7 +374,7 @@ def _ordering_keys(read: Sequence[_Read]) -> set[str]:
 
 
 def _bare(problem: Problem) -> Problem:
-    """Without the frames that it came through: they would keep the line until it is answered, and where a frame keeps
-    the problem too, both until the collector comes, which is late here."""
+    """The problem without its traceback: the frames would keep the line in memory until it is answered, and a frame
+    that refers to the problem would keep both until the garbage collector runs, which is seldom here."""
     problem.__traceback__ = problem.__context__ = None
     return problem

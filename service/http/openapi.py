@@ -1,4 +1,4 @@
-"""OpenAPI 3.1, made from the table of calls and the structs of what comes in and goes out."""
+"""The OpenAPI 3.1 document, made from the table of calls and the structs of requests and answers."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _BESIDE = (
     (DOCS, "docs", "The same as a page", "text/html"),
     (STYLE, "docs_style", "The stylesheet of that page", "text/css"),
 )
-"""Made from the table of calls, and so not in it: path, name, what it is, its type."""
+"""Paths that are made from the table of calls, and so are not in it: path, name, summary, media type."""
 _REF = "#/components/schemas/{name}"
 _SCHEME: Json = {
     "type": "http",
@@ -90,7 +90,7 @@ def _bodies(of: type[Body]) -> Iterator[type[Body]]:
 
 
 def _types(operation: Operation) -> tuple[type, ...]:
-    """Of what comes in and goes out."""
+    """The types of the operation's requests and answers."""
     line, answers = operation.lines or (None, ())
     return (*operation.requests, *operation.answers, *([] if line is None else [line]), *answers)
 
@@ -171,7 +171,7 @@ def _responses_to_lines(schemas: Sequence[Json]) -> Json:
 
 
 def _each_line(schemas: Sequence[Json]) -> Json:
-    """OpenAPI 3.1 has no words for a sequence."""
+    """The schema of each line of a body: OpenAPI 3.1 cannot describe a sequence of them."""
     return {"description": "Each line is one of these", "anyOf": list(schemas)}
 
 

@@ -1,4 +1,5 @@
-"""A bounded channel from one task to another: in order, all that is there at once, up to a total weight."""
+"""A bounded channel from one task to another: keeps the order, hands over everything at once, bounded by total
+weight."""
 
 from typing import Generic, TypeVar
 
@@ -10,10 +11,10 @@ T = TypeVar("T")
 
 @define(eq=False)
 class Passage(Generic[T]):
-    """`put` and `end` are for the one task, `take` for the other."""
+    """One task calls `put` and `end`, the other `take`."""
 
     limit: int
-    """The weight with which it is full."""
+    """The weight above which it is full."""
     _things: list[T] = field(factory=list[T], init=False)
     _weight: int = field(default=0, init=False)
     _ended: bool = field(default=False, init=False)
@@ -21,7 +22,7 @@ class Passage(Generic[T]):
     _changed: trio.Event = field(factory=trio.Event, init=False)
 
     async def put(self, things: list[T], weight: int) -> None:
-        """Hands these on, and waits while it is full."""
+        """Adds these, then waits while the passage is full."""
         self._things += things
         self._weight += weight
         self._change()
@@ -29,22 +30,22 @@ class Passage(Generic[T]):
             await self._changed.wait()
 
     async def drained(self) -> None:
-        """Waits until all has been taken."""
+        """Waits until everything has been taken."""
         while self._things:
             await self._changed.wait()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Marks the end: nothing more will be put."""
         self._ended = True
         self._change()
 
     def wait_for_more(self, patient: bool) -> None:
-        """From now on `take` waits until it is full, or no more."""
+        """Sets whether `take` waits until the passage is full."""
         self._patient = patient
         self._change()
 
     async def take(self) -> list[T]:
-        """All that is there, as soon as there is something; nothing at the end."""
+        """Takes everything, as soon as there is something; an empty list at the end."""
         while not (self._weight > self.limit if self._patient else self._things) and not self._ended:
             await self._changed.wait()
         things, self._things, self._weight = self._things, [], 0

@@ -1,4 +1,4 @@
-"""Seek and replay: where a group reads, and what it is to read once more."""
+"""The calls that move a group (seek) and deliver a range of the stream to it once more (replay)."""
 
 from functools import partial
 from hashlib import sha256
@@ -54,8 +54,8 @@ def _offset(offset: int, pointer: str) -> Position:
 async def _queues(
     call: Call, group: Group, number: int | None, pointer: str, *, needed: bool
 ) -> tuple[Group, tuple[Queue, ...] | None]:
-    """The group as it is now, and its topic's queue of this number; None when all are meant, which are read when it is
-    done. Where one is `needed` it may be left out when there is but one."""
+    """The group as it is now, and its topic's queue of this number; None means all queues, which are looked up when the
+    work is done. If a number is `needed`, it may still be left out of a topic with one queue."""
     if number is None and not needed:
         return group, None
     if number is None or number >= len(group.topic.queues):  # another server may have given the topic more
@@ -71,7 +71,7 @@ async def _queues(
 
 
 async def replay(call: Call) -> Response:
-    """A range of the stream once more for one group."""
+    """Replay a range of the stream for one group."""
     request = await call.read(Replay)
     begin = _place(call, request.from_, "/from", "earliest")
     end = Position("latest") if request.to is None else _place(call, request.to, "/to", "latest")

@@ -1,4 +1,4 @@
-"""Problems: every answer that is not a yes, after RFC 9457. What each kind means stands in the table here, once."""
+"""Problems: every error answer, after RFC 9457. The table here says what each kind means."""
 
 from collections.abc import Mapping, Sequence
 from uuid import uuid4
@@ -70,7 +70,7 @@ KINDS: Mapping[str, tuple[int, str]] = {
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong with one field (a JSON pointer into the body) or with one parameter of the query."""
+    """A fault of one field (a JSON pointer into the body) or of one parameter of the query."""
 
     detail: str
     pointer: str | msgspec.UnsetType = msgspec.UNSET
@@ -86,7 +86,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """RFC 9457, with members of Tarry's own."""
+    """A problem after RFC 9457, with members of Tarry's own."""
 
     type: str
     title: str
@@ -94,21 +94,21 @@ class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str
     errors: list[Fault] | msgspec.UnsetType = msgspec.UNSET
     result: str | msgspec.UnsetType = msgspec.UNSET
-    """Of a 409: lease_lost, too_late, cancelled or waiting."""
+    """With a 409: lease_lost, too_late, cancelled, suppressed or waiting."""
     executed: bool | msgspec.UnsetType = msgspec.UNSET
     """False: nothing was done. A 500 or 503 without it may hide a commit."""
     request_id: str | msgspec.UnsetType = msgspec.UNSET
-    """Of a 500: the server's log has it too."""
+    """With a 500: the id under which the server's log tells more."""
     checks: list[Check] | msgspec.UnsetType = msgspec.UNSET
     revision: int | msgspec.UnsetType | None = msgspec.UNSET
-    """Of a 412: at which it is; null where there is none."""
+    """With a 412: the current revision; null if there is none."""
     queue: int | msgspec.UnsetType = msgspec.UNSET
     offset: int | msgspec.UnsetType = msgspec.UNSET
-    """Of a timer for which it is too late: where its message is."""
+    """Where the message of a timer is, if it is too late to change it."""
 
 
 class Problem(Exception):
-    """Raised anywhere on the way; answered at the edge."""
+    """An error answer; raised anywhere while a request is served, and turned into the answer by the app."""
 
     def __init__(
         self,
@@ -144,11 +144,11 @@ class Problem(Exception):
         )
 
     def encoded(self) -> bytes:
-        """The answer's body."""
+        """The body of the answer, as JSON."""
         return msgspec.json.encode(self.body)
 
     def response(self) -> Response:
-        """The answer."""
+        """The problem as an answer."""
         return Response(self.encoded(), self.status, MEDIA_TYPE, self.headers)
 
 
@@ -163,16 +163,16 @@ def bad_parameter(name: str, detail: str) -> Problem:
 
 
 def bad_cursor() -> Problem:
-    """400 for a cursor that no page has told."""
+    """400 for a cursor that is from no page."""
     return bad_parameter("cursor", "pass the cursor of the page before, as it is")
 
 
 def idempotency_conflict() -> Problem:
-    """422 for a publication."""
+    """422 for a publication whose idempotency key was used with another request."""
     return Problem("idempotency-conflict", "this topic has seen the idempotency key with another request")
 
 
-# The first that fits; a number is Retry-After in seconds, and then nothing was done.
+# The first that fits counts. A number is Retry-After in seconds, and means that nothing was done.
 _SERVICE: tuple[tuple[type[errors.ServiceError], str, int | None], ...] = (
     (errors.UnknownTopic, "unknown-topic", None),
     (errors.UnknownGroup, "unknown-group", None),
@@ -189,7 +189,7 @@ _SERVICE: tuple[tuple[type[errors.ServiceError], str, int | None], ...] = (
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """The problem of an error that is part of the service's life; None for what should not have happened."""
+    """The problem of an expected error; None for an error that should not have happened."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, BadAddress):
@@ -208,7 +208,7 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def unexpected(error: Exception, route: str) -> Problem:
-    """The problem of what should not have happened; the log has the rest of it."""
+    """The problem of an error that should not have happened; the log has its details."""
     request_id = uuid4().hex
     log.error("request_failed", request_id=request_id, route=route or None, exc_info=error)
     detail = f"something is wrong with the server; its log tells more under {request_id}"
@@ -216,7 +216,7 @@ def unexpected(error: Exception, route: str) -> Problem:
 
 
 def _problem_of_store(error: StoreError) -> Problem | None:
-    # The texts of drivers name hosts, tables and statements: they are for the log, not for the caller.
+    # The drivers' texts name hosts, tables and statements: they are for the log, not for the caller.
     again = {"Retry-After": "1"}
     if isinstance(error, OutcomeUnknown):
         detail = "the connection to the store was lost at the commit: what was asked may have been done, or not"

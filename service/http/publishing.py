@@ -22,7 +22,8 @@ _read_single = msgspec.json.Decoder(Single).decode
 async def publish(call: Call) -> Response:
     """Publish now or later, one message or a batch.
 
-    All is checked, then written: all or none. Many, each with an answer of its own, come as lines: see `ndjson`.
+    Every message is checked before any is written: all or none. Many messages with an answer each come as lines: see
+    `ndjson`.
     """
     if media_type(call.request) == ndjson.MEDIA_TYPE:
         return ndjson.publish_lines(call)
@@ -68,7 +69,7 @@ async def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | N
 
 
 async def _batch(call: Call, data: bytes) -> tuple[Sequence[Message], str | None]:
-    """The messages, and the idempotency key beside them."""
+    """The messages of a batch, and its idempotency key."""
     most = call.settings.max_batch
     if not is_large(data):
         try:
@@ -76,7 +77,7 @@ async def _batch(call: Call, data: bytes) -> tuple[Sequence[Message], str | None
         except Problem:
             if len(data) <= longest(call.settings):
                 raise
-            # One by one it is said what is wrong, wherever that is.
+            # Read one by one below, so that a fault is reported wherever it is.
         else:
             if len(batch.messages) > most:
                 raise _too_many(most, f", not {len(batch.messages)}")
@@ -98,7 +99,7 @@ def _too_many(most: int, there_are: str = "") -> Problem:
 
 
 def _single(call: Call, data: bytes) -> Message | None:
-    """None for a batch."""
+    """The message of a request; None if it is a batch."""
     if len(data) > longest(call.settings):
         if _is_batch(data):
             return None
@@ -120,7 +121,7 @@ def _is_batch(data: bytes) -> bool:
 
 
 def _too_large(call: Call, data: bytes) -> Problem:
-    """Of a message: its body, or what is around it."""
+    """The problem of a message that is too large: its body, or the fields around it."""
     shape, limit = decode(data, Lengths), call.settings.max_body
     if len(shape.body) > limit:
         return too_long("/body", len(shape.body), limit)
@@ -132,7 +133,7 @@ def _too_large(call: Call, data: bytes) -> Problem:
 
 
 def idempotency_key(call: Call, named: str | None) -> str | None:
-    """From the header or the field, which may both be there when they agree."""
+    """The idempotency key from the header or the field; both may be given if they agree."""
     limit = call.settings.max_key
     if named is not None and (wrong := wrong_label(named, limit)):
         raise bad_field("/idempotency_key", wrong)

@@ -1,4 +1,4 @@
-"""/v1/topics/{topic}/groups/{group}/push: where the messages of a group are posted to."""
+"""The calls that set, show and remove the endpoint to which the messages of a group are pushed."""
 
 from ..push.endpoint import read_endpoint
 from ..push.signing import read_secret
@@ -10,14 +10,14 @@ from .requests import PutPush
 from .schemas import POST
 
 _TIMEOUT = 10_000
-"""Milliseconds."""
+"""The default time-out of a post, in milliseconds."""
 _IN_FLIGHT = 10
 
 
 async def put_push(call: Call) -> Response:
     """Have the messages of a group posted to an endpoint.
 
-    The group comes into being.
+    The group is created if it does not exist.
     """
     request = await call.read(PutPush)
     try:
@@ -36,7 +36,7 @@ async def put_push(call: Call) -> Response:
 
 
 def _secrets(given: str | list[str]) -> list[str]:
-    """Each once, checked."""
+    """The secrets, checked, without duplicates."""
     secrets = [given] if isinstance(given, str) else given
     for number, secret in enumerate(secrets):
         try:
@@ -47,13 +47,13 @@ def _secrets(given: str | list[str]) -> list[str]:
 
 
 async def get_push(call: Call) -> Response:
-    """Where the messages of a group are posted to, and whether that works."""
+    """Show where the messages of a group are posted, and whether that works."""
     group = await call.group()
     return answer(rendering.push(group, await call.node.pushers.find(group)))
 
 
 async def remove_push(call: Call) -> Response:
-    """Post no more messages of a group; they wait for who claims them."""
+    """Stop posting the messages of a group; they wait to be claimed."""
     group = await call.group()
     await call.node.pushers.remove(group)
     return answer(answers.RemovedPush(topic=group.topic.name, group=group.name))

@@ -1,4 +1,4 @@
-"""Reading a request's body: no more of it than its limit, and JSON into structs with faults that point to the field."""
+"""Reads a request's body up to its limit, and decodes JSON into structs, with faults that point to the field."""
 
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -22,16 +22,17 @@ _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`", re.DOTAL
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 _SHOWN = 100
 _SAID = 200
-"""Characters at the beginning and at the end of what msgspec says, which repeats what came, however long that is."""
+"""Characters that are kept at the beginning and at the end of msgspec's message, which repeats the input at any
+length."""
 _FEW = 50_000
-"""Commas of a body that is read at once: there is one for all but the first of a list's items and an object's members,
-and each may become forty times the bytes that it came in."""
+"""Commas of a body that is still decoded at once: each but the first item of a list and member of an object has one,
+and each may take forty times its bytes in memory."""
 _AT_ONCE = 256 << 10
-"""Bytes of a list that are read before others have their turn."""
+"""Bytes of a list that are decoded before other tasks have their turn."""
 _LONGER = 4
-"""Characters by which a misspelt name may be longer or shorter than the one that is meant."""
+"""Characters by which a misspelt name may be longer or shorter than the right one."""
 _NOTHING_AT_MOST = 1_000
-"""Bytes in which somebody may say nothing."""
+"""The most bytes of a body that is allowed because it says nothing, such as blanks or an empty object."""
 JSON = "application/json"
 _read_any = msgspec.json.Decoder().decode
 
@@ -40,22 +41,23 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A request's body."""
 
     limit: ClassVar[int] = 64 << 10
-    """Bytes that a request may have."""
+    """The most bytes of the request."""
     together: ClassVar[Mapping[str, Any]] = {}
-    """JSON Schema of what the types of its fields do not say: which go with which."""
+    """JSON Schema of the rules that the field types do not express: which fields go together."""
 
 
 B = TypeVar("B", bound=Body)
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body, which is JSON; see `read_bytes`."""
+    """Reads the whole body, which must be JSON; see `read_bytes`."""
     _check_headers(request)
     return await read_bytes(request, limit)
 
 
 async def read_bytes(request: Request, limit: int) -> bytes:
-    """The whole body. One that is said to be over the limit is not read at all, and one that turns out to be is cut."""
+    """Reads the whole body. If its stated length is over the limit, nothing is read; else reading stops at the
+    limit."""
     length = request.header(b"content-length") or ""
     if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > limit):
         raise _too_large(limit)
@@ -75,13 +77,13 @@ async def read_bytes(request: Request, limit: int) -> bytes:
 
 
 def has_body(request: Request) -> bool:
-    """Whether anything came, of whatever type."""
+    """Whether the request has a body, of whatever type."""
     return request.header(b"transfer-encoding") is not None or (request.header(b"content-length") or "0") != "0"
 
 
 async def refuse_body(request: Request) -> None:
-    """Raises a `Problem`, 400, where a body came to a call that takes none: what it says would go unheard. An empty
-    object says nothing."""
+    """Raises a `Problem`, 400, if the request has a body though the call takes none: it would be ignored. Blanks and an
+    empty object are allowed."""
     if not has_body(request):
         return
     came = b""
@@ -97,7 +99,7 @@ async def refuse_body(request: Request) -> None:
 
 
 GONE = 499
-"""The status under which is counted what nobody reads."""
+"""The status under which an answer is counted that the client does not read."""
 
 
 class ClientGone(Exception):
@@ -105,13 +107,13 @@ class ClientGone(Exception):
 
 
 def media_type(request: Request) -> str:
-    """What its body is said to be, in lower case and without parameters; JSON unless it is said."""
+    """The media type of its body, in lower case and without parameters; JSON if none is given."""
     return _content_type(request.header(b"content-type") or JSON)[0]
 
 
 @lru_cache(maxsize=100)
 def _content_type(said: str) -> tuple[str, str]:
-    """The type and the charset, in lower case; the same few are said all the time."""
+    """The type and the charset, in lower case; cached, since the same few values recur."""
     media, _, parameters = said.partition(";")
     charset = _CHARSET.search(parameters)
     return media.strip().lower(), charset[1].lower() if charset else "utf-8"
@@ -125,7 +127,7 @@ def _check_headers(request: Request) -> None:
 
 
 def check_coding(request: Request) -> None:
-    """Its body is sent as it is, in UTF-8. Raises a `Problem`."""
+    """Checks that the body is in UTF-8 and has no content encoding. Raises a `Problem`."""
     if _content_type(request.header(b"content-type") or JSON)[1] not in ("utf-8", "utf8", "us-ascii"):
         raise Problem("unsupported-media-type", "send JSON in UTF-8")
     coding = request.header(b"content-encoding")
@@ -138,7 +140,7 @@ def _too_large(limit: int) -> Problem:
 
 
 def decode(data: bytes, type_: type[B], within: str = "") -> B:
-    """The struct, at this pointer of the body; an empty body is an empty object."""
+    """Decodes the struct; `within` is its pointer in the body. An empty body counts as an empty object."""
     try:
         return msgspec.json.decode(data or b"{}", type=type_)
     except msgspec.ValidationError as error:
@@ -152,10 +154,11 @@ def decode(data: bytes, type_: type[B], within: str = "") -> B:
 
 
 class _Item(msgspec.Struct):
-    """One of a list: it is counted while the list is being read, and nothing is kept of it."""
+    """An item of a list that is counted while the list is decoded; nothing of it is kept."""
 
     left: ClassVar[int] = 0
-    """How many more there may be. The list is read in one go, in the one thread of the event loop."""
+    """How many more items there may be. A class variable is safe: the list is decoded in one go, in the event loop's
+    thread."""
 
     def __post_init__(self) -> None:
         _Item.left -= 1
@@ -164,12 +167,12 @@ class _Item(msgspec.Struct):
 
 
 def is_large(data: bytes) -> bool:
-    """Whether a body is to be read item by item: at once it might take long, and forty times its bytes."""
+    """Whether a body must be decoded item by item: at once it might take long, and forty times its bytes."""
     return len(data) > _FEW and data.count(b",") > _FEW
 
 
 def has_more(data: bytes, name: str, most: int) -> bool:
-    """Whether the list of this name has more items than so many; what else is wrong is for others to say."""
+    """Whether the list of this name has more than `most` items; other faults are left to the caller to report."""
     outline = msgspec.defstruct("Outline", [(name, list[_Item])])
     _Item.left = most
     try:
@@ -180,7 +183,8 @@ def has_more(data: bytes, name: str, most: int) -> bool:
 
 
 async def decode_each(items: list[msgspec.Raw], type_: type[B], name: str, limit: int) -> AsyncIterator[B]:
-    """The items of the list of this name, of so many bytes each. Others have their turn in between."""
+    """Decodes the items of the list of this name, each of `limit` bytes at most. Other tasks have their turn in
+    between."""
     read = 0
     for index, item in enumerate(items):
         data = bytes(item)
@@ -201,7 +205,7 @@ def too_long(pointer: str, size: int, limit: int) -> Problem:
 
 
 def wrong_json(raw: bytes) -> tuple[str, str] | None:
-    """Where and what is wrong with JSON that is passed on as it came: every reader of it must be able to read it."""
+    """The pointer and the fault of JSON that is passed on unchanged, or None: every reader must be able to parse it."""
     try:
         _read_any(raw)
     except RecursionError:
@@ -210,14 +214,14 @@ def wrong_json(raw: bytes) -> tuple[str, str] | None:
         if (pointer := pointer_to_lone(raw)) is not None:
             return pointer, ALONE
         return "", _malformed(error, raw)
-    # Most are too short for it, and a call less is heard of where there are thousands of lines.
+    # Most bodies are too short to be too deep; saving the call matters with thousands of lines.
     return ("", TOO_DEEP) if len(raw) > MAX_DEPTH and is_too_deep(raw) else None
 
 
 def _malformed(error: Exception, data: bytes) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "the JSON is not UTF-8"
-    # Which data, it does not say.
+    # That message does not say which data it means.
     said = "the JSON is truncated" if str(error) == "Input data was truncated" else str(error)
     return f"{said}; or somewhere {ALONE}" if may_be_lone(data) else said
 
@@ -238,7 +242,7 @@ def _wrong_field(text: str, type_: type[Body], within: str) -> Problem:
 
 
 def _types_at(path: str, type_: type[Any]) -> list[msgspec.inspect.Type]:
-    """What the field may be that a path such as `$.messages[3].queue` leads to; nothing where that is not plain."""
+    """The types of the field at a path such as `$.messages[3].queue`; empty if that is not clear."""
     outer, _, name = path.rpartition(".")
     return _types_of(name, _struct_at(outer, type_))
 
@@ -268,7 +272,7 @@ def _unknown_field(pointer: str, name: str, struct: type[Any]) -> Problem:
 
 
 def _struct_at(path: str, type_: type[Any]) -> type[Any]:
-    """The struct that a path such as `$.messages[3]` leads to, by structs and lists of them."""
+    """The struct at a path such as `$.messages[3]`, which leads through structs and lists of structs."""
     for name in re.findall(r"\.([A-Za-z_]+)", path):
         for inner in _types_of(name, type_):
             one = inner.item_type if isinstance(inner, msgspec.inspect.ListType) else inner

@@ -1,7 +1,7 @@
 """The reference of every call and body as HTML, made from the same document as /openapi.json.
 
-`/docs` serves it whole, with nothing but a stylesheet of its own: no script, no other host. The site of the documents
-takes its sections (`.make/site.py`). What is said is gathered here, how it looks is in the templates beside.
+`/docs` serves it whole, with its own stylesheet and nothing else: no script, no other host. The documentation site uses
+its sections (`.make/site.py`). This file gathers the content; the templates beside it hold the layout.
 """
 
 import re
@@ -30,12 +30,12 @@ _GUARD = {
     "Referrer-Policy": "same-origin",
 }
 _NEXT_KIND = re.compile("; (?=[a-z-]+: )")
-"""Between two kinds of problems of one status."""
+"""Separates the kinds of problems of one status."""
 
 
 @frozen
 class Section:
-    """A call or a body."""
+    """The section about a call or a body."""
 
     anchor: str
     title: str
@@ -69,7 +69,8 @@ class _Field:
 
 async def docs(call: Call) -> Response:
     """The reference of every call, as a page"""
-    page = await trio.to_thread.run_sync(_page)  # the first one takes a moment that nothing else should wait for
+    # To render it the first time takes a moment, in which the event loop must not stand still.
+    page = await trio.to_thread.run_sync(_page)
     return Response(page, 200, "text/html; charset=utf-8", _GUARD)
 
 
@@ -88,7 +89,7 @@ def calls(told: Json) -> list[Section]:
 
 
 def bodies(told: Json) -> list[Section]:
-    """A section for each body that comes in or goes out, or is part of one."""
+    """A section for each body of a request or an answer, or part of one."""
     schemas: Json = told["components"]["schemas"]
     return [Section(f"body-{name}", name, _body(schema)) for name, schema in schemas.items()]
 
@@ -141,7 +142,7 @@ def _call(operation: Json) -> str:
 
 
 def _kinds(content: Json) -> list[tuple[str, Kind]]:
-    """By media type."""
+    """The kinds of the bodies, each with its media type."""
     return [(media, kind_of(of["schema"])) for media, of in content.items()]
 
 

@@ -1,4 +1,4 @@
-"""How the store's records become answers."""
+"""Turns the store's records into answers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -50,7 +50,7 @@ _has_more = any_of(*(name for name in ATTRIBUTES if name not in _SOON))
 
 
 def client(one: ClientState) -> ClientAnswer:
-    """Among the clients."""
+    """A client, as listed."""
     return ClientAnswer(
         client=one.name,
         registered_at=None if one.registered_at is None else format_time(one.registered_at),
@@ -64,7 +64,7 @@ def client(one: ClientState) -> ClientAnswer:
 
 
 def push(group: Group, one: PushRow) -> PushAnswer:
-    """Where it is pushed to, without its secrets."""
+    """The endpoint of a group, without its secrets."""
     since = one.broken_at if one.off_at is None else one.off_at
     return PushAnswer(
         topic=group.topic.name,
@@ -81,7 +81,7 @@ def push(group: Group, one: PushRow) -> PushAnswer:
 
 
 def receipt(topic: Topic, one: Receipt, shaping: Shaping) -> ReceiptAnswer:
-    """Of a message that was accepted."""
+    """The receipt of an accepted message."""
     load, late_by = (UNSET, UNSET) if one.offset is not None or one.replayed else outlook(shaping, one.due)
     return ReceiptAnswer(
         id=str(one.id),
@@ -97,7 +97,7 @@ def receipt(topic: Topic, one: Receipt, shaping: Shaping) -> ReceiptAnswer:
 
 
 def outlook(shaping: Shaping, due: int) -> tuple[int | UnsetType, int | UnsetType]:
-    """How full the second is in which something falls due, and by how many milliseconds it will be late."""
+    """How many messages fall due in the second of `due`, and by how many milliseconds they will be late."""
     load = shaping.load(due)
     if load is None:
         return UNSET, UNSET
@@ -106,10 +106,10 @@ def outlook(shaping: Shaping, due: int) -> tuple[int | UnsetType, int | UnsetTyp
 
 
 def message(topic: Topic, one: Delivered) -> MessageAnswer:
-    """As claimed or pulled."""
+    """A message as claimed or pulled."""
     losses = one.losses or UNSET
     if one.content_type is None and not one.losses and not _has_more(one) and (raw := as_json(one.body)) is not None:
-        # Nearly all are so; without a dict in between it pays for the look at the body.
+        # Nearly all messages are like this; making no dict saves as much as `as_json` costs.
         return MessageAnswer(
             topic=topic.name,
             queue=one.queue,
@@ -135,9 +135,10 @@ def _headers(headers: bytes | None) -> msgspec.Raw | None:
 
 
 def _content(one: Delivered | Found) -> dict[str, Any]:
-    """Fields of `Content`. The body is as it came: JSON text as it was written, or bytes with their type.
+    """The fields of `Content`. The body is unchanged: JSON text as it was written, or bytes with their type.
 
-    What was to be JSON and is none goes as bytes: nobody could read the answer, and its other messages neither.
+    A body that should be JSON but is not is sent as bytes: else nobody could parse the answer, nor its other
+    messages.
     """
     content: dict[str, Any] = {
         "id": str(one.id),
@@ -158,7 +159,7 @@ def _content(one: Delivered | Found) -> dict[str, Any]:
 
 
 def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
-    """As claimed, with its end and its attempts."""
+    """A dead letter: the message as claimed, when it died, and its attempts."""
     return DeadAnswer(
         **msgspec.structs.asdict(message(topic, letter.message)),
         dead_at=format_time(letter.dead_at),
@@ -170,7 +171,7 @@ def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
 
 
 def found(one: Found, held: str | None) -> FoundAnswer:
-    """Wherever it is, and why its guard holds it, if it does."""
+    """A message in any state, and why its guard holds it, if it does."""
     life, content = _life(one), _content(one)
     if one.erased_at is not None:
         content["erased_at"] = format_time(one.erased_at)
@@ -180,13 +181,13 @@ def found(one: Found, held: str | None) -> FoundAnswer:
 
 
 def erasure(one: Erasure) -> ErasureAnswer:
-    """That a message is erased, and whether the lake has heard of it."""
+    """That a message is erased, and whether it is erased in the lake, too."""
     lake_at = None if one.lake_at is None else format_time(one.lake_at)
     return ErasureAnswer(id=str(one.id), erased_at=format_time(one.erased_at), lake=one.lake, lake_at=lake_at)
 
 
 def _life(one: Found) -> list[Happening]:
-    """Each event; where the message got on, with how late that was."""
+    """Each event; for its promotion and the first claim of each group, also how late it was."""
     claimed = set[str | None]()
     life: list[Happening] = []
     for event in one.life:
@@ -211,7 +212,7 @@ def _happening(event: Event, late: int | UnsetType) -> Happening:
 
 
 def topic(one: Topic) -> TopicAnswer:
-    """As it was made."""
+    """A topic."""
     return TopicAnswer(
         topic=one.name,
         kind=one.kind,
@@ -229,7 +230,7 @@ def topic(one: Topic) -> TopicAnswer:
 
 
 def topic_settings(one: Topic, settings: Settings) -> TopicSettings:
-    """With what it does where it has nothing of its own."""
+    """A topic with the defaults that apply where it has no values of its own."""
     return TopicSettings(**msgspec.structs.asdict(topic(one)), defaults=_topic_defaults(settings))
 
 
@@ -239,12 +240,12 @@ def _topic_defaults(settings: Settings) -> TopicDefaults:
 
 
 def topic_counts(one: Topic, state: TopicState) -> TopicCounts:
-    """With its counts."""
+    """A topic with its counts."""
     return TopicCounts(**msgspec.structs.asdict(topic(one)), **attrs.asdict(state), pending=state.pending)
 
 
 def topic_ranked(one: Topic, state: TopicState, activity: Activity) -> TopicRanked:
-    """With what it is doing."""
+    """A topic with its counts, rates and backlog."""
     return TopicRanked(
         **msgspec.structs.asdict(topic_counts(one, state)),
         published_rate=round(activity.rate.published, 2),
@@ -260,8 +261,8 @@ def topic_detail(
     held_back: int,
     settings: Settings,
 ) -> TopicDetail:
-    """With its counts and groups, and how many are held back by its release rate."""
-    # A row may be in memory twice for a moment, and no more wait than there are.
+    """A topic with its counts and groups, and how many messages and retries its release rate holds back."""
+    # A row may be in memory twice for a moment, so the number is capped at what waits at all.
     waiting = state.pending + sum(counts.retrying for _, counts in groups)
     return TopicDetail(
         **msgspec.structs.asdict(topic_counts(one, state)),
@@ -272,7 +273,7 @@ def topic_detail(
 
 
 def group_summary(one: Group) -> GroupSummary:
-    """Its ladder (its own, its topic's or the default) and its limit."""
+    """A group with its ladder (its own, its topic's or the default) and its limit."""
     return GroupSummary(
         group=one.name,
         topic=one.topic.name,
@@ -285,7 +286,7 @@ def group_summary(one: Group) -> GroupSummary:
 
 
 def group_settings(one: Group, settings: Settings) -> GroupSettings:
-    """With whose its ladder is, and the one that it would have without."""
+    """A group with the source of its ladder, and the ladder that it would have without its own."""
     of_topic = one.topic.ladder
     inherited = Ladder(settings.ladder) if of_topic is None else of_topic
     whose = "server" if of_topic is None else "topic"
@@ -297,7 +298,7 @@ def group_settings(one: Group, settings: Settings) -> GroupSettings:
 
 
 def group_counts(one: Group, counts: counting.GroupCounts) -> GroupCounts:
-    """With its counts."""
+    """A group with its counts."""
     return GroupCounts(
         **msgspec.structs.asdict(group_summary(one)),
         backlog=counts.backlog,
@@ -309,7 +310,7 @@ def group_counts(one: Group, counts: counting.GroupCounts) -> GroupCounts:
 
 
 def group_detail(one: Group, state: GroupState, settings: Settings) -> GroupDetail:
-    """Where it stands."""
+    """A group with its positions, claims and counts."""
 
     def queues(*, retry: bool) -> list[QueueAnswer]:
         owned = one.topic.ordered and not retry

@@ -1,7 +1,8 @@
-"""/v1/reports: pages that `tarry pipeline report` has made, in the folder that the setting `reports` names.
+"""The calls that serve pages made by `tarry pipeline report`, from the folder that the setting `reports` names.
 
-Nothing else of the folder is read. A page is another program's, so it is served without scripts and forms. It keeps its
-origin: from a page without one a browser sends no session, and the figures that it leads to would be out of reach.
+Nothing else in the folder is read. A page is made by another program, so it is served without scripts and forms. It
+keeps its origin: without one the browser would send no session cookie, and the figures that the page links to would be
+out of reach.
 """
 
 from pathlib import Path
@@ -20,9 +21,9 @@ _FIGURES = "figures"
 _FILES = (".json", ".parquet")
 _LEADS = b'href="%s/'
 _MOST = 100
-"""Reports in the list."""
+"""The most reports in the list."""
 _LARGEST = 64 << 20
-"""Bytes of a page, or a figure."""
+"""The most bytes of a page or a figure that is served."""
 _HEADERS = {
     "Content-Security-Policy": "sandbox allow-downloads allow-same-origin; default-src 'none';"
     " style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'",
@@ -32,7 +33,7 @@ _HEADERS = {
 
 
 async def list_reports(call: Call) -> Response:
-    """The reports there are, the latest first."""
+    """List the reports, the latest first."""
     found = await trio.to_thread.run_sync(_pages, call.settings.reports)
     order = sorted(found.items(), key=lambda one: (-one[1][1], one[0]))[:_MOST]
     told = [answers.ReportAnswer(report=name, made_at=format_time(made_at)) for name, (_, made_at) in order]
@@ -40,18 +41,18 @@ async def list_reports(call: Call) -> Response:
 
 
 async def get_report(call: Call) -> Response:
-    """The page of a report."""
+    """Get the page of a report."""
     name = call.part("report")
     page = await trio.to_thread.run_sync(_read, call.settings.reports, name)
     if page is None:
         raise Problem("unknown-report", f"there is no report {name!r}; GET /v1/reports lists them")
-    # Its figures are beside it in the folder; in the browser they are below it.
+    # The figures are beside the page in the folder, but below it in the URL.
     leads, below = _LEADS % _FIGURES.encode(), _LEADS % f"{name}/{_FIGURES}".encode()
     return Response(page.replace(leads, below), 200, "text/html; charset=utf-8", _HEADERS)
 
 
 async def get_figure(call: Call) -> Response:
-    """A figure of a report, as a file to keep: JSON or Parquet."""
+    """Download a figure of a report: JSON or Parquet."""
     report, figure = call.part("report"), call.part("figure")
     content = await trio.to_thread.run_sync(_read_figure, call.settings.reports, report, figure)
     if content is None:
@@ -62,7 +63,7 @@ async def get_figure(call: Call) -> Response:
 
 
 def _pages(folder: str) -> dict[str, tuple[Path, int]]:
-    """By name: the page, and when it was written, Unix milliseconds."""
+    """Each report's page by its name, with the time it was written in Unix milliseconds."""
     if not folder:
         return {}
     root, found = Path(folder).absolute(), dict[str, tuple[Path, int]]()

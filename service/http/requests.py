@@ -1,4 +1,4 @@
-"""What comes in: the bodies of requests. /openapi.json is made from these structs."""
+"""The bodies of requests, as structs; /openapi.json is made from them."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,7 +10,7 @@ from ..durations import TIME_PATTERN
 from . import schemas
 from .reading import Body
 
-# What the call checks with words of its own is in the schema alone.
+# Rules that a call checks itself, with error texts of its own, are only in the schema, not checked by msgspec.
 _Text = Annotated[str, Meta(extra_json_schema=schemas.DURATION)]
 _MEANT = Meta(description="milliseconds, or units such as 10m and 1h30m, or ISO 8601 such as PT10M")
 Duration = Annotated[Annotated[int, Meta(extra_json_schema=schemas.MILLISECONDS)] | _Text, _MEANT]
@@ -26,7 +26,7 @@ Label = Annotated[str, Meta(description="1 to 255 bytes of UTF-8", extra_json_sc
 Id = Annotated[str, Meta(description="a message's id", pattern=schemas.ID["pattern"])]
 Ids = Annotated[list[Id], Meta(max_length=10_000)]
 _ROOM_FOR_IDS = 512 << 10
-"""Bytes of a request that names messages: so many ids, indented too."""
+"""The most bytes of a request that names messages: enough for the most ids, even indented."""
 Headers = Annotated[
     dict[str, str],
     Meta(description="16 KiB at most, as JSON", extra_json_schema={"propertyNames": {"minLength": 1}}),
@@ -52,20 +52,20 @@ Rungs = Annotated[list[Rest], Meta(max_length=64, description="rests after the f
 
 
 class Shape(msgspec.Struct):
-    """Tells one message from a batch, before either is read."""
+    """Tells a single message from a batch before either is decoded."""
 
     messages: msgspec.Raw | UnsetType = UNSET
 
 
 class Lengths(Body, forbid_unknown_fields=False):
-    """How long the body of a message is, which is too long."""
+    """The length of a message's body, for a message that is too large."""
 
     body: msgspec.Raw = msgspec.Raw()
     body_base64: msgspec.Raw = msgspec.Raw()
 
 
 class Timed(Body):
-    """What a message is made of: `body` or `body_base64`, and at most one of `delay` and `deliver_at`."""
+    """The content of a message: `body` or `body_base64`, and at most one of `delay` and `deliver_at`."""
 
     together: ClassVar[Mapping[str, Any]] = {
         "oneOf": [
@@ -119,7 +119,7 @@ class Message(Timed):
 
 
 class PutTimer(Timed):
-    """The message of a timer, with its time; and what becomes of one that waits already."""
+    """The message of a timer, with its time; and what happens to a message that waits already."""
 
     together: ClassVar[Mapping[str, Any]] = {
         "oneOf": Timed.together["oneOf"],
@@ -144,7 +144,7 @@ class PutTimer(Timed):
         Lease | None, Meta(description="of debounce: how long it waits at most since it was set first")
     ] = None
     key: ClassVar[None] = None
-    """It is in its path."""
+    """The key is in the path."""
 
 
 Sent = Message | PutTimer
@@ -154,13 +154,13 @@ _SKIPS: schemas.Json = {"required": ["overlap"], "properties": {"overlap": {"enu
 
 
 class CatchUp(Body):
-    """Of fire times that are late: those within a time."""
+    """Catching up on late fire times: on those within a duration."""
 
     catch_up: Annotated[Duration, Meta(description="of those within this time one message each")]
 
 
 class PutSchedule(Body):
-    """A message that comes again and again: `cron` or `every` says when, `body` or `body_base64` what."""
+    """A recurring message: `cron` or `every` says when, `body` or `body_base64` what is sent."""
 
     together: ClassVar[Mapping[str, Any]] = {
         "allOf": [
@@ -214,7 +214,7 @@ class PutSchedule(Body):
 
 
 class Backfill(Body):
-    """A stretch of the past."""
+    """A range of past fire times."""
 
     from_: Time = msgspec.field(name="from")
     to: Annotated[Time, Meta(description="itself not included; 1000 fire times at most lie in between")]
@@ -222,7 +222,7 @@ class Backfill(Body):
 
 
 class Single(Message):
-    """A message as most come: read at once, and known for none when it has `messages`."""
+    """A single message, decoded in one go, as most requests are; if `messages` is set it is a batch instead."""
 
     messages: msgspec.Raw | UnsetType = UNSET
 
@@ -238,7 +238,7 @@ class Batch(Body):
 
 
 class BatchApart(Body):
-    """A large batch, whose messages are read one by one."""
+    """A large batch, whose messages are decoded one by one."""
 
     messages: Annotated[list[msgspec.Raw], Meta(min_length=1)]
     idempotency_key: Label | None = None
@@ -252,7 +252,7 @@ class SignIn(Body):
 
 
 class Reschedule(Body):
-    """The new time: one of the two."""
+    """The new time of a message: `delay` or `deliver_at`."""
 
     together: ClassVar[Mapping[str, Any]] = schemas.one_of("delay", "deliver_at")
     delay: Duration | None = None
@@ -260,7 +260,7 @@ class Reschedule(Body):
 
 
 class Claim(Body):
-    """A wish for messages."""
+    """A request for messages."""
 
     client: Annotated[str, Meta(description="who asks: 1 to 255 bytes, printable", extra_json_schema=schemas.LABEL)]
     max: Annotated[int, Meta(ge=1, le=1000, description="10 unless said")] | None = None
@@ -291,14 +291,14 @@ class Claim(Body):
 
 
 class Ack(Body):
-    """The messages that are done; all when left out."""
+    """The messages that are done; all unsettled ones if left out."""
 
     limit: ClassVar[int] = _ROOM_FOR_IDS
     ids: Ids | None = None
 
 
 class Fail(Body):
-    """The messages that failed; all that are open when left out."""
+    """The messages that failed; all unsettled ones if left out."""
 
     limit: ClassVar[int] = _ROOM_FOR_IDS
     ids: Ids | None = None
@@ -308,7 +308,8 @@ class Fail(Body):
 
 
 class Settlement(Body):
-    """What became of messages of a claim: those that were begun, those that are done, and then those that failed."""
+    """A settlement of messages of a claim: first those that were begun, then those that are done, then those that
+    failed."""
 
     together: ClassVar[Mapping[str, Any]] = {
         "anyOf": [schemas.given("ack"), schemas.given("fail"), schemas.given("begun")],
@@ -322,20 +323,20 @@ class Settlement(Body):
 
 
 class Settle(Body):
-    """Settlements of many claims; those of one claim are done in their order. 10,000 ids at most together."""
+    """Settlements of many claims; those of one claim are done in order. Together they name 10,000 ids at most."""
 
     limit: ClassVar[int] = 4 << 20
     settle: Annotated[list[Settlement], Meta(max_length=1000)]
 
 
 class SettleApart(Body):
-    """Many settlements, which are read one by one."""
+    """Many settlements, which are decoded one by one."""
 
     settle: Annotated[list[msgspec.Raw], Meta(max_length=1000)]
 
 
 class Extend(Body):
-    """The lease, from now; and what was begun."""
+    """The lease, counted from now; and the messages that were begun."""
 
     limit: ClassVar[int] = _ROOM_FOR_IDS
     lease: Lease
@@ -350,7 +351,7 @@ class Begun(Body):
 
 
 class Renew(Body):
-    """What was begun since the last sign of life. What is not held any more is passed over."""
+    """The messages begun since the last sign of life. Messages that the client does not hold any more are ignored."""
 
     limit: ClassVar[int] = _ROOM_FOR_IDS
     begun: Annotated[list[Begun], Meta(max_length=100)] | None = None
@@ -360,13 +361,14 @@ Jitter = Annotated[float, Meta(ge=0, le=1, description="by which part of itself 
 
 
 class Nudge(Body):
-    """Which topic has messages that were committed in a transaction of the caller's own."""
+    """The topic for which the caller has committed messages in a transaction of its own."""
 
     topic: Annotated[str, Meta(extra_json_schema=schemas.NAME)] | None = None
 
 
 class PutTopic(Body):
-    """What a topic is to be; what is left out, or null, stays as it is, but for ladder, retention and limits."""
+    """The new settings of a topic. A field left out stays as it is; so does null, except for ladder, retention and
+    limits."""
 
     kind: Literal["cluster", "broadcast"] | None = None
     queues: Annotated[int, Meta(ge=1, le=1024)] | None = None
@@ -381,7 +383,7 @@ class PutTopic(Body):
 
 
 class PutGroup(Body):
-    """What a group is to be; what is left out stays as it is."""
+    """The new settings of a group; a field left out stays as it is."""
 
     ladder: Annotated[Rungs | None, Meta(description="null: the topic's, or the default")] | UnsetType = UNSET
     jitter: Jitter | None = None
@@ -402,7 +404,7 @@ Secret = Annotated[
 
 
 class PutPush(Body):
-    """Where the messages of a group are to be posted."""
+    """The endpoint to which the messages of a group are posted."""
 
     url: Annotated[str, Meta(description="https://, and of the public internet unless push_allow names it")]
     secret: Annotated[
@@ -423,7 +425,7 @@ class SeekTo(Body):
 
 
 class Seek(Body):
-    """Where a group is to go on reading."""
+    """The position from which a group continues."""
 
     to: Annotated[
         Annotated[str, Meta(extra_json_schema={"enum": ["earliest", "latest"]})] | SeekTo,
@@ -433,7 +435,7 @@ class Seek(Body):
 
 
 class Replay(Body):
-    """A range of the stream, from one place up to another that is not of it: offsets or times."""
+    """A range of the stream, by offsets or times; its end is not included."""
 
     together: ClassVar[Mapping[str, Any]] = {
         "anyOf": [
@@ -455,7 +457,7 @@ class Replay(Body):
 
 
 class Letters(Body):
-    """Dead letters: those named, or those that died in a stretch of time, or all."""
+    """Dead letters: those named, those that died in a range of time, or all."""
 
     limit: ClassVar[int] = _ROOM_FOR_IDS
     ids: Ids | None = None

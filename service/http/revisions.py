@@ -1,4 +1,4 @@
-"""Revisions: the one that a thing must be at to be changed, and the one that it is at, as HTTP has them."""
+"""Revisions of timers and schedules in HTTP headers: reads If-Match and If-None-Match, and sets ETag."""
 
 import re
 
@@ -10,7 +10,7 @@ _TAG = re.compile(r'(?:W/)?"([0-9]{1,19})"')
 
 
 def condition(call: Call) -> tuple[int | None, bool]:
-    """The revision that it must be at, and whether there may be none."""
+    """The revision that the object must have, None for any, and whether it must not exist."""
     match, none = call.request.headers(b"if-match"), call.request.headers(b"if-none-match")
     if none and (match or none != [b"*"]):
         raise Problem("bad-request", "the header If-None-Match: say *, without If-Match: only when none waits")
@@ -23,7 +23,7 @@ def condition(call: Call) -> tuple[int | None, bool]:
 
 
 def revision_of(call: Call) -> int | None:
-    """The revision that it must be at to be removed."""
+    """The revision that the object must have to be removed, None for any."""
     revision, absent = condition(call)
     if absent:
         raise Problem("bad-request", "the header If-None-Match goes with PUT")
@@ -31,11 +31,11 @@ def revision_of(call: Call) -> int | None:
 
 
 def unmatched(there: str, revision: int | None) -> Problem:
-    """412: what is there instead, and its revision, if there is any."""
+    """412: what is there instead, and its revision, if it exists."""
     return Problem("precondition-failed", there, executed=False, revision=revision)
 
 
 def tagged(response: Response, revision: int) -> Response:
-    """The same with its ETag."""
+    """Adds the ETag to the response, and returns it."""
     response.add_header("ETag", f'"{revision}"')
     return response

@@ -1,4 +1,4 @@
-"""From a path to its route: a tree of the path's parts."""
+"""Finds the route of a path, in a tree of the paths' parts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -9,25 +9,25 @@ from .routes import Operation
 
 @define
 class _Branch:
-    """Where a path has come, part by part."""
+    """A node of the tree, reached by the parts of a path so far."""
 
     next: dict[str, "_Branch"] = field(factory=dict[str, "_Branch"])
-    """By the next part, as it stands in the path."""
+    """The branches for a literal next part."""
     named: "tuple[str, _Branch] | None" = None
-    """By any next part, and how the route calls it."""
+    """The branch for any other next part, and the name that the route gives this part."""
     route: str = ""
     operations: dict[str, Operation] = field(factory=dict[str, Operation])
-    """What ends here, by its method."""
+    """The operations of the path that ends here, by method."""
 
 
 @define
 class Router:
-    """`find` goes by the tree of all operations' paths."""
+    """The routes of all operations, by their paths."""
 
     _root: _Branch = field(factory=_Branch, init=False)
 
     def add(self, operations: Iterable[Operation]) -> None:
-        """Puts them in their places. Paths of one form name their parts alike."""
+        """Adds these operations. Paths that differ only in the names of their parts must use the same names."""
         for operation in operations:
             place = self._root
             for part in operation.path.split("/")[1:]:
@@ -41,7 +41,7 @@ class Router:
             place.operations[operation.method] = operation
 
     def find(self, segments: Sequence[str]) -> tuple[str, Mapping[str, Operation], dict[str, str]]:
-        """The route, its operations by method, and the path's named parts; no operations where no route is."""
+        """The route, its operations by method, and the path's named parts; no operations if there is no such route."""
         place, parts = self._root, dict[str, str]()
         for part in segments:
             known = place.next.get(part)
@@ -54,7 +54,7 @@ class Router:
         return place.route, place.operations, parts
 
     def operations(self) -> Iterator[Operation]:
-        """All of them."""
+        """All operations that were added."""
         places = [self._root]
         while places:
             place = places.pop()

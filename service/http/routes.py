@@ -1,6 +1,6 @@
-"""The table of all calls: `Router` finds by it, and /openapi.json is made from it, so that neither knows more.
+"""The table of all calls; `Router` is filled and /openapi.json is made from it, so that they never differ.
 
-What a call is about is the first line of its handler's docstring.
+The first line of a handler's docstring is the summary of its call.
 """
 
 from functools import cached_property
@@ -61,7 +61,7 @@ _UNKNOWN = {
     "report": "unknown-report",
     "kind": "not-found",
 }
-"""What there may be none of, by the part of the path that names it."""
+"""The problem if an object does not exist, by the part of the path that names it."""
 
 
 @frozen
@@ -72,11 +72,11 @@ class Parameter:
     about: str
     required: bool = False
     numbers: tuple[int, int] | None = None
-    """A whole number from the one to the other."""
+    """The bounds of a whole number."""
     words: tuple[str, ...] = ()
-    """One of these."""
+    """The allowed values."""
     form: schemas.Json | None = None
-    """A text of this form."""
+    """The JSON Schema of a text."""
 
 
 @frozen(slots=False)
@@ -87,55 +87,56 @@ class Operation:
     path: str
     handler: Handler
     answer: type | tuple[type, ...] | str
-    """This struct, or one of these; or the media type of what is no struct."""
+    """The struct of the answer, or the several possible ones; or the media type of an answer that is no struct."""
     need: Need
-    """What a key must reach to ask for it."""
+    """The scope that a key must have."""
     requests: tuple[type, ...] = ()
-    """One of these structs is the body."""
+    """The possible structs of the body."""
     problems: tuple[str, ...] = ()
-    """Kinds of problems that it may answer, beside those that its method, path and need tell of: see `kinds`."""
+    """Kinds of problems that it may answer, beside those that follow from its method, path and need: see `kinds`."""
     query: tuple[Parameter, ...] = ()
     headers: tuple[Parameter, ...] = ()
     body_required: bool = True
     statuses: tuple[int, ...] = (200,)
-    """Of its answers."""
+    """The possible statuses of success."""
     lines: tuple[type, tuple[type, ...]] | None = None
-    """It takes lines of the one, too (application/x-ndjson), and answers each with one of the others."""
+    """If set, it also takes lines (application/x-ndjson) of the first struct, and answers each with one of the
+    others."""
     tells_outcome: bool = False
-    """Of what is no GET: as a whole it is never `busy`, and what it did is never unknown."""
+    """For an operation other than GET: as a whole it never answers `busy` or `outcome-unknown`."""
     is_checked: bool = True
-    """It says no to names and parameters that it does not know."""
+    """Whether it refuses malformed names and unknown parameters."""
 
     @cached_property
     def parameters(self) -> frozenset[str]:
-        """Names of what the query may have."""
+        """The names of the parameters that the query may have."""
         return frozenset(parameter.name for parameter in self.query)
 
     @property
     def name(self) -> str:
-        """What the document and the log call it."""
+        """The operation's name in /openapi.json and in the log."""
         return getattr(self.handler, "__name__", "")
 
     @property
     def about(self) -> str:
-        """What it does, on one line."""
+        """A summary of what it does, on one line."""
         return (self.handler.__doc__ or "").partition("\n")[0].removesuffix(".")
 
     @property
     def answers(self) -> tuple[type, ...]:
-        """The structs that it may answer."""
+        """The possible structs of the answer."""
         if isinstance(self.answer, str):
             return ()
         return self.answer if isinstance(self.answer, tuple) else (self.answer,)
 
     @cached_property
     def may_answer_much(self) -> bool:
-        """Its answer may be thousands of times as long as what asks for it."""
+        """Whether its answer may be thousands of times as long as the request."""
         return self.need.of is not Of.NOTHING and (self.method == "GET" or answers.ClaimAnswer in self.answers)
 
     @cached_property
     def takes_body(self) -> bool:
-        """It reads one, or lets one be as HTTP does: of a GET or a DELETE a body has no meaning."""
+        """Whether it reads a body, or ignores one as HTTP does: for GET and DELETE a body has no meaning."""
         return self.method != "POST" or bool(self.requests)
 
     @cached_property
@@ -146,11 +147,11 @@ class Operation:
             kinds += ["cross-origin"] if self.tells_outcome else ["cross-origin", *_WRITES]
         if self.requests:
             kinds += ["unsupported-media-type", "too-large", "too-slow", "overloaded"]
-        elif self.method == "POST":  # it reads that there is no body
+        elif self.method == "POST":  # it reads the request to make sure that there is no body
             kinds += ["too-slow", "overloaded"]
         parts = findall("{(.+?)}", self.path)
         if self.method == "PUT" and self.path.endswith("}"):
-            parts.pop()  # which it makes
+            parts.pop()  # a PUT may create it
         kinds += [_UNKNOWN[part] for part in parts if part in _UNKNOWN]
         if _IF_MATCH in self.headers:
             kinds.append("precondition-failed")

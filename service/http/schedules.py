@@ -1,4 +1,4 @@
-"""/v1/schedules: messages that come again and again."""
+"""The calls about schedules, which send messages again and again."""
 
 import msgspec
 import trio
@@ -26,16 +26,16 @@ from .revisions import condition, revision_of, tagged, unmatched
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _OF_MESSAGE = {*Message.__struct_fields__} & {*Spec.__struct_fields__}
 _SHOWN = 5
-"""Fire times in an answer."""
+"""Fire times that an answer shows."""
 _MOST = 1000
-"""Fire times of a backfill."""
+"""The most fire times of a backfill."""
 _END = 1 << 62
 
 
 async def put_schedule(call: Call) -> Response:
-    """Make a schedule or change one; with dry_run tell what it would be.
+    """Create a schedule or change one; with dry_run only tell what it would be.
 
-    The same once more changes nothing: what declares schedules may do so again and again.
+    Repeating the same request changes nothing, so a program may declare its schedules again and again.
     """
     request = await call.read(PutSchedule)
     name, now = call.part("name"), call.node.clock.now()
@@ -64,12 +64,12 @@ async def put_schedule(call: Call) -> Response:
 
 
 async def get_schedule(call: Call) -> Response:
-    """A schedule, and when it fires next."""
+    """Get a schedule, and when it fires next."""
     return _answer(call, await _row(call, "read"))
 
 
 async def list_schedules(call: Call) -> Response:
-    """Schedules by name, page by page."""
+    """List the schedules by name, page by page."""
     limit = call.number(call.query.get("max"), "max", default=PAGE, low=1, high=1000)
     after = call.query.get("cursor") or ""
     if after and wrong_name(after):
@@ -78,12 +78,12 @@ async def list_schedules(call: Call) -> Response:
     told: list[answers.ScheduleAnswer] = []
     for row in rows:
         told.append(_listed(call, row))
-        await trio.lowlevel.checkpoint()  # to find the next times of a rare cron takes a millisecond
+        await trio.lowlevel.checkpoint()  # finding the next times of a rare cron takes a millisecond
     return answer(answers.ScheduleList(schedules=told, cursor=rows[-1].name if len(rows) == limit else None))
 
 
 async def remove_schedule(call: Call) -> Response:
-    """Remove a schedule, and the message that waits; what was due and is not sent any more is told."""
+    """Remove a schedule and its waiting message; the answer lists due fire times that are not sent any more."""
     revision = revision_of(call)
     name = (await _row(call, "operate")).name
     removed, row, unsent = await call.node.schedules.remove(name, revision)
@@ -100,7 +100,7 @@ async def pause_schedule(call: Call) -> Response:
 
 
 async def resume_schedule(call: Call) -> Response:
-    """Resume a schedule: it goes on with its next time, and what was in between is left out."""
+    """Resume a schedule: it goes on with its next fire time; those in between are left out."""
     return await _pause(call, paused=False)
 
 
@@ -136,14 +136,14 @@ async def backfill_schedule(call: Call) -> Response:
 
 
 async def next_of_schedule(call: Call) -> Response:
-    """When a schedule fires next; of one that is paused, when it would."""
+    """List when a schedule fires next; if it is paused, when it would."""
     count = call.number(call.query.get("count"), "count", default=_SHOWN, low=1, high=100)
     row = await _row(call, "read")
     return answer(answers.NextAnswer(times=[format_time(at) for at in _upcoming(call, row, count)]))
 
 
 async def fires_of_schedule(call: Call) -> Response:
-    """What became of a schedule's fire times, the latest first."""
+    """List what became of a schedule's fire times, the latest first."""
     limit = call.number(call.query.get("max"), "max", default=PAGE, low=1, high=1000)
     before = call.number(call.query.get("cursor"), "cursor", default=_END, low=0, high=_END)
     row = await _row(call, "read")
@@ -171,7 +171,7 @@ async def _pause(call: Call, *, paused: bool) -> Response:
 
 
 def _checked(call: Call, request: PutSchedule) -> tuple[Spec, Message]:
-    """Its specification, and the message that it sends, in order but for the times."""
+    """The specification and the message of the schedule; all but the times are checked."""
     said = {name: getattr(request, name) for name in Spec.__struct_fields__}
     if isinstance(request.misfire, CatchUp):
         said["misfire"] = {"catch_up": request.misfire.catch_up}
@@ -196,7 +196,8 @@ def _planned(name: str, spec: Spec, made_at: int) -> Plan:
 
 
 def _check_steps(spec: Spec, known: ScheduleRow | None) -> None:
-    """Raises a `Problem` for steps that say another interval than they seem to; what is set may be declared again."""
+    """Raises a `Problem` for a cron whose steps mean another interval than they seem to; one that is already set may be
+    declared again."""
     if spec.cron is None or (known is not None and _spec(known).cron == spec.cron):
         return
     try:
@@ -206,8 +207,8 @@ def _check_steps(spec: Spec, known: ScheduleRow | None) -> None:
 
 
 def _check_end(rule: Rule, known: ScheduleRow | None, now: int) -> None:
-    """Raises a `Problem` for an end that leaves nothing. One that has ended may be declared again as it is, and changed
-    in all else: it has only become what it was to be."""
+    """Raises a `Problem` for an end that leaves no fire time. A schedule that has ended may be declared again with the
+    same end, and changed otherwise: it has only run its course."""
     if rule.ends_at is None:
         return
     if known is None:
@@ -227,7 +228,8 @@ def _is_dry(call: Call) -> bool:
 
 
 async def _row(call: Call, verb: str) -> ScheduleRow:
-    """The schedule of the path; for a key whose scopes do not reach its topic there is none."""
+    """The schedule in the path. Raises a `Problem`, 404, if there is none or the key's scopes do not cover its
+    topic."""
     row = await call.node.store.read(schedules.find_schedule, call.part("name"))
     if row is None or not call.holder.scopes.reach(verb, _topic_of(row)):
         raise _unknown(call)
@@ -239,7 +241,8 @@ def _topic_of(row: ScheduleRow) -> str:
 
 
 def _spec(row: ScheduleRow) -> Spec:
-    """What it says; nothing where somebody has written over it, so that it can be set anew or removed."""
+    """Its specification; an empty one if the row was overwritten from outside, so that it can be set anew or
+    removed."""
     try:
         return read_spec(row.spec)
     except _UNREADABLE:
@@ -249,7 +252,7 @@ def _spec(row: ScheduleRow) -> Spec:
 def _plan(row: ScheduleRow) -> Plan:
     try:
         return plan_of(row.name, row.spec, row.made_at)
-    except WrongSpec as error:  # it was in order when it was set
+    except WrongSpec as error:  # it was valid when it was set
         raise bad_field(error.pointer, f"this server's time zones do not know it: {error}") from None
     except _UNREADABLE:
         raise Problem(
@@ -272,7 +275,7 @@ def _told_of(call: Call, row: ScheduleRow) -> answers.ScheduleAnswer:
 
 
 def _listed(call: Call, row: ScheduleRow) -> answers.ScheduleAnswer:
-    """Among others, which are to be told whatever is wrong with this one: without what cannot be read of it."""
+    """A schedule in a list; if it cannot be read, without its times, so that the others are listed all the same."""
     try:
         return _told_of(call, row)
     except Problem:
@@ -295,7 +298,7 @@ def _unknown(call: Call) -> Problem:
 
 
 def _out_of_reach(name: str) -> Problem:
-    """There is such a schedule, as who cannot make it finds out; what it is about is not told."""
+    """403: such a schedule exists, as a key that cannot create it finds out anyway, but nothing else of it is told."""
     detail = f"the schedule {name!r} is out of the key's reach: choose another name"
     return Problem("forbidden", detail, executed=False)
 

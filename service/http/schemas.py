@@ -1,4 +1,4 @@
-"""JSON Schema of what comes in, where a type does not say it: texts of a form, and fields that go together.
+"""JSON Schema of rules for requests that Python types cannot express: forms of texts, and fields that go together.
 
 The handlers check all of this and answer in sentences; these rules are for readers of /openapi.json.
 """
@@ -15,7 +15,7 @@ MAX_OFFSET = (1 << 63) - 1
 
 
 def text(form: str) -> Json:
-    """All of it has this form."""
+    """A string that has this form as a whole."""
     return {"type": "string", "pattern": f"^(?:{form})$"}
 
 
@@ -35,20 +35,20 @@ OFFSET = {"minimum": 0, "maximum": MAX_OFFSET}
 
 
 def given(*names: str) -> Json:
-    """These fields are there, and not null."""
+    """These fields are present, and not null."""
     return {"required": list(names), "properties": {name: {"not": {"type": "null"}} for name in names}}
 
 
 def absent(name: str) -> Json:
-    """This field is not there, or null."""
+    """This field is absent, or null."""
     return {"properties": {name: {"type": "null"}}}
 
 
 def is_text(name: str) -> Json:
-    """This field is there, and a text."""
+    """This field is present, and a string."""
     return {"required": [name], "properties": {name: {"type": "string"}}}
 
 
 def one_of(first: str, second: str) -> Json:
-    """One of the two, not both."""
+    """Exactly one of the two fields is given."""
     return {"oneOf": [given(first) | {"not": given(second)}, given(second) | {"not": given(first)}]}

@@ -1,4 +1,4 @@
-"""/v1/nodes, and what this server alone tells: /v1/activity, /v1/wheel and /v1/guards."""
+"""The calls about servers: all nodes, and this server's activity, wheel and guards."""
 
 from ...wheel.entries import SLOTS
 from ..activity import BAND, BOUNDS
@@ -12,7 +12,7 @@ from .call import Call, answer
 
 
 async def list_nodes(call: Call) -> Response:
-    """The servers that are at work on this database, by slot."""
+    """List the servers on this database, by slot."""
     states = await call.node.nodes.states()
     living = [one.row.level for one in states if one.alive]
     found = [_node(one) for one in states]
@@ -42,7 +42,7 @@ def _node(one: NodeState) -> answers.NodeAnswer:
 
 
 async def tell_activity(call: Call) -> Response:
-    """What this server did in each second of the last five minutes, and how late messages were."""
+    """Show what this server did in each second of the last five minutes, and how late messages were."""
     activity = call.activity
     lateness = answers.LatenessAnswer(step=1000 * BAND, bounds=list(BOUNDS), counts=activity.lateness())
     return answer(
@@ -57,10 +57,10 @@ async def tell_activity(call: Call) -> Response:
 
 
 async def tell_wheel(call: Call) -> Response:
-    """What lies in the 3600 slots of this server's wheel."""
+    """Show how many entries are in each of the 3600 slots of this server's wheel."""
     pending, now = call.node.pending, call.node.clock.now()
     second = now // 1000
-    # From now on, an hour ahead; then turned so that the first is the hour's first second.
+    # The loads from now on, an hour ahead; then rotated so that the first is that of the hour's first second.
     loads = [pending.wheel.load(second + ahead) or 0 for ahead in range(SLOTS)]
     place = second % SLOTS
     return answer(
@@ -76,7 +76,8 @@ async def tell_wheel(call: Call) -> Response:
 
 
 async def list_guards(call: Call) -> Response:
-    """The guards that this server declares, and what waits for their answers here."""
+    """List the guards that this server declares, or that its messages name, and how many messages wait for each
+    here."""
     return answer(answers.GuardList(guards=[_guard(one) for one in call.node.guards.states()]))
 
 

@@ -1,4 +1,5 @@
-"""/v1/session: who sits at a browser exchanges a key for a cookie. How it is sealed is told in `access.sessions`."""
+"""The calls by which a browser exchanges a key for a session cookie, and ends it. `access.sessions` seals the
+cookie."""
 
 from ..access.keyring import NoKey
 from ..access.sessions import LASTS, Session
@@ -15,9 +16,9 @@ from .requests import SignIn
 async def sign_in(call: Call) -> Response:
     """Exchange a key for a session, which comes as a cookie.
 
-    It lasts twelve hours, and ends with its key.
+    It lasts twelve hours, or until its key is revoked.
     """
-    node = call.node  # nothing is read while there is none
+    node = call.node  # raises before the body is read if there is no node yet
     request = await call.read(SignIn)
     if wrong := wrong_label(request.key, 255):
         raise bad_field("/key", wrong)
@@ -33,9 +34,9 @@ async def sign_in(call: Call) -> Response:
 
 
 async def who(call: Call) -> Response:
-    """Who is signed in, and what the key may do.
+    """Show who is signed in, and what the key may do.
 
-    With a key in place of a session, whose that is.
+    With a key in place of a session, show whose key it is.
     """
     holder, text = await holder_of(call.request, call.node), session_of(call.request)
     if holder.name and text is not None:
@@ -45,9 +46,9 @@ async def who(call: Call) -> Response:
 
 
 async def sign_out(call: Call) -> Response:
-    """End the session, at every server, and take its cookie back.
+    """End the session, at every server, and delete its cookie.
 
-    Without one, or with one that is over, nothing is done.
+    Without a session, or with one that is over, nothing is done.
     """
     text = session_of(call.request)
     if text is not None:
@@ -69,7 +70,7 @@ def _told(call: Call, session: Session | None) -> answers.SessionAnswer:
 
 
 def _cookie(call: Call, text: str, seconds: int) -> str:
-    # Behind a proxy that speaks TLS the connection to here is plain: then the cookie could not come back if it were
-    # for secure connections alone, as the server cannot know.
+    # Secure only if this connection uses TLS. Behind a proxy that ends TLS the connection to the server is plain, and
+    # the server cannot know whether the browser's is secure: if not, a Secure cookie would never come back.
     secure = "; Secure" if call.request.scope.get("scheme") == "https" else ""
     return f"{SESSION}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"

@@ -1,5 +1,4 @@
-"""POST /v1/claims/settle: acks and fails of many claims, and what was begun, in one request, each with an answer of its
-own."""
+"""The call that settles many claims in one request (acks, fails and begun messages), with an answer for each."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,16 +16,17 @@ from .reading import decode, decode_each, has_more, is_large, read_body
 from .requests import Settle, SettleApart, Settlement
 
 MAX_IDS = 10_000
-"""Of all settlements of a request; and ranges of their claims."""
+"""The most ids in all settlements of a request; also the most ranges of their claims."""
 MOST = 1000
-"""Settlements."""
+"""The most settlements of a request."""
 _RANGES = 500
-"""Of the claims that are settled side by side: one may have 64, and naming claims that there are not costs nothing."""
+"""The most ranges of the claims that are settled side by side: a claim may have 64, and anybody can name claims that do
+not exist."""
 
 
 @define
 class _Entry:
-    """A settlement that is in order, and what is yet to be done of it."""
+    """A settlement that has been checked, and its steps, which are yet to be done."""
 
     claim: str
     begin: claims.Settling | None
@@ -35,9 +35,9 @@ class _Entry:
 
 
 async def settle(call: Call) -> Response:
-    """Settle many claims, each for itself.
+    """Settle many claims, each on its own.
 
-    Those of one claim are done one after the other, the others side by side, so that they share transactions.
+    Settlements of one claim are done one after the other, the others side by side, so that they share transactions.
     """
     settlements = await _read(call)
     _check_ids(settlements)
@@ -72,7 +72,7 @@ async def _read(call: Call) -> Sequence[Settlement]:
         ids += _ids_of(one)
         settlements.append(one)
         if ids > MAX_IDS:
-            break  # what is wrong is plain
+            break  # `_check_ids` will refuse them
     return settlements
 
 
@@ -88,7 +88,7 @@ def _check_ranges(claims: Collection[str]) -> None:
 
 
 def _together(claims: Iterable[str]) -> Iterator[list[str]]:
-    """The claims, in pieces of so many ranges."""
+    """The claims, in groups of at most `_RANGES` ranges, or a single claim."""
     some: list[str] = []
     room = _RANGES
     for claim in claims:

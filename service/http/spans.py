@@ -1,8 +1,8 @@
-"""OpenTelemetry's span of each request, where opentelemetry-api is installed and somebody has set up where spans go;
-else nothing, at no cost.
+"""Makes an OpenTelemetry span of each request, if opentelemetry-api is installed and a tracer provider is set up; else
+it costs nothing.
 
-The only file of the service that knows OpenTelemetry. Attributes follow its conventions for HTTP servers. A request
-that comes with `traceparent` is a part of that trace.
+This is the only file of the service that knows OpenTelemetry. Attributes follow its conventions for HTTP servers. A
+request with a `traceparent` header is part of that trace.
 """
 
 from collections.abc import Generator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 try:
     import_module("opentelemetry.trace.propagation.tracecontext")
-except ModuleNotFoundError:  # the extra `otel` is not there
+except ModuleNotFoundError:  # the extra `otel` is not installed
     on = False
 else:
     on = True
@@ -29,11 +29,11 @@ if TYPE_CHECKING or on:
     _carrier = TraceContextTextMapPropagator()
 
 _QUIET = {"/livez", "/readyz", "/metrics"}
-"""Asked for all the time, by probes and scrapers, of whom nobody wants a trace."""
+"""Paths that probes and scrapers request all the time; nobody wants traces of them."""
 
 
 class Answered:
-    """What became of a request; this one is of nobody who looks."""
+    """Receives the outcome of a request; this one ignores it, as nobody traces."""
 
     def __enter__(self) -> "Answered":
         return self
@@ -42,7 +42,7 @@ class Answered:
         pass
 
     def answered(self, request: Request, status: int) -> None:
-        """It has its answer."""
+        """Notes that the request was answered with this status."""
 
 
 class _Span(Answered):
@@ -66,12 +66,12 @@ _NOBODY = Answered()
 
 
 def serving(request: Request) -> AbstractContextManager[Answered]:
-    """Around a request."""
+    """Wraps the serving of a request."""
     return _serving(request) if on and request.path not in _QUIET and _are_wanted() else _NOBODY
 
 
 def _are_wanted() -> bool:
-    # Asked each time: whoever sets it up may do so late.
+    # Looked up each time, since the provider may be set up late.
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 

@@ -1,7 +1,8 @@
-"""Halves of surrogate pairs in JSON: escapes such as `\\ud800` that stand alone, and are no character.
+"""Finds unpaired surrogates in JSON: escapes such as `\\ud800` that stand alone, and are no character.
 
-msgspec refuses them as truncated or malformed data, and does not say where. Looked for only in what it has refused:
-first the fault, and then the way to it alone. What is beside that way is passed over, and nothing is made of it.
+msgspec refuses them as truncated or malformed data, without saying where. Only data that it has refused is searched:
+first for the fault, and then for the path to it alone. Everything beside that path is skipped, and no objects are made
+of it.
 """
 
 import re
@@ -14,38 +15,38 @@ _SOUND = re.compile(
     rb"[^\\]*+(?:\\(?:[^u]|u(?![dD][89a-fA-F])|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})[^\\]*+)*+",
     re.DOTALL,
 )
-"""Up to the first that stands alone."""
+"""Matches the data up to the first unpaired surrogate."""
 _CUT_OFF = re.compile(rb"\\u[0-9a-fA-F]{0,4}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
-"""What may become a pair."""
+"""Matches an escape at the end of the data, which the cut data might complete to a pair."""
 _TOKEN = re.compile(
     rb'"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)(?:"|(?P<broken>\Z))|(?P<open>[\[{])|(?P<close>[\]}])|[^"\[\]{}]++',
     re.DOTALL,
 )
 _TEXT, _BROKEN, _OPEN, _CLOSE = range(1, 5)
 _LOOKED_AT = 512 << 10
-"""Bytes. What is longer comes in a list, and is looked at one by one."""
+"""Bytes that are searched. Longer data is a list, whose items are searched one by one."""
 _SHOWN = 100
-"""Characters of a name."""
+"""Characters of a name that are shown."""
 _DEEPEST = 32
-"""Levels of a pointer; deeper down it leads to what the fault is in."""
+"""The most levels of a pointer; if the fault is deeper, the pointer leads to the value that contains it."""
 _STEPS = 100_000
-"""Texts, brackets and what lies between them, on the way to a fault: some hundredths of a second. One that is farther
-off is told of the whole."""
+"""Tokens (texts, brackets and the parts between them) on the way to a fault, some hundredths of a second. If the fault
+is farther off, the pointer is that of the whole."""
 
 ALONE = "it has half of a surrogate pair that stands alone (\\ud800 to \\udfff), which is no character"
 
 _Level = tuple[bool, int, bytes]
-"""Whether it is an object; how many commas of an array came before; the last name of an object, as it is written."""
+"""Whether it is an object; the number of commas so far in an array; the last name in an object, as written."""
 
 
 def may_be_lone(data: bytes) -> bool:
-    """Whether there is an escape that wants another beside it, farther off than is looked for."""
+    """Whether there is an escape of a surrogate beyond the bytes that are searched."""
     return _ESCAPE.search(data, _LOOKED_AT) is not None
 
 
 def pointer_to_lone(data: bytes) -> str | None:
-    """The JSON pointer of the first text with one; of the object, if it is in a name. None where all is well with them,
-    or the JSON is wrong otherwise."""
+    """The JSON pointer of the first text with an unpaired surrogate; of the object, if it is in a name. None if there
+    is no such text, or the JSON is malformed otherwise."""
     if _ESCAPE.search(data, 0, _LOOKED_AT) is None or (sound := _SOUND.match(data, 0, _LOOKED_AT)) is None:
         return None
     end = sound.end()
@@ -55,7 +56,7 @@ def pointer_to_lone(data: bytes) -> str | None:
 
 
 def _pointer_to_end(begun: bytes) -> str | None:
-    """Of the text in whose midst it ends."""
+    """The pointer of the text in the middle of which `begun` ends."""
     levels: list[_Level] = []
     is_object, place, name, at_name = False, 0, b"", False
     tokens = _TOKEN.finditer(begun)
@@ -86,7 +87,7 @@ def _pointer_to_end(begun: bytes) -> str | None:
 
 
 def _is_json(begun: bytes, levels: list[_Level]) -> bool:
-    """Whether it is, with its ends."""
+    """Whether it is JSON once the open levels are closed."""
     ends = b"".join(b"}" if is_object else b"]" for is_object, _, _ in reversed(levels))
     try:
         msgspec.json.decode(begun + ends, type=msgspec.Raw)

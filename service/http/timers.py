@@ -1,4 +1,4 @@
-"""/v1/topics/{topic}/timers: one message that waits, for each key of a topic."""
+"""The calls about timers: at most one waiting message for each key of a topic."""
 
 from msgspec import UNSET
 
@@ -21,9 +21,9 @@ from .revisions import condition, revision_of, tagged, unmatched
 
 
 async def put_timer(call: Call) -> Response:
-    """Set the timer of a key: the one message of it that waits.
+    """Set the timer of a key: its one message that waits.
 
-    The same request with its idempotency key once more, after the timer has fired too, is answered as before.
+    The same request, repeated with its idempotency key even after the timer has fired, gets the same answer.
     """
     name, key = call.part("topic"), call.part("key")
     data = await read_body(call.request, call.settings.max_batch_bytes + SLACK)
@@ -64,9 +64,9 @@ async def put_timer(call: Call) -> Response:
 
 
 async def get_timer(call: Call) -> Response:
-    """The timer of a key, and how its message is.
+    """Get the timer of a key, and the state of its message.
 
-    It is remembered for as long as idempotency keys are once its message waits no more.
+    When its message waits no more, the timer is remembered for as long as idempotency keys are.
     """
     key = call.part("key")
     topic = await call.topic()
@@ -77,9 +77,9 @@ async def get_timer(call: Call) -> Response:
 
 
 async def list_timers(call: Call) -> Response:
-    """The timers of a topic, by key.
+    """List the timers of a topic, by key.
 
-    A page of them; also those that are remembered yet, whose message waits no more.
+    A page of them; timers that are still remembered though their message waits no more are included.
     """
     limit = call.number(call.query.get("max"), "max", default=PAGE, low=1, high=1000)
     after = call.query.get("cursor") or ""
@@ -102,9 +102,9 @@ def _told(key: str, found: Standing) -> answers.TimerAnswer:
 
 
 async def cancel_timer(call: Call) -> Response:
-    """Cancel the message of a key that waits.
+    """Cancel the waiting message of a key's timer.
 
-    The verdict is exact.
+    The answer is exact: either it is cancelled and will not be delivered, or it was too late.
     """
     revision = revision_of(call)
     topic: Topic = await call.topic()

@@ -1,4 +1,4 @@
-"""/v1/topics and their groups; /v1/groups, those of all topics."""
+"""The calls about topics and their groups."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,13 +24,13 @@ from .problems import bad_cursor, bad_field, bad_parameter
 from .requests import Nudge, PutGroup, PutTopic
 
 _NOT_NULL = ("kind", "queues", "ordered", "sequencer", "jitter")
-"""Fields of a topic of which null says as much as nothing."""
+"""Fields of a topic for which null means the same as leaving them out."""
 _SORTS: Mapping[str, Sort] = {"name": "name", "rate": "rate", "backlog": "backlog"}
 _GROUP_SORTS: Mapping[str, GroupSort] = {"name": "name", "backlog": "backlog", "dead_letters": "dead_letters"}
 
 
 async def put_topic(call: Call) -> Response:
-    """Make a topic or change one."""
+    """Create a topic or change one."""
     request = await call.read(PutTopic)
     try:
         known = await call.topic()
@@ -44,7 +44,7 @@ async def put_topic(call: Call) -> Response:
 
 
 def _draft(call: Call, request: PutTopic, known: Topic | None) -> TopicDraft:
-    """What is left out stays as it is, or is the default."""
+    """The draft of the topic: a field left out stays as it is, or has its default in a new topic."""
     was = TopicDraft(call.part("topic"))
     if known is not None:
         kept = (known.kind, len(known.queues), known.ordered, known.retention, known.ladder, known.sequencer)
@@ -63,7 +63,7 @@ def _draft(call: Call, request: PutTopic, known: Topic | None) -> TopicDraft:
 
 
 def _ladder(call: Call, request: PutTopic | PutGroup, own: Ladder | None, inherited: Ladder) -> Ladder | None:
-    """The ladder asked for; what is left out of it stays, and a jitter alone makes the inherited one its own."""
+    """The requested ladder: a part left out stays, and a jitter alone makes a copy of the inherited ladder its own."""
     ladder = own
     if request.ladder is None:
         ladder = None
@@ -77,7 +77,7 @@ def _ladder(call: Call, request: PutTopic | PutGroup, own: Ladder | None, inheri
 
 
 async def nudge(call: Call) -> Response:
-    """Look at once for what an outbox has committed."""
+    """Look at once for messages that an outbox has committed."""
     request = await call.read(Nudge)
     if request.topic is not None:
         if wrong := wrong_name(request.topic):
@@ -89,7 +89,7 @@ async def nudge(call: Call) -> Response:
 
 
 async def list_topics(call: Call) -> Response:
-    """Topics with their counts, page by page."""
+    """List the topics with their counts, page by page."""
     query = call.query
     sort = _SORTS.get(query.get("sort", "name"))
     if sort is None:
@@ -101,7 +101,7 @@ async def list_topics(call: Call) -> Response:
 
 
 async def list_all_groups(call: Call) -> Response:
-    """Groups of all topics with their counts, page by page."""
+    """List the groups of all topics with their counts, page by page."""
     query = call.query
     sort = _GROUP_SORTS.get(query.get("sort", "name"))
     if sort is None:
@@ -120,7 +120,7 @@ async def list_all_groups(call: Call) -> Response:
 
 
 def _last(cursor: str | None, many: int) -> tuple[Any, ...]:
-    """Of the last one on the page before: so many names, and what it was ranked by. Nothing for the first page."""
+    """The names of the last entry on the page before, and the value it was ranked by; empty for the first page."""
     if cursor is None:
         return ()
     value, *names = cursor.split(":")
@@ -132,7 +132,7 @@ def _last(cursor: str | None, many: int) -> tuple[Any, ...]:
 
 
 async def get_topic(call: Call) -> Response:
-    """One topic with its counts and groups."""
+    """Get a topic with its counts and groups."""
     node, name = call.node, (await call.topic()).name
     topic = await node.directory.read_topic(name)
     if topic is None:
@@ -146,14 +146,14 @@ async def get_topic(call: Call) -> Response:
 
 
 async def list_groups(call: Call) -> Response:
-    """The groups of a topic."""
+    """List the groups of a topic."""
     topic = await call.topic()
     groups = call.node.directory.groups_of(topic)
     return answer(answers.GroupList(groups=[rendering.group_summary(group) for group in groups]))
 
 
 async def put_group(call: Call) -> Response:
-    """Make a group or change one."""
+    """Create a group or change one."""
     name = call.part("group")
     request = await call.read(PutGroup)
     latest, since = call.start(request.from_, "/from")
@@ -181,15 +181,15 @@ async def put_group(call: Call) -> Response:
 
 
 async def get_group(call: Call) -> Response:
-    """Where a group stands."""
+    """Get the position and counts of a group."""
     group = await call.group()
     return answer(rendering.group_detail(group, await call.node.groups.state(group), call.settings))
 
 
 async def pause(call: Call) -> Response:
-    """Pause a group: its clients are given nothing until it is resumed.
+    """Pause a group: its clients are given no messages until it is resumed.
 
-    Timers and retries go on, and so do settlements. Claims wait as if nothing were there.
+    Timers and retries go on, and so do settlements. Claims wait as if there were no messages.
     """
     return answer(rendering.group_summary(await call.node.catalogue.pause_group(await call.group(), paused=True)))
 
@@ -202,7 +202,7 @@ async def resume(call: Call) -> Response:
 async def remove_topic(call: Call) -> Response:
     """Remove a topic, its groups and all its messages.
 
-    Refused while messages of it wait or are unsettled, unless by force.
+    Refused while it has messages that wait or are unsettled, unless by force.
     """
     force = call.query.get("force", "false")
     if force not in ("true", "false"):
@@ -213,7 +213,7 @@ async def remove_topic(call: Call) -> Response:
 
 
 async def remove_group(call: Call) -> Response:
-    """Remove a group; its claims are over."""
+    """Remove a group; its claims end."""
     group = await call.group()
     await call.node.remover.remove_group(group)
     return answer(answers.RemovedGroup(topic=group.topic.name, group=group.name))

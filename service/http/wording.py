@@ -1,4 +1,4 @@
-"""What a field of a body takes, in the words of JSON, where msgspec says it in Python's, or tells but a part of it."""
+"""Rewords msgspec's errors about fields: in the terms of JSON instead of Python's, and with the complete rule."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _PARTS = {"array": "item", "str": "character", "object": "member"}
 
 
 def rule_of(said: str, types: Sequence[msgspec.inspect.Type]) -> str | None:
-    """What msgspec said is to be, of a field that may be of these types; None where its own words will do."""
+    """The rule of a field with these types, from msgspec's message; None if its own words will do."""
     if other := _OTHER_TYPE.fullmatch(said):
         *others, last = [name for type_ in other["took"].split(" | ") for name in _NAMES.get(type_, (type_,))]
         took = f"{', '.join(others)} or {last}" if others else last

@@ -1,4 +1,4 @@
-"""Numbers that all processes of a server see, in memory that they share: who serves, with how many connections."""
+"""Numbers in memory that all processes of a server share: which of them serve, with how many connections."""
 
 import mmap
 from collections.abc import Sequence
@@ -7,85 +7,86 @@ from attrs import define, field
 
 _ABSENT, _SERVES, _LOADED = 0, 1, 2
 _NUMBERS = 3
-"""Of each process: how it is, its connections, and when it last gave a sign of life (monotonic nanoseconds)."""
+"""Numbers of each process: its state, its connections, and its last sign of life (monotonic nanoseconds)."""
 _PAUSE = 0.002
-"""Seconds for which a connection is left to those who have fewer."""
+"""Seconds for which a connection is left to processes that have fewer."""
 _PAUSES = 5
-"""After so many of them they are busy, or stuck: it is taken."""
+"""After so many pauses the others must be busy, or stuck, and the connection is accepted here."""
 _BEGINNING = 0.02
-"""Seconds between two looks of a process that has not begun to serve."""
+"""Seconds between two checks of a process that does not serve yet."""
 
 
 class Board:
-    """One cell for each process and number. Each process writes its own, and the supervisor those of the dead."""
+    """One cell for each process and number. Each process writes its own cells; the supervisor resets those of dead
+    ones."""
 
     def __init__(self, processes: int) -> None:
-        self._memory = mmap.mmap(-1, 8 * _NUMBERS * processes)  # shared with all that are forked from here on
+        self._memory = mmap.mmap(-1, 8 * _NUMBERS * processes)  # shared with all processes that are forked from here on
         self._cells = memoryview(self._memory).cast("q")
         self._processes = processes
 
     def serves(self, number: int) -> bool:
-        """Whether the process takes connections. They are counted from 1."""
+        """Whether the process takes connections. Processes are numbered from 1."""
         return self._cells[number - 1] >= _SERVES
 
     def begin(self, number: int) -> None:
-        """The process serves."""
+        """Notes that the process serves."""
         self._cells[number - 1] = _SERVES
 
     def load(self, number: int) -> None:
-        """A process that serves has its timers in memory, too."""
+        """Notes that a process that serves has also loaded its timers."""
         if self.serves(number):
             self._cells[number - 1] = _LOADED
 
     def is_loaded(self, number: int) -> bool:
-        """Whether it has."""
+        """Whether the process serves and has loaded its timers."""
         return self._cells[number - 1] == _LOADED
 
     def live(self, number: int, now: int) -> None:
-        """The process gave a sign of life."""
+        """Notes a sign of life of the process."""
         self._cells[2 * self._processes + number - 1] = now
 
     def lived(self, number: int) -> int:
-        """When it did so last; 0: never."""
+        """When the process last gave a sign of life; 0 if never."""
         return self._cells[2 * self._processes + number - 1]
 
     def end(self, number: int) -> None:
-        """It takes no more connections, or is dead."""
+        """Notes that the process takes no more connections, or is dead."""
         self._cells[number - 1] = _ABSENT
         self.note(number, 0)
 
     def forget(self, number: int) -> None:
-        """It is dead: the next one of this number begins anew."""
+        """Resets the numbers of a dead process for the next one with its number."""
         self.end(number)
         self.live(number, 0)
 
     def note(self, number: int, connections: int) -> None:
-        """So many are open there."""
+        """Notes how many connections the process has open."""
         self._cells[self._processes + number - 1] = connections
 
     def others(self, number: int) -> Sequence[int]:
-        """The numbers of those others that serve."""
+        """The numbers of the other processes that serve."""
         return [other for other in range(1, self._processes + 1) if other != number and self.serves(other)]
 
     def connections(self, number: int) -> int:
-        """How many are open there."""
+        """How many connections the process has open."""
         return self._cells[self._processes + number - 1]
 
 
 @define(eq=False)
 class Share:
-    """What of the connections is one process's to take: those that nobody who serves has more room for."""
+    """Decides whether a process accepts a connection: only if no other serving process has clearly fewer."""
 
     board: Board
     number: int
     _paused: int = field(default=0, init=False)
 
     def note(self, connections: int) -> None:
-        """So many are open here."""
+        """Notes how many connections are open here."""
         self.board.note(self.number, connections)
 
     def rest(self) -> float:
-        """Seconds to leave who knocks now to others: 0 when he is to be let in here."""
+        """Seconds for which to leave a new connection to the others; 0 to accept it here."""
         others = self.board.others(self.number)
         if not others:
             return 0

@@ -1,21 +1,21 @@
-"""The metrics of all processes in one text: each series is told with its process, as that of a server of its own.
+"""Merges the metrics of all processes into one text, where the series of each process have its number as a label.
 
-So a counter of a process that was started again begins at 0 under its own label, which Prometheus understands; the sum
-over all, made here, would go down with it, and be taken for a restart of everything.
+So a counter of a process that was restarted begins at 0 under its own label, which Prometheus understands. A sum over
+all processes, made here, would decrease then, and look like a restart of everything.
 """
 
 import re
 from collections.abc import Mapping
 
 _WHOLE = {"tarry_pending_messages", "tarry_group_lag_messages", "tarry_build_info"}
-"""Told once: what one process tells for all, and what is the same of all. Where two tell it, the duty has just gone
-from one to the other, and the larger counts."""
+"""Metrics that appear once: those that one process reports for all, and those that are equal in all. If two processes
+report one, the duty has just moved between them, and the larger value counts."""
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)")
 _UP = "# HELP tarry_process_up Whether the process has told its metrics.\n# TYPE tarry_process_up gauge"
 
 
 def merge(texts: Mapping[int, str | None]) -> str:
-    """By the number of their process; None of one that did not answer."""
+    """Merges the texts, given by process number; None for a process that did not answer."""
     families: dict[str, list[str]] = {}
     whole: dict[str, dict[str, str]] = {}
     for number, text in texts.items():

@@ -1,7 +1,7 @@
-"""The last word: a process that waits for the supervisor's end, and logs one that the supervisor did not log itself.
+"""The last word: a process that waits for the supervisor's end, and logs it if the supervisor did not log it itself.
 
-The kernel kills those who serve together with it, so that none of them could say why. This one holds no connection and
-no address, and ends at once.
+If the supervisor is killed, the kernel kills the serving processes with it, so none of them could log why. This process
+holds no connection and no address, and ends at once afterwards.
 """
 
 import os
@@ -16,17 +16,18 @@ log = structlog.get_logger()
 
 
 class LastWord:
-    """Begun by the supervisor, before there are others, with the signals blocked that it takes: a terminal's are for
-    all of the group."""
+    """Forked by the supervisor before the other processes, with the supervisor's signals blocked: a terminal sends its
+    signals to the whole process group."""
 
     def __init__(self, sockets: Sequence[socket.socket]) -> None:
         self.pipe: int | None = None
-        """What ends with the supervisor, which nobody else may keep open; None where there is no room for a process."""
+        """The pipe that closes when the supervisor ends, so no other process may keep it open; None if the fork
+        failed."""
         supervisor = os.getpid()
         reads, writes = os.pipe()
         try:
             pid = os.fork()
-        except OSError as error:  # it serves all the same
+        except OSError as error:  # the server runs all the same
             log.warning("no_last_word", error=str(error))
             os.close(reads)
             os.close(writes)
@@ -46,9 +47,9 @@ class LastWord:
             os._exit(0)
 
     def spare(self) -> None:
-        """The supervisor ends by itself, and has said so."""
+        """Ends the process without a log line: the supervisor ends regularly, and has logged that."""
         if self.pipe is not None:
-            with suppress(BrokenPipeError):  # somebody has killed it
+            with suppress(BrokenPipeError):  # the process was killed
                 os.write(self.pipe, b".")
             os.close(self.pipe)
             self.pipe = None

@@ -1,11 +1,11 @@
-"""What a process knows of itself and the others: orders from its supervisor, and the metrics of all.
+"""Connects a process to its supervisor and to the other processes: receives orders, and collects the metrics of all.
 
-Orders are numbers of signals, through a pipe: a terminal and systemd send theirs to supervisor and processes alike,
-and nobody could tell a second one from the first, handed on. When the pipe ends, so has the supervisor, and the process
-ends as if it were killed with it; on Linux the kernel sees to that already, even where the loop stands still.
+Orders are numbers of signals, sent through a pipe. A terminal and systemd send signals to supervisor and processes
+alike, so a process could not tell a second signal from the first, passed on. When the pipe closes, the supervisor has
+ended, and the process ends as if it were killed with it; on Linux the kernel kills it already, even if its loop hangs.
 
-Whoever is asked for metrics asks the others: each has a datagram socket, to which one sends a socket for the answer. So
-there is no file and no address that others could see.
+The process that is asked for metrics asks the others: each has a datagram socket, to which a socket for the answer is
+sent. So there is no file and no address that others could see.
 """
 
 import array
@@ -23,16 +23,16 @@ from .board import Share
 from .exposition import merge
 
 _PATIENCE = 2.0
-"""Seconds for an answer, and for it to be taken."""
+"""Seconds to wait for an answer, and for an answer to be taken."""
 _LENGTH = 8
-"""Bytes before an answer, which say how long it is: it may be cut off."""
+"""Bytes before an answer that hold its length, since it may be cut off."""
 
 log = structlog.get_logger()
 
 
 @define(eq=False)
 class Asking:
-    """Where a process is asked: others write to `to`, it reads from `at`."""
+    """The sockets by which a process is asked: others write to `to`, it reads from `at`."""
 
     to: socket.socket
     at: socket.socket
@@ -40,46 +40,46 @@ class Asking:
 
 @define(eq=False)
 class Process:
-    """One of several, counted from 1."""
+    """One of several processes, numbered from 1."""
 
     number: int
     sockets: Sequence[socket.socket]
-    """To take connections from, which all share."""
+    """The listening sockets, which all processes share."""
     share: Share
     _orders: int
     """The descriptor from which orders are read."""
     _asking: Sequence[Asking]
-    """Of each process, in order."""
+    """The sockets of each process, in order of their numbers."""
     rest: float | None
-    """Seconds between two signs of life; None where nobody watches for them."""
+    """Seconds between two signs of life; None if nobody watches for them."""
     _loaded: bool = field(default=False, init=False)
 
     def begin(self) -> None:
-        """It can serve: connections are for it, too."""
+        """Notes that it can serve: it takes connections from now on."""
         self.share.board.begin(self.number)
         if self._loaded:
             self.share.board.load(self.number)
 
     def end(self) -> None:
-        """It takes none any more."""
+        """Notes that it takes no more connections."""
         self.share.board.end(self.number)
 
     def ready(self) -> None:
-        """Its timers are in memory; perhaps before it can serve, where little waits."""
+        """Notes that its timers are loaded; with few timers perhaps before it can serve."""
         self._loaded = True
         self.share.board.load(self.number)
 
     def stopping(self) -> None:
-        """It finishes what is under way: the supervisor has told of that."""
+        """Does nothing: the supervisor has told systemd already."""
 
     async def run(self) -> None:
-        """Signs of life, until cancelled: a loop that hangs gives none."""
+        """Gives signs of life until cancelled: a hung loop gives none."""
         while self.rest is not None:
             self.share.board.live(self.number, time.monotonic_ns())
             await trio.sleep(self.rest)
 
     async def orders(self) -> AsyncGenerator[int, None]:
-        """Signals that the supervisor hands on. When it is gone, the process ends here."""
+        """The signals that the supervisor passes on. When the supervisor is gone, this kills the process."""
         async with trio.lowlevel.FdStream(self._orders) as pipe:
             while said := await pipe.receive_some(1):
                 yield said[0]
@@ -87,7 +87,7 @@ class Process:
         os.kill(os.getpid(), signal.SIGKILL)
 
     async def answer(self, text: Callable[[], bytes]) -> None:
-        """Tells the others the metrics of this one, for ever."""
+        """Answers the other processes with the metrics of this one, for ever."""
         inbox = trio.socket.from_stdlib_socket(self._asking[self.number - 1].at)
         async with trio.open_nursery() as nursery:
             while True:
@@ -97,7 +97,8 @@ class Process:
                     nursery.start_soon(_tell, socket.socket(fileno=descriptor), text())
 
     async def exposition(self, text: Callable[[], bytes]) -> bytes:
-        """The metrics of all, those of this one included. Who does not answer is left out, and told to be away."""
+        """The metrics of all processes, including this one. One that does not answer is left out, and reported as not
+        up."""
         texts: dict[int, str | None] = {self.number: text().decode()}
 
         async def ask(number: int) -> None:
@@ -116,7 +117,7 @@ class Process:
         with theirs, trio.SocketStream(trio.socket.from_stdlib_socket(mine)).socket as sock:
             try:
                 socket.send_fds(self._asking[number - 1].to, [b"?"], [theirs.fileno()])
-            except OSError:  # it has not answered so many others that there is no room for one more
+            except OSError:  # its queue is full of unanswered requests
                 return None
             theirs.close()
             answer = bytearray()

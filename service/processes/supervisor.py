@@ -1,6 +1,6 @@
-"""Starts the processes of a server, hands signals on to them, and starts again what dies.
+"""The supervisor: starts the processes of a server, passes signals on to them, and restarts processes that die.
 
-It is plain Python that waits for signals: no loop and no thread runs in it, so that it can fork at any time.
+It is plain Python that waits for signals: it runs no event loop and no thread, so it can fork at any time.
 """
 
 import ctypes
@@ -22,11 +22,11 @@ from .process import Asking, Process
 from .restarts import Restarts
 
 _LOOK = 0.02
-"""Seconds between two looks at whether the first process serves."""
+"""Seconds between two checks whether the first process serves."""
 _LOADING = 0.2
-"""Seconds between two looks at whether it has its timers in memory, where systemd wants to know."""
+"""Seconds between two checks whether it has loaded its timers, if systemd wants to know."""
 _LAST = 5.0
-"""Seconds after a second signal, when what has not ended is killed."""
+"""Seconds after a second signal, after which the remaining processes are killed."""
 _PR_SET_PDEATHSIG = 1
 
 log = structlog.get_logger()
@@ -34,28 +34,28 @@ log = structlog.get_logger()
 
 @define(eq=False)
 class Supervisor:
-    """`run` until all have ended; `work` is what a process does, whose exit code it gives."""
+    """`run` runs until all processes have ended; `work` is the work of a process and returns its exit code."""
 
     _sockets: Sequence[socket.socket]
     _processes: int
     _work: Callable[[Process], int]
     _systemd: Systemd
     reloads: bool = field(kw_only=True)
-    """Whether SIGHUP is for the processes. Else it ends the supervisor, as it does any other program."""
+    """Whether SIGHUP is passed on to the processes. Otherwise it ends the supervisor, as it does any other program."""
     _restarts: Restarts = field(init=False)
     _board: Board = field(init=False)
     _asking: Sequence[Asking] = field(init=False)
     _pids: dict[int, int] = field(factory=dict[int, int], init=False)
-    """The living: numbers by pid."""
+    """Numbers of the running processes, by pid."""
     _pipes: dict[int, int] = field(factory=dict[int, int], init=False)
-    """Where orders go, by number."""
+    """Pipes for orders, by process number."""
     _last_word: LastWord = field(init=False)
     _stopping: bool = field(default=False, init=False)
     _kill_at: float | None = field(default=None, init=False)
     _ready: bool = field(default=False, init=False)
-    """Whether systemd has heard that the first process is loaded."""
+    """Whether systemd was told that a process is loaded."""
     _live_at: float = field(default=0.0, init=False)
-    """When systemd is to hear next that all live."""
+    """When systemd is next told that all processes live."""
 
     def __attrs_post_init__(self) -> None:
         self._restarts, self._board = Restarts(self._processes), Board(self._processes)
@@ -64,7 +64,8 @@ class Supervisor:
             asking.to.setblocking(False)
 
     def run(self) -> int:
-        """The exit code: that of the process that could not begin, or 0, or 128 and the second signal."""
+        """Runs the processes, and returns the exit code: that of the process that could not begin, or 0, or 128 plus
+        the second signal."""
         watched = self._watched
         with _held(watched) as before:
             self._last_word = LastWord(self._sockets)
@@ -85,7 +86,7 @@ class Supervisor:
         return [signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *([signal.SIGHUP] if self.reloads else [])]
 
     def _patience(self) -> float:
-        """Seconds until there is something to do though no signal comes."""
+        """Seconds until there is something to do even if no signal comes."""
         now = time.monotonic()
         wait = self._restarts.wait(now)
         waits = [3600.0 if wait is None else wait]
@@ -104,7 +105,7 @@ class Supervisor:
         sys.stdout.flush()
         try:
             reads, writes, pid = _fork()
-        except OSError as error:  # no memory, or too many processes: the others go on
+        except OSError as error:  # no memory, or too many processes; the others go on
             self._restarts.begins(number, time.monotonic())
             again_in = self._restarts.ended(number, 1, time.monotonic())
             log.error("process_not_started", process=number, error=str(error), again_in=again_in)
@@ -120,13 +121,13 @@ class Supervisor:
             _die_with(supervisor)
             last = () if self._last_word.pipe is None else (self._last_word.pipe,)
             for pipe in (*self._pipes.values(), writes, *last):
-                os.close(pipe)  # else nobody would see the end of it when the supervisor has gone
-            # Signals wait until somebody listens: a terminal's is for all of the group, also for who has just begun.
+                os.close(pipe)  # else the pipes would not close when the supervisor ends
+            # Blocked until the process handles them: a terminal sends signals to the whole group, new processes, too.
             signal.pthread_sigmask(signal.SIG_SETMASK, mask | {*self._watched} - {signal.SIGCHLD})
             share = Share(self._board, number)
             code = self._work(Process(number, self._sockets, share, reads, self._asking, self._systemd.rest))
         finally:
-            # What stands around the supervisor, such as the file of a socket, is not this process's to clear away.
+            # Leave without cleanup: what surrounds the supervisor, such as a socket's file, is not this process's.
             with suppress(OSError):
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -141,7 +142,8 @@ class Supervisor:
         self._order(number)
 
     def _stop(self) -> None:
-        """Nobody listens any more once the processes have stopped, too."""
+        """Stops restarts, and closes the supervisor's copies of the sockets: nobody listens once the processes have
+        stopped, too."""
         if not self._stopping:
             self._systemd.stopping()
         self._stopping = True
@@ -151,11 +153,11 @@ class Supervisor:
 
     def _order(self, number: int) -> None:
         for pipe in self._pipes.values():
-            with suppress(BrokenPipeError):  # it is dead: that is told by itself
+            with suppress(BrokenPipeError):  # the process is dead, which `_look` finds out
                 os.write(pipe, bytes([number]))
 
     def _look(self) -> None:
-        """Who has ended, who serves, whose time is over."""
+        """Notes which processes serve and which have ended, and kills those whose time is over."""
         if any(self._board.serves(number) for number in self._pids.values()):
             self._restarts.served()
         self._tell_systemd()
@@ -167,8 +169,8 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
 
     def _tell_systemd(self) -> None:
-        """That a process is loaded, once; and that none hangs. One of several that does is reason enough: nobody else
-        has what is in its hands."""
+        """Tells systemd, once, that a process is loaded; and regularly, that none hangs. A single process that hangs is
+        enough to stop telling: no other process has the messages in its hands."""
         if not self._ready and any(self._board.is_loaded(number) for number in self._pids.values()):
             self._ready = True
             self._systemd.ready()
@@ -178,7 +180,7 @@ class Supervisor:
             return
         self._live_at = now + rest
         signs = (self._board.lived(number) for number in self._pids.values())
-        if all(now - sign / 1e9 < patience for sign in signs if sign):  # who has given none has just begun
+        if all(now - sign / 1e9 < patience for sign in signs if sign):  # a process without a sign has just begun
             self._systemd.alive()
 
     def _ended(self, number: int, pid: int, code: int) -> None:
@@ -196,7 +198,7 @@ class Supervisor:
 
 @contextmanager
 def _held(signals: Sequence[signal.Signals]) -> Generator[set[signal.Signals], None, None]:
-    """They wait until they are asked for; gives what was held before."""
+    """Blocks the signals, so that they wait until they are fetched; gives the signals that were blocked before."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield {signal.Signals(number) for number in before}
@@ -205,7 +207,8 @@ def _held(signals: Sequence[signal.Signals]) -> Generator[set[signal.Signals], N
 
 
 def _fork() -> tuple[int, int, int]:
-    """A pipe, its reading end first, and the pid of a new process; 0 in that."""
+    """Forks; returns the reading and the writing end of a new pipe, and the pid of the new process, 0 in that
+    process."""
     reads, writes = os.pipe()
     try:
         return reads, writes, os.fork()
@@ -218,12 +221,12 @@ def _fork() -> tuple[int, int, int]:
 def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # one of those that have none
+    except ValueError:  # a signal without a name
         return str(number)
 
 
 def _ended() -> Generator[tuple[int, int], None, None]:
-    """(pid, exit code, negative for a signal) of all that have."""
+    """(pid, exit code, negative for a signal) of each process that has ended."""
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -233,8 +236,9 @@ def _ended() -> Generator[tuple[int, int], None, None]:
 
 
 def _die_with(supervisor: int) -> None:
-    """The kernel kills this process when the supervisor ends. Elsewhere than on Linux the end of its pipe does."""
+    """Has the kernel kill this process when the supervisor ends. On other systems than Linux the closed pipe ends
+    it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:  # it ended before the kernel had been told
+    if os.getppid() != supervisor:  # the supervisor ended before the kernel was told
         os._exit(1)

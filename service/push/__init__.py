@@ -1,1 +1,1 @@
-"""Push: the messages of a group are claimed here and posted to an endpoint, signed after Standard Webhooks 1.0."""
+"""Push: claims the messages of a group and posts them to an endpoint, signed after Standard Webhooks 1.0."""

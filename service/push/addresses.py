@@ -1,7 +1,8 @@
-"""Addresses that nothing is posted to, unless a setting allows it: those that are not of the public internet. Pure.
+"""Decides which addresses may be posted to: those of the public internet, and networks that a setting allows. Pure.
 
-A server that posts to where others tell it to can be made to reach what only it can reach: its own machine, its
-neighbours, the cloud's metadata. So the address itself is judged, at each post, and that very one is connected to.
+A server that posts to URLs set by others can be abused to reach what only it can reach: its own machine, its
+neighbours, the cloud's metadata. So the address itself is checked, at each post, and exactly that address is connected
+to.
 """
 
 from collections.abc import Sequence
@@ -26,23 +27,23 @@ _NETWORKS = (
     "203.0.113.0/24",
     "224.0.0.0/4",
     "240.0.0.0/4",
-    "168.63.129.16/32",  # Azure's own services: public by its number alone
+    "168.63.129.16/32",  # Azure's internal services, though the address looks public
 )
 _CLOSED = tuple(map(ip_network, _NETWORKS))
 _PUBLIC = IPv6Network("2000::/3")
 _CLOSED_OF_PUBLIC = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
-"""Teredo and 6to4 among them, which hold an IPv4 address and are hardly used for anything else any more."""
+"""Includes Teredo and 6to4, which embed an IPv4 address and are hardly used otherwise any more."""
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LAST_32 = (1 << 32) - 1
 
 
 def read_networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """Of a setting, which has checked them."""
+    """The networks of a setting, which has checked them."""
     return tuple(map(ip_network, texts))
 
 
 def refused(address: Address, allowed: Sequence[Network]) -> str | None:
-    """Why nothing may be posted to the address; None when it may."""
+    """Why the address may not be posted to; None if it may."""
     meant = _meant(address)
     if is_allowed(address, allowed):
         return None
@@ -56,13 +57,13 @@ def refused(address: Address, allowed: Sequence[Network]) -> str | None:
 
 
 def is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
-    """Whether the setting names it."""
+    """Whether an allowed network contains the address."""
     meant = _meant(address)
     return any(meant.version == network.version and meant in network for network in allowed)
 
 
 def _meant(address: Address) -> Address:
-    """The IPv4 address in one of IPv6 that leads there."""
+    """The IPv4 address that an IPv6 address embeds (mapped or NAT64); else the address itself."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -72,7 +73,7 @@ def _meant(address: Address) -> Address:
 
 
 def read_address(text: str) -> Address | None:
-    """A literal address; None for a name. One with a zone is no address here."""
+    """Parses a literal address; None for a name."""
     try:
         return ip_address(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Connections to an endpoint that wait for its next post: a new one costs a handshake, which is most of a post.
+"""Keeps idle connections to an endpoint for its next post: the handshake of a new one is most of the cost of a post.
 
-They are of one group's pusher alone. One is used again only for the same name, port and TLS, and only while its address
-is among those that a lookup of just now gave and that were judged.
+They belong to the pusher of one group. A connection is reused only for the same name, port and TLS, and only while its
+address is among those that a lookup has just returned and that were checked.
 """
 
 import select
@@ -15,65 +15,66 @@ from .addresses import Address
 from .endpoint import Endpoint
 
 _MOST = 100
-"""Connections that wait."""
+"""The most idle connections that are kept."""
 _IDLE = 4.0
-"""Seconds that one waits at most: common servers close theirs after 5, and what is posted meanwhile would be lost."""
+"""The most seconds that a connection is idle: common servers close theirs after 5, and a post just then would be
+lost."""
 _LIFE = 300.0
-"""Seconds that one is used at most: then certificates are looked at anew."""
+"""The most seconds that a connection is used, so that certificates are verified anew."""
 
 
 @define(eq=False)
 class Connection:
-    """An open one, to an address that was judged. Times are trio's."""
+    """An open connection to an address that was checked. Times are trio's."""
 
     stream: trio.abc.Stream
     socket: trio.SocketStream
-    """What is below TLS, or the stream itself."""
+    """The stream below TLS, or the stream itself."""
     address: Address
     _of: tuple[bool, str, int]
     _opened_at: float
     used: bool = field(default=False, init=False)
-    """A post has gone over it before."""
+    """Whether it was used for a post before."""
     heard: bool = field(default=False, init=False)
-    """Something of the answer to this post has come."""
+    """Whether any byte of the answer to this post has come."""
     idle_since: float = field(default=inf, init=False)
 
     @property
     def fresh(self) -> bool:
-        """Whether it may wait, or be used again: not too old, and nothing has come that nobody asked for, an end
-        neither."""
+        """Whether it may be kept or reused: it is not too old, and neither unexpected data nor an end has come."""
         now = trio.current_time()
         if now - self._opened_at > _LIFE or now - self.idle_since > _IDLE:
             return False
-        poll = select.poll()  # not select, which knows no descriptor above 1023
+        poll = select.poll()  # not select, which is limited to descriptors below 1024
         poll.register(self.socket.socket.fileno(), select.POLLIN)
         return not poll.poll(0)
 
     def leads(self, endpoint: Endpoint, addresses: Collection[Address]) -> bool:
-        """Whether it leads to the endpoint, by one of the addresses."""
+        """Whether it leads to the endpoint, at one of the addresses."""
         return self._of == place_of(endpoint) and self.address in addresses
 
     def close(self) -> None:
-        """At once, without a farewell."""
+        """Closes the socket at once, without a TLS shutdown."""
         self.socket.socket.close()
 
 
 def place_of(endpoint: Endpoint) -> tuple[bool, str, int]:
-    """What a connection is good for, beside its address."""
+    """What must match for a connection to be reused, beside its address."""
     return endpoint.tls, endpoint.host, endpoint.port
 
 
 class Connections:
-    """`take` one for a post and `keep` it after; `run` closes those that wait too long, and all at its end."""
+    """The idle connections: `take` one for a post and `keep` it afterwards; `run` closes those idle for too long, and
+    all at its end."""
 
     def __init__(self) -> None:
         self._idle: list[Connection] = []
-        """The last used at the end, which is taken first, so that those that are too many grow old."""
+        """The last used is at the end and is taken first, so that surplus connections become too old."""
         self._kept = trio.Event()
         self._running = False
 
     def take(self, endpoint: Endpoint, addresses: Collection[Address]) -> Connection | None:
-        """One that may be used now; None when there is none."""
+        """A connection that may be used now, or None."""
         for connection in reversed(self._idle.copy()):
             if connection.leads(endpoint, addresses):
                 self._idle.remove(connection)
@@ -84,7 +85,7 @@ class Connections:
         return None
 
     def keep(self, connection: Connection) -> None:
-        """It waits for the next post, if there is room."""
+        """Keeps the connection for the next post, if there is room; else closes it."""
         connection.idle_since = trio.current_time()
         if self._running and len(self._idle) < _MOST and connection.fresh:
             self._idle.append(connection)
@@ -93,7 +94,7 @@ class Connections:
             connection.close()
 
     async def run(self) -> None:
-        """Until it is cancelled. Before and after, none is kept."""
+        """Closes idle connections in time, until cancelled. Connections are kept only while this runs."""
         self._running = True
         try:
             while True:

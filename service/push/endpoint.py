@@ -1,7 +1,7 @@
-"""An endpoint: the URL that messages are posted to, taken apart and checked. Pure.
+"""Endpoints: parses and checks the URL to which messages are posted. Pure.
 
-Only forms that every reader takes for the same are let through: no user, no fragment, no number that some read as an
-address, nothing beyond ASCII.
+Only forms that every parser reads in the same way are accepted: no user, no fragment, no number that some parsers read
+as an address, nothing beyond ASCII.
 """
 
 import re
@@ -13,7 +13,7 @@ from attrs import frozen
 from .addresses import Address, Network, is_allowed, read_address, refused
 
 LONGEST = 2048
-"""Bytes of a URL."""
+"""The most bytes of a URL."""
 _URL = re.compile(r"(https?)://([^/?#\\]*)([/?]?[!-~]*)", re.ASCII | re.IGNORECASE)
 _PLACE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?", re.ASCII)
 _NAME = re.compile(
@@ -24,25 +24,25 @@ _NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?")
 
 @frozen
 class Endpoint:
-    """Where to post. `host` is a name, or the text of `address`."""
+    """The parts of the URL. `host` is a name, or the text of `address`."""
 
     tls: bool
     host: str
     port: int
     target: str
-    """Path and query, as in the request's first line."""
+    """Path and query, as in the request line."""
     netloc: str
-    """As the header Host has it."""
+    """The value of the header Host."""
     address: Address | None
 
     @property
     def shown(self) -> str:
-        """Without path and query, which may hold a secret: for the log."""
+        """The URL without path and query, which may hold a secret: for the log."""
         return f"{'https' if self.tls else 'http'}://{self.netloc}"
 
 
 def read_endpoint(url: str, allowed: Sequence[Network]) -> Endpoint:
-    """The endpoint. Raises ValueError, which says what to write instead."""
+    """Parses the URL of an endpoint. Raises ValueError, which says what to write instead."""
     if len(url) > LONGEST:
         raise ValueError(f"it has {len(url)} characters, and may have {LONGEST}")
     if not (url.isascii() and url.isprintable()) or " " in url or "\\" in url:
@@ -74,7 +74,8 @@ def read_endpoint(url: str, allowed: Sequence[Network]) -> Endpoint:
 
 
 def _address(host: str) -> Address | None:
-    """The address that a host is; None of a name. Raises ValueError for what is neither, and may be taken for one."""
+    """The address, if the host is one; None for a name. Raises ValueError if it is neither, or a number that some
+    parsers read as an address."""
     if (address := read_address(host)) is not None:
         return address
     if _NUMBER.fullmatch(host):

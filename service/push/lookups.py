@@ -1,7 +1,7 @@
-"""Lookups of names, in threads, a few at once for each name.
+"""Looks up host names in threads, a few at once for each name.
 
-One that hangs keeps its thread until the machine gives up, which may be a minute after its post did. So they have
-threads of their own: neither other names nor what else the server does in threads waits for them.
+A lookup that hangs keeps its thread until the system gives up, which may be a minute after the post has timed out. So
+each name has a thread limit of its own, and neither other names nor other work in threads waits for it.
 """
 
 import socket
@@ -15,18 +15,18 @@ import trio
 from .addresses import Address, read_address
 
 _AT_ONCE = 4
-"""Lookups of one name."""
+"""The most lookups of one name at the same time."""
 
 GetAddrInfo = Callable[..., Sequence[tuple[Any, ...]]]
 
 
 class Lookups:
-    """The addresses of a name, as the machine gives them. Raises OSError."""
+    """Call it with a name for the addresses that the system resolves it to. Raises OSError."""
 
     def __init__(self, getaddrinfo: GetAddrInfo = socket.getaddrinfo) -> None:
         self._getaddrinfo = getaddrinfo
         self._places: WeakValueDictionary[str, trio.CapacityLimiter] = WeakValueDictionary()
-        """Kept by the lookups that have a place, also when nobody waits for them any more."""
+        """The thread limit of each name; lookups under way keep it alive, even when nobody waits for them any more."""
 
     async def __call__(self, host: str) -> Sequence[Address]:
         if (places := self._places.get(host)) is None:

@@ -1,8 +1,8 @@
-"""A post: one request to an endpoint, and the head of its answer.
+"""Posts one request to an endpoint, and reads the head of its answer.
 
-The endpoint's name is resolved for each post, and an address that was judged is the one that is connected to, or has
-been by a connection that waited; the name goes into TLS and into Host. Nothing is followed, and no more is read than it
-takes to know the answer's status.
+The endpoint's name is resolved for each post, and only an address that was checked is connected to, now or earlier by a
+connection that was kept; the name is used for TLS and Host. Redirects are not followed, and only as much is read as
+needed to know the answer's status.
 """
 
 import os
@@ -24,15 +24,15 @@ Resolve = Callable[[str], Awaitable[Sequence[Address]]]
 """The addresses of a name. Raises OSError."""
 
 _MOST = 64 << 10
-"""Bytes of an answer that are read."""
+"""The most bytes of an answer that are read."""
 _READ_BYTES = 16 << 10
 _TRIED = 3
-"""Addresses of a name, at most."""
+"""The most addresses of a name that are tried."""
 
 
 class Unreached(Exception):
-    """The endpoint gave no answer; the text says why, without its path, and without an address that its URL does not
-    have: it is kept with the message, for all who may read that. `found` is what only the log is told."""
+    """The endpoint gave no answer; the text says why. It is stored with the message, for all who may read that, so it
+    contains neither the path nor an address that is not in the URL. `found` has the details, for the log only."""
 
     def __init__(self, why: str, found: str = "") -> None:
         super().__init__(why)
@@ -41,7 +41,7 @@ class Unreached(Exception):
 
 @frozen
 class Post:
-    """What is posted."""
+    """The request that is posted."""
 
     endpoint: Endpoint
     headers: Mapping[str, str]
@@ -51,23 +51,24 @@ class Post:
 
 @frozen
 class Poster:
-    """Posts to where `allowed` and the public internet are, trusting who `trusted` says."""
+    """Posts to the public internet and to the networks in `allowed`, trusting the certificate authorities of
+    `trusted`."""
 
     allowed: Sequence[Network]
     resolve: Resolve
     trusted: ssl.SSLContext
 
     async def post(self, post: Post, timeout: float, connections: Connections) -> Response:
-        """The head of the answer; `timeout` is seconds for all of it. Raises `Unreached`.
+        """Posts, and returns the head of the answer; `timeout` is in seconds, for everything. Raises `Unreached`.
 
-        Over one of the connections that wait, or a new one. Where one that has waited ends without a byte of an answer,
-        as one does that the endpoint was just closing, the post goes out once more, over a new one.
+        It uses an idle connection, or a new one. If an idle connection ends without a byte of an answer, as when the
+        endpoint was just closing it, the post is repeated once over a new connection.
         """
         reader = ResponseReader()
         with trio.move_on_after(timeout):
             try:
                 await self._exchange(post, reader, timeout, connections)
-            except ssl.SSLError as error:  # trio hands it on as the cause of a broken stream, or as it is
+            except ssl.SSLError as error:  # trio raises it as the cause of a broken stream, or directly
                 raise Unreached(f"TLS: {error.reason or type(error).__name__}") from error
             except trio.BrokenResourceError as error:
                 raise Unreached(_why_broken(error)) from error
@@ -117,7 +118,7 @@ class Poster:
         return Connection(secured, stream, address, place, now)
 
     async def _addresses(self, endpoint: Endpoint) -> Sequence[Address]:
-        """Those of the endpoint's that may be posted to."""
+        """The endpoint's addresses that may be posted to."""
         if endpoint.address is not None:
             found: Sequence[Address] = [endpoint.address]
         else:
@@ -146,7 +147,8 @@ async def _ask(connection: Connection, post: Post, reader: ResponseReader, conne
     common = "".join(f"{name}: {value}\r\n" for name, value in post.headers.items()).encode()
     whole = False
     try:
-        with suppress(trio.BrokenResourceError):  # it may have answered all the same: that it is too large, say
+        # If the endpoint closes early, it may have answered before, for example that the post is too large.
+        with suppress(trio.BrokenResourceError):
             await connection.stream.send_all(written(request, b"", common))
             whole = True
         await _read(connection, reader)
@@ -160,7 +162,7 @@ async def _ask(connection: Connection, post: Post, reader: ResponseReader, conne
 
 
 async def _read(connection: Connection, reader: ResponseReader) -> None:
-    """The head, and of the rest no more than lets the endpoint end in peace."""
+    """Reads the head, and as much of the rest as lets the endpoint finish its answer."""
     read = 0
     while not reader.whole and read < _MOST:
         try:
@@ -177,7 +179,7 @@ async def _read(connection: Connection, reader: ResponseReader) -> None:
 
 
 def _told(error: BaseException) -> str:
-    """Without the address, which is in the texts that trio makes of several tries, and of each."""
+    """The error's text without the address, which trio's own texts contain."""
     if isinstance(error, trio.TooSlowError):
         return "no answer"
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:

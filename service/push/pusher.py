@@ -1,7 +1,8 @@
 """A pusher: claims the messages of one group as any client does, and posts them to its endpoint.
 
-An ordinary claim is all that it holds, so that whatever befalls this server, what was not acked comes again. While the
-endpoint is away, or asks to be left alone, messages that come back are not counted: they keep their rung.
+It holds nothing but ordinary claims, so whatever happens to this server, messages that were not acked come again. While
+the endpoint is unavailable, or has asked to be left alone, attempts that fail are not counted: the messages keep their
+rung.
 """
 
 import secrets
@@ -38,17 +39,17 @@ from .signing import read_secret, signatures
 from .verdicts import Verdict, verdict_of
 
 if TYPE_CHECKING:
-    # Loaded with the first post: without one, as most servers are, it would be a part of each start.
+    # Loaded with the first post: most servers never push, and the import would slow down their start.
     from .posting import Poster
 
 _WAIT = 30_000
-"""Milliseconds of a claim."""
+"""Milliseconds that a claim waits for messages."""
 _REST = 1.0
-"""Seconds until a claim is tried again that could not be had."""
+"""Seconds until a claim that failed is tried again."""
 _LONG = 300.0
-"""Seconds for which a breaker may be open before somebody should hear of it."""
+"""Seconds for which a breaker may be open before the alarm is rung."""
 _LONGEST_HEADERS = 8 << 10
-"""Bytes of a message's own headers that are passed on: most servers take no more."""
+"""The most bytes of a message's own headers that are passed on: most servers take no more."""
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%") + " "
 
@@ -59,8 +60,8 @@ T = TypeVar("T")
 
 @frozen
 class PushContext:
-    """What all pushers of a server share. `poster` makes what posts, when it is first wanted; `lease` is milliseconds,
-    `chance` draws from 0 to 1."""
+    """What all pushers of a server share. `poster` returns the poster, which is made at the first call; `lease` is in
+    milliseconds; `chance` draws from 0 to 1."""
 
     store: Store
     groups: Groups
@@ -70,31 +71,31 @@ class PushContext:
     poster: "Callable[[], Poster]"
     lease: int
     leave: Callable[[str], Awaitable[object]]
-    """A client is gone, whatever it shared in."""
+    """Deregisters a client, which ends its claims and frees the queues that it owns."""
     asked: Callable[[], Awaitable[object]]
-    """Somebody claims: what was paused elsewhere is known from here on."""
+    """Called before a claim, so that groups paused at other servers are known here."""
     chance: Callable[[], float] = secrets.SystemRandom().random
 
 
 @define(eq=False)
 class _Held:
-    """A claim, while messages of it are on their way."""
+    """A claim of which messages are being posted."""
 
     name: str
     lost: bool = False
     posting: set[int] = field(factory=set[int])
-    """Ids of those that are on their way: the others were not begun."""
+    """Ids of the messages being posted; the others were not begun."""
 
 
 class Pusher:
-    """Of one group. `run` in a task, until `end`."""
+    """The pusher of one group. `run` it in a task until `end`."""
 
     def __init__(self, context: PushContext, group: Group, row: PushRow, client: str, share: int) -> None:
         self._context = context
         self._group = group
         self._client = client
         self._share = share
-        """Messages that this server may have in flight."""
+        """The most messages that this server may have in flight."""
         self._in_flight = 0
         self._wake = trio.Event()
         self._asking: trio.CancelScope | None = None
@@ -103,7 +104,7 @@ class Pusher:
         self._deadline = float("inf")
         self._ended = False
         self.over = False
-        """It has ended, and nothing of it is under way."""
+        """Whether it has ended, and nothing of it is under way."""
         self._set(row)
 
     def _set(self, row: PushRow) -> None:
@@ -116,25 +117,26 @@ class Pusher:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Of its topic and its group."""
+        """The names of its topic and its group."""
         return self._group.topic.name, self._group.name
 
     def of(self, group: Group) -> bool:
-        """Whether it is this group's. After a failover that lost a group, its number may be another's."""
+        """Whether it belongs to this group. After a failover that lost a group, another group may have its id."""
         return (group.topic.id, *self.names) == (self._group.topic.id, group.topic.name, group.name)
 
     def see(self, row: PushRow, share: int) -> None:
-        """As the row is now, and this server's share of what may be in flight."""
+        """Takes over the current row, and this server's share of the messages in flight."""
         if row.changed_at != self.row.changed_at:
             self._set(row)
         else:
             self.row = row
-            self._off |= row.off_at is not None  # another server was told
+            self._off |= row.off_at is not None  # the endpoint may have told another server
         self._share = share
         self._stir()
 
     def end(self, at: float = float("inf")) -> None:
-        """No more claims; what is on its way has until `at`, trio's time, and is then given back uncounted."""
+        """Stops claiming. Posts under way may finish until `at`, in trio's time; then their messages are given back
+        uncounted."""
         self._ended = True
         self._deadline = min(self._deadline, at)
         for scope in self._posting:
@@ -142,14 +144,14 @@ class Pusher:
         self._stir()
 
     async def run(self) -> None:
-        """Claims and posts."""
+        """Claims and posts until it has ended."""
         try:
             async with trio.open_nursery() as beside:
                 beside.start_soon(self._connections.run)
                 async with trio.open_nursery() as nursery:
                     await self._claim_on(nursery)
                 beside.cancel_scope.cancel()
-            if self._group.topic.ordered:  # its queues are free for others at once
+            if self._group.topic.ordered:  # free its queues for other clients at once
                 with trio.move_on_after(_REST):
                     await self._insist(partial(self._context.leave, self._client))
         finally:
@@ -165,7 +167,7 @@ class Pusher:
                 self._in_flight += len(messages)
                 nursery.start_soon(self._post_all, claim, messages)
 
-    # What may be claimed, and when
+    # When to claim, and how many
 
     def _room(self) -> int:
         """How many messages may be claimed now."""
@@ -184,7 +186,7 @@ class Pusher:
         self._wake = trio.Event()
 
     def _stir(self) -> None:
-        """Something has changed. Who waits for messages that may not be claimed any more goes home."""
+        """Wakes the loop after a change; cancels a waiting claim whose messages may not be posted now."""
         self._wake.set()
         if self._asking is not None and not self._room():
             self._asking.cancel()
@@ -200,11 +202,11 @@ class Pusher:
             except (StoreError, ServiceError) as error:
                 tell_failure("push_waits", error, **self._names)
             if claim is None and trio.current_time() - began < _REST:
-                await trio.sleep(_REST)  # nobody waited: the group may be gone, or the server stops
+                await trio.sleep(_REST)  # the claim did not wait: the group may be gone, or the server is stopping
         self._asking = None
         return claim
 
-    # What was claimed
+    # Posting the messages of a claim
 
     async def _post_all(self, claim: Claim, messages: Sequence[Delivered]) -> None:
         held = _Held(format_claim(*(one.key for one in claim.ranges)))
@@ -216,7 +218,8 @@ class Pusher:
             nursery.cancel_scope.cancel()
 
     def _lanes(self, messages: Sequence[Delivered]) -> list[list[Delivered]]:
-        """What goes one after another: the messages of a key, on an ordered topic."""
+        """The messages, grouped into lanes that are posted one after the other: on an ordered topic, those of one
+        ordering key."""
         lanes: dict[str | int, list[Delivered]] = {}
         for message in messages:
             ordered = self._group.topic.ordered and message.ordering_key is not None
@@ -224,7 +227,7 @@ class Pusher:
         return list(lanes.values())
 
     async def _keep(self, held: _Held) -> None:
-        """The lease goes on for as long as something is on its way."""
+        """Extends the lease while messages of the claim are being posted."""
         while not held.lost:
             await trio.sleep(self._context.lease / 3000)
             begun = sorted(held.posting)
@@ -237,7 +240,7 @@ class Pusher:
             for message in lane:
                 went_on = not held.lost and await self._begin(held, message) and await self._post_one(held, message)
                 if not went_on:
-                    return  # what is behind it leaves the claim with it
+                    return  # the messages behind it leave the claim with it
                 left -= 1
                 self._in_flight -= 1
                 self._stir()
@@ -246,13 +249,14 @@ class Pusher:
             self._stir()
 
     async def _begin(self, held: _Held, message: Delivered) -> bool:
-        """Whether it may be posted. One that was lost before is told of first, so that it counts the next time."""
+        """Whether the message may be posted. If it was lost before, it is first noted as begun, so that another loss
+        counts as an attempt."""
         held.posting.add(message.id)
         begin = partial(self._context.groups.settle, held.name, "begin", begun=[message.id])
         return not message.losses or not await self._settle(begin)
 
     async def _post_one(self, held: _Held, message: Delivered) -> bool:
-        """Whether it was sent, and acked."""
+        """Posts a message and settles it; returns whether it was sent and acked."""
         row = self.row
         verdict = self._held_up() or await self._attempt(message)
         if row.changed_at == self.row.changed_at:
@@ -268,7 +272,7 @@ class Pusher:
         return False
 
     def _held_up(self) -> Verdict | None:
-        """Why a message that was claimed is not posted after all."""
+        """The verdict if a claimed message must not be posted now, or None."""
         now = trio.current_time()
         if self._off or self._deadline <= now:
             return Verdict("later", "nothing is posted any more")
@@ -288,7 +292,7 @@ class Pusher:
             try:
                 endpoint = read_endpoint(self.row.url, poster.allowed)
                 headers = self._headers(endpoint, message)
-                # A type of none for a body that is not there: what is erased stands in a header.
+                # An erased message has no body; its content type holds the erasure, which is sent in a header instead.
                 content_type = BYTES if "tarry-erased-at" in headers else message.content_type
                 if content_type is None:
                     content_type = BYTES if as_json(message.body) is None else "application/json"
@@ -322,13 +326,13 @@ class Pusher:
             "webhook-signature": signatures(self._keys, id_, timestamp, message.body),
             **{f"tarry-{name}": quote(value, safe=_PLAIN).strip() for name, value in told.items() if value is not None},
             **_own_headers(own),
-            **trace_of(own),  # by its own name, too: whatever traces requests over there goes on with it
+            **trace_of(own),  # under its own name, too, so that tracing at the endpoint continues the trace
         }
 
-    # What became of it
+    # The outcome of a post
 
     async def _note(self, row: PushRow, message: Delivered, verdict: Verdict) -> None:
-        """What a post tells of the endpoint."""
+        """Notes what the outcome of a post tells of the endpoint."""
         now, at = trio.current_time(), self._context.clock.now()
         if verdict.kind == "sent":
             if self._breaker.sent() or self.row.broken_at is not None:
@@ -350,7 +354,7 @@ class Pusher:
         self._stir()
 
     async def _tell_mended(self, row: PushRow, at: int) -> None:
-        if self._rung:  # who was called hears that it is over, and is called again the next time
+        if self._rung:  # the operator who was alarmed hears that it is over, and is alarmed again the next time
             self._rung = False
             self._context.alarm.ring("push_mended", at=format_time(at), **self._names)
         await self._write(lambda: self._context.store.write(push.mended, row))
@@ -370,7 +374,7 @@ class Pusher:
         return {"topic": topic, "group": group}
 
     async def _settle(self, settle: Callable[[], Awaitable[Settled]]) -> bool:
-        """Whether it was too late: the lease is over. What the store cannot do now is tried until it can."""
+        """Settles, trying again until the store can; returns whether it was too late because the lease is over."""
         try:
             return (await self._insist(settle)).lost
         except UnknownClaim:
@@ -380,7 +384,8 @@ class Pusher:
         return await until_done(step, (StoreError, Busy, Overloaded, Stopping), "push_is_told_later", **self._names)
 
     async def _write(self, step: Callable[[], Awaitable[object]]) -> None:
-        """What is only for an operator's look: it is told again with the next post."""
+        """Writes a state that only operators look at; a failure does not matter, since the next post writes it
+        again."""
         try:
             await step()
         except StoreError as error:
@@ -388,7 +393,7 @@ class Pusher:
 
 
 def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those of a message whose names HTTP can carry, as `tarry-header-NAME`; as many as most servers take."""
+    """A message's own headers whose names HTTP can carry, as `tarry-header-NAME`; as many as most servers take."""
     own: dict[str, str] = {}
     left = _LONGEST_HEADERS
     for name, value in headers.items():

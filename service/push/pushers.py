@@ -1,7 +1,7 @@
-"""Pushers: one for each group whose messages are posted to an endpoint, at each server.
+"""Runs the pushers at this server: one for each group whose messages are posted to an endpoint.
 
-Every server claims for every such group, as clients of a group do at several servers: rows arbitrate, and nobody has to
-be elected. How many messages may be in flight is shared out among the servers, so that each knows its part.
+Every server claims for every such group, like clients of a group at several servers: rows arbitrate, and no server has
+to be elected. The number of messages in flight is divided among the servers, so each knows its share.
 """
 
 import itertools
@@ -22,38 +22,39 @@ from .addresses import Network
 from .pusher import PushContext, Pusher
 
 _ROUND, _IDLE_ROUND = 2.0, 10.0
-"""Seconds between two looks at what other servers have set."""
+"""Seconds between two looks at endpoints set at other servers: with pushers, and without."""
 
 log = structlog.get_logger()
 
 
 @define(eq=False)
 class Pushers:
-    """`open` once there is a nursery, `look` over and over with a `rest` between, `stop` at the end. `grace` is the
-    seconds that what is under way then has."""
+    """Call `open` once there is a nursery, `look` over and over with a `rest` between, and `stop` at the end; posts
+    under way then have `grace` seconds to finish."""
 
     _context: PushContext
     _directory: Directory
     _nodes: Nodes
     _name: str
     allowed: Sequence[Network]
-    """Networks that may be posted to beside the public internet."""
+    """Networks that may be posted to, beside the public internet."""
     _grace: float
     _running: dict[int, Pusher] = field(factory=dict[int, Pusher], init=False)
     _ending: set[Pusher] = field(factory=set[Pusher], init=False)
     _unreadable: dict[int, PushRow] = field(factory=dict[int, PushRow], init=False)
-    """By group id, of which the log says so."""
+    """Rows by group id that cannot be read; the log has said so."""
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _stopping: bool = field(default=False, init=False)
     _numbers: Iterator[int] = field(factory=itertools.count, init=False)
-    """Of the names of clients: who ends takes nothing along of who comes after."""
+    """Numbers for the names of clients: each pusher has a new one, so that one that ends takes nothing from its
+    successor."""
 
     def open(self, nursery: trio.Nursery) -> None:
-        """From now on pushers are at work, as tasks of this nursery."""
+        """Lets pushers run from now on, as tasks of this nursery."""
         self._nursery = nursery
 
     def stop(self) -> None:
-        """No more claims; what is under way ends, or is given back."""
+        """Stops claiming; posts under way finish, or their messages are given back."""
         self._stopping = True
         for group_id in list(self._running):
             self._end(group_id)
@@ -62,11 +63,11 @@ class Pushers:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way any more, once it stops."""
+        """Whether nothing is under way any more after `stop`."""
         return not self._running and all(pusher.over for pusher in self._ending)
 
     async def find(self, group: Group) -> PushRow:
-        """Raises `UnknownPush`."""
+        """The push settings of a group. Raises `UnknownPush`."""
         if (row := await self._context.store.read(push.find, group.id)) is None:
             raise UnknownPush(f"messages of group {group.name!r} of topic {group.topic.name!r} are not pushed")
         return row
@@ -74,8 +75,8 @@ class Pushers:
     async def put(
         self, topic: Topic, name: str, url: str, secrets: Sequence[str], timeout: int, max_in_flight: int
     ) -> tuple[PushRow, bool]:
-        """Sets it for a group, which comes into being, and switches it on; True when there was none. Durations are
-        milliseconds. Raises `TopicConflict`."""
+        """Sets the endpoint of a group, creating the group if needed, and switches pushing on; the result is True if
+        there was none. Durations are milliseconds. Raises `TopicConflict`."""
         if topic.kind == "broadcast":
             raise TopicConflict(
                 f"topic {topic.name!r} is a broadcast topic: nobody acks its messages, so none is pushed"
@@ -89,17 +90,17 @@ class Pushers:
         return row, made
 
     async def remove(self, group: Group) -> None:
-        """Nothing more is posted. Raises `UnknownPush`."""
+        """Removes the endpoint of a group. Raises `UnknownPush`."""
         row = await self.find(group)
         await self._context.store.write(push.remove, group)
         self._end(row.group_id)
 
     def rest(self) -> float:
-        """Seconds to the next look; while nothing is pushed there is no hurry."""
+        """Seconds to the next look; longer while nothing is pushed."""
         return _ROUND if self._running else _IDLE_ROUND
 
     async def look(self) -> None:
-        """What other servers have set, and how many of them there are."""
+        """Follows the endpoints that other servers have set, and the number of servers."""
         rows = {row.group_id: row for row in await self._context.store.read(push.all_pushes)}
         for group_id in self._running.keys() - rows.keys():
             self._end(group_id)
@@ -112,7 +113,8 @@ class Pushers:
         self._ending = {pusher for pusher in self._ending if not pusher.over}
 
     def _try_to_see(self, group: Group, row: PushRow) -> None:
-        """Where somebody has written over it, the log says so, and others are pushed."""
+        """As `_see`; a row that was overwritten from outside is logged, and the other groups are pushed all the
+        same."""
         try:
             self._see(group, row)
         except ValueError as error:
@@ -139,6 +141,6 @@ class Pushers:
 
 
 def share_of(row: PushRow, number: int, servers: int) -> int:
-    """How many messages one of the servers may have in flight: together all that there may be. What does not go round
-    falls to other servers for other groups."""
+    """How many messages one of the servers may have in flight; the shares of all servers add up to the limit. The
+    remainder of the division falls to other servers for other groups."""
     return row.max_in_flight // servers + ((number + row.group_id) % servers < row.max_in_flight % servers)

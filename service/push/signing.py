@@ -1,4 +1,4 @@
-"""Signing, after Standard Webhooks 1.0: secrets as they are written, and the signature of a post. Pure."""
+"""Signs posts after Standard Webhooks 1.0: reads secrets, and makes the signatures. Pure."""
 
 import binascii
 import hmac
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 PREFIX = "whsec_"
 _SHORTEST, _LONGEST = 24, 64
-"""Bytes of a secret."""
+"""Bounds of the bytes of a secret."""
 _FORM = (
     f"write {PREFIX} and 24 to 64 random bytes in base64, such as the output of:"
     f' echo "{PREFIX}$(openssl rand -base64 32)"'
@@ -15,7 +15,7 @@ _FORM = (
 
 
 def read_secret(text: str) -> bytes:
-    """The key. Raises ValueError, which says what to write, and nothing of what was written."""
+    """The key in a secret's text. Raises ValueError, which says what to write, without repeating what was written."""
     if not text.startswith(PREFIX):
         raise ValueError(f"it does not begin with {PREFIX}: {_FORM}")
     try:
@@ -28,6 +28,7 @@ def read_secret(text: str) -> bytes:
 
 
 def signatures(keys: Sequence[bytes], id_: str, timestamp: int, body: bytes) -> str:
-    """The header `webhook-signature`: one of each key, with a space between. `timestamp` is Unix seconds."""
+    """The value of the header `webhook-signature`: a signature by each key, separated by spaces. `timestamp` is Unix
+    seconds."""
     signed = b"%b.%d.%b" % (id_.encode(), timestamp, body)
     return " ".join(f"v1,{b64encode(hmac.digest(key, signed, 'sha256')).decode()}" for key in keys)

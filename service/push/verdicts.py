@@ -1,4 +1,4 @@
-"""Verdicts: what an endpoint's answer means for the message that it was posted, and for the endpoint. Pure."""
+"""Verdicts: what an endpoint's answer means for the posted message, and for the endpoint. Pure."""
 
 from collections.abc import Mapping
 from datetime import UTC
@@ -8,10 +8,11 @@ from typing import Literal
 from attrs import frozen
 
 SHORTEST_REST, LONGEST_REST = 1000, 86_400_000
-"""Milliseconds: who asks for a longer rest is asked again after a day, and who asks for none, or for one that is over,
-not at once, for what is not counted would go to and fro without end."""
+"""Bounds in milliseconds of the rest that an endpoint asks for. After a day it is tried again in any case. If it asks
+for no rest, or one that is over, it is not tried at once: such attempts are not counted, so they would go on without
+end."""
 _PUTS_OFF = (429, 502, 503, 504)
-"""With Retry-After: it says itself when to come again."""
+"""Statuses that, with Retry-After, say when to come again."""
 _GONE = 410
 _TOO_MANY = 429
 
@@ -20,18 +21,18 @@ Kind = Literal["sent", "failed", "away", "later", "gone"]
 
 @frozen
 class Verdict:
-    """`sent`: it is done. `failed`: this message was refused. `away`: the endpoint did not do its part. `later`: it
-    asked to be left alone for `rest` milliseconds. `gone`: it wants nothing any more."""
+    """`sent`: the endpoint accepted the message. `failed`: it refused this message. `away`: it failed to process it.
+    `later`: it asked to be left alone for `rest` milliseconds. `gone`: it wants no messages any more."""
 
     kind: Kind
     reason: str = ""
     rest: int = 0
     found: str = ""
-    """What only the log is told of it."""
+    """Details for the log only."""
 
 
 def verdict_of(status: int, headers: Mapping[str, str], now: int) -> Verdict:
-    """Of an answer. `now` is Unix milliseconds, header names are in lower case."""
+    """The verdict on an answer. `now` is Unix milliseconds; header names are in lower case."""
     said = f"the endpoint answered {status}"
     if 200 <= status < 300:
         return Verdict("sent")
@@ -45,14 +46,14 @@ def verdict_of(status: int, headers: Mapping[str, str], now: int) -> Verdict:
 
 
 def _rest(text: str, now: int) -> int | None:
-    """Milliseconds that Retry-After asks for, in seconds or as a date; None when it says nothing that can be read."""
+    """Milliseconds that Retry-After asks for, in seconds or as a date; None if it cannot be parsed."""
     text = text.strip()
     if text.isascii() and text.isdecimal():
         rest = int(text[:10]) * 1000
     else:
         try:
             date = parsedate_to_datetime(text)
-            date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)  # "-0000": not the machine's zone
+            date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)  # "-0000": UTC, not the machine's zone
             rest = round(date.timestamp() * 1000) - now
         except (ValueError, TypeError, OverflowError, IndexError):
             return None

@@ -1,1 +1,1 @@
-"""When schedules fire: cron expressions, intervals, zones, misfires. Pure: times go in and come out."""
+"""When schedules fire: cron expressions, intervals, time zones, misfires. Pure: the caller passes all times."""

@@ -1,4 +1,4 @@
-"""What a schedule's specification tells the store: its times, and the messages with their headers."""
+"""Turns a schedule's specification into what the store needs: its fire times, and its messages with their headers."""
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -15,10 +15,11 @@ from .rule import judge
 from .spec import Spec, WrongSpec, plan_of, read_spec
 
 NAME, FIRE_AT = "tarry-schedule", "tarry-fire-at"
-"""Headers of each message of a schedule."""
+"""Headers that each message of a schedule has."""
 
 _KNOWN = 50_000
-"""Schedules that are kept as they were read. With more each that comes in its turn is read anew."""
+"""The most schedules that are cached after parsing. With more, schedules that fire in turn are parsed anew each
+time."""
 
 _made = builder(Post, LABELS, ("headers", "content_type", "body"))
 log = structlog.get_logger()
@@ -26,8 +27,8 @@ log = structlog.get_logger()
 
 @lru_cache(_KNOWN)
 def course_of(name: str, text: bytes, made_at: int) -> Course | None:
-    """Of a schedule that was accepted. None, and a line in the log, where zone data does not know its zone, or
-    somebody has written over what it says."""
+    """The course of a schedule that was accepted. None, and a line in the log, if the zone data does not know its zone
+    any more, or the row was overwritten from outside."""
     try:
         plan = plan_of(name, text, made_at)
     except WrongSpec as error:
@@ -48,7 +49,7 @@ def course_of(name: str, text: bytes, made_at: int) -> Course | None:
 
 
 def traced(trace: Mapping[str, str], post: Post) -> Post:
-    """A message that somebody asks for, with the trace of whoever does; those of the fire times have none."""
+    """Adds the caller's trace to a message that is sent on request; messages of fire times have none."""
     headers = carrying(msgspec.json.decode(post.headers or b"{}", type=dict[str, str]), trace)
     return msgspec.structs.replace(post, headers=headers)
 

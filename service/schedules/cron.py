@@ -1,8 +1,8 @@
-"""Cron expressions in a time zone: what of them is wrong, and when they come next. Over cronsim.
+"""Cron expressions in a time zone: checks them, and computes their next times, with cronsim.
 
-On the two days of a year on which clocks are set, what is at fixed hours follows Debian's cron, as cronsim does: a time
-that the clock leaps over comes at the end of the leap, one that the clock shows twice comes once, the first time. What
-has a star at the minute or the hour, or has seconds, goes by the time that passes.
+On the two days of a year on which clocks change, expressions with fixed hours follow Debian's cron, as cronsim does: a
+time that the clock skips fires at the end of the gap, and a time that occurs twice fires once, the first time.
+Expressions with a star at the minute or the hour, or with seconds, go by the time that passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _FORMS = {
     "day-of-week": "0 to 7 (0 and 7 are Sunday), SUN to SAT, FRI#2 for the second Friday, or 5L for the last",
 }
 _WIDEST = {"second": 60, "minute": 60, "hour": 24, "day-of-month": 31, "month": 12, "day-of-week": 7}
-"""How many there are in a field."""
+"""How many values a field has."""
 _SHORT = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -40,14 +40,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _HOUR = 3_600_000
 _KNOWN = 1000
-"""Answers that are kept: many schedules have one expression, and come at the same time."""
+"""Results that are cached: many schedules share an expression, and fire at the same time."""
 _STEPS = 1000
-"""Times of one search that may lie before where it began, which happens where a clock is set back by half an hour."""
+"""The most times that a search may return from before its start, which happens where a clock is set back by half an
+hour."""
 
 
 @define
 class Cron:
-    """A cron expression in a zone. Times are Unix milliseconds. Raises ValueError, naming the field at fault."""
+    """A cron expression in a zone. Times are Unix milliseconds. Raises ValueError, which names the wrong field."""
 
     expression: str
     timezone: str = "UTC"
@@ -58,7 +59,7 @@ class Cron:
         check(self.expression)
 
     def after(self, ms: int) -> int | None:
-        """The first time later than this; None when there is none within fifty years."""
+        """The first time later than this; None if there is none within fifty years."""
         return _after(self.expression, self._zone, ms)
 
 
@@ -71,7 +72,7 @@ def _after(expression: str, zone: tzinfo, ms: int) -> int | None:
             at = next(times, None)
             if at is None or at > ms:
                 return at
-        begin += _HOUR  # the search does not come past it
+        begin += _HOUR  # the search from here does not get past `ms`
 
 
 def _from(expression: str, zone: tzinfo, ms: int) -> Iterator[int]:
@@ -83,7 +84,8 @@ def _from(expression: str, zone: tzinfo, ms: int) -> Iterator[int]:
 
 
 def check(expression: str) -> None:
-    """Raises ValueError, with the field at fault and what to write, unless the expression comes at some time."""
+    """Raises ValueError, with the wrong field and what to write, unless the expression is valid and has at least one
+    time."""
     if expression.strip().casefold() in _SHORT:
         raise ValueError(f"write {_SHORT[expression.strip().casefold()]!r} in place of {expression.strip()!r}")
     if len(expression) > _LONGEST:
@@ -109,9 +111,9 @@ def check(expression: str) -> None:
 
 
 def check_steps(expression: str) -> None:
-    """Raises ValueError for a step that is longer than its field, as */90 in the minutes: that comes each hour.
+    """Raises ValueError for a step that is longer than its field, such as */90 in the minutes, which fires each hour.
 
-    Such an expression is in order, and read; but who writes it means another interval.
+    Such an expression is valid, but whoever writes it means another interval.
     """
     for name, part in _named(expression.split()):
         steps = [int(one.rpartition("/")[2]) for one in part.split(",") if "/" in one]

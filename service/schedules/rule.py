@@ -1,7 +1,7 @@
-"""When a schedule fires: its cron expression or its interval, from when, until when, and how far it is spread.
+"""When a schedule fires: computes its fire times from its cron expression or interval, start, end and jitter.
 
-A fire time is what the rule says; a message is due then, or later by its jitter, which is the same whoever works it
-out. Times and durations are milliseconds, times since 1970.
+A fire time is what the rule says; the message is due then, or later by its jitter, which is the same on every server.
+Times and durations are milliseconds, times since 1970.
 """
 
 import zlib
@@ -14,13 +14,13 @@ from .cron import Cron
 
 @frozen
 class Every:
-    """An interval: the time that passes, whatever clocks are set to."""
+    """An interval of elapsed time, independent of changes of the clocks."""
 
     interval: int
     since: int
-    """What it is counted from."""
+    """The time from which intervals are counted."""
     first: int = 0
-    """How many intervals after that it comes first."""
+    """After how many intervals it fires first."""
 
     def after(self, ms: int) -> int:
         """The first time later than this."""
@@ -29,14 +29,14 @@ class Every:
 
 @frozen
 class Rule:
-    """A schedule's times."""
+    """Computes the times of a schedule."""
 
     name: str
     times: Cron | Every
     starts_at: int | None = None
-    """No fire time before this one."""
+    """There is no fire time before it."""
     ends_at: int | None = None
-    """None after it."""
+    """There is no fire time after it."""
     jitter: int = 0
 
     def after(self, ms: int) -> int | None:
@@ -47,7 +47,7 @@ class Rule:
         return None if at is None or (self.ends_at is not None and at > self.ends_at) else at
 
     def upcoming(self, after: int, count: int, until: int | None = None) -> list[int]:
-        """The next so many fire times later than `after`, and not later than `until`."""
+        """The next `count` fire times later than `after`, and not later than `until`."""
         found: list[int] = []
         while len(found) < count and (at := self.after(after)) is not None and (until is None or at <= until):
             found.append(at)
@@ -55,26 +55,27 @@ class Rule:
         return found
 
     def due(self, fire_at: int) -> int:
-        """When the message of a fire time is due."""
+        """When the message of a fire time is due, with its jitter."""
         if not self.jitter:
             return fire_at
-        # One hash alone would have the neighbours of a name near it.
+        # CRC alone would give similar names similar values; multiplying spreads them.
         spread = zlib.crc32(b"%d" % fire_at, zlib.crc32(self.name.encode())) * 2654435761 & 0xFFFFFFFF
         return fire_at + spread * self.jitter // (1 << 32)
 
 
 @frozen
 class Misfire:
-    """What becomes of fire times that nobody was there for: all servers were down, or the store was away."""
+    """What happens to fire times that passed while all servers were down, or the store was away."""
 
     window: int = 60_000
-    """So late messages are sent, each."""
+    """Milliseconds by which a message may be late and is still sent for its fire time."""
     once: bool = True
-    """Of what is later one message is sent for all; False: none."""
+    """Whether one message is sent for all fire times that are later than that; False: none is sent."""
 
 
 def judge(rule: Rule, misfire: Misfire, fire_at: int, now: int) -> Judgement:
-    """What becomes of a fire time whose message is due, and which comes next: that may be past as well."""
+    """Decides what happens to a fire time whose message is due, and which fire time follows; that may be past as
+    well."""
     late = now - rule.due(fire_at) > misfire.window
     following = rule.after(fire_at)
     if not late or following is None:

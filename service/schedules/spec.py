@@ -1,6 +1,6 @@
-"""A schedule as somebody wrote it, which is how it is kept; and what it says.
+"""The specification of a schedule, stored as the user wrote it, and parsed into its rule.
 
-It is JSON, with times and durations in any of their forms, so that who asks for it gets what he gave.
+It is JSON, with times and durations in any of their forms, so that users read back exactly what they wrote.
 """
 
 from functools import lru_cache
@@ -17,23 +17,23 @@ from .rule import Every, Misfire, Rule
 from .zones import zone_named
 
 SHORTEST = 1000
-"""Milliseconds: of an interval."""
+"""Milliseconds of the shortest interval."""
 _LONGEST = 10 * 366 * 86_400_000
 _LOOKED_AT = 100
-"""Fire times that are looked at for how far they lie apart."""
+"""Fire times that are checked for how far they lie apart."""
 
 
 class WrongSpec(ValueError):
-    """A field is not in order."""
+    """A field is not valid."""
 
     def __init__(self, pointer: str, reason: str) -> None:
         super().__init__(reason)
         self.pointer = pointer
-        """Of the field, a JSON pointer."""
+        """The JSON pointer of the field."""
 
 
 class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What it may say. The message is as in a publish."""
+    """The fields of a specification. The message's fields are those of a publish."""
 
     topic: str
     cron: str | None = None
@@ -56,7 +56,7 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @frozen
 class Plan:
-    """What a specification says of times."""
+    """The times of a schedule, and how it treats misfires."""
 
     rule: Rule
     misfire: Misfire
@@ -67,12 +67,12 @@ read_spec = msgspec.json.Decoder(Spec).decode
 
 @lru_cache(20_000)
 def plan_of(name: str, text: bytes, made_at: int) -> Plan:
-    """Of a schedule that was accepted. Zone data that no longer knows its zone is told by WrongSpec."""
+    """The plan of a schedule that was accepted. Raises WrongSpec if the zone data does not know its zone any more."""
     return plan(name, read_spec(text), made_at)
 
 
 def plan(name: str, spec: Spec, made_at: int) -> Plan:
-    """What it says of times; made at this moment, Unix milliseconds. Raises WrongSpec."""
+    """The plan of a specification; `made_at` is when the schedule was created, Unix milliseconds. Raises WrongSpec."""
     if (spec.cron is None) == (spec.every is None):
         raise WrongSpec("/cron", f"say cron or every, {'one of them' if spec.cron is None else 'not both'}")
     starts_at, ends_at = _time("/starts_at", spec.starts_at), _time("/ends_at", spec.ends_at)

@@ -1,4 +1,4 @@
-"""Time zones by their IANA names, such as Europe/Berlin."""
+"""Finds time zones by their IANA names, such as Europe/Berlin."""
 
 from datetime import UTC, tzinfo
 from difflib import get_close_matches
@@ -7,13 +7,13 @@ from zoneinfo import ZoneInfo, available_timezones
 
 _SHOWN = 100
 _NO_ZONES = {"localtime", "Factory"}
-"""What a system may have among its zones, and means something else at each."""
+"""Names that a system may list among its zones, but that mean something else on each."""
 
 
 def zone_named(name: str) -> tzinfo:
-    """The zone of this name. Raises ValueError, with the nearest name, when there is none."""
+    """The zone of this name. Raises ValueError, with the nearest name, if there is none."""
     if name == "UTC":
-        return UTC  # of which arithmetic is quicker
+        return UTC  # its arithmetic is faster
     if name in _NO_ZONES:
         raise ValueError(f'{name!r} is no zone of its own: write an IANA name, such as "Europe/Berlin"')
     if name not in _names():

@@ -1,1 +1,1 @@
-"""What keeps a node well: cleaning, measures, the watch over its clock, and what it says of itself."""
+"""The upkeep of a node: cleaning, metrics of the store, watches over clocks and writers, and logs."""

@@ -1,9 +1,9 @@
-"""The cleaner: every minute, what is past its time goes, in small batches with rests between them. Messages that are
-kept for less than that go every few seconds.
+"""The cleaner: removes rows that are past their retention every minute, in small batches with pauses between them.
 
-`store.cleaning.leftovers` finds where there may be anything; `store.cleaning.retention` knows what may go, and how
-nobody is held up. This file paces, counts and logs. It runs once the wheel is loaded, rests while what is
-due is late, and ends between two batches.
+Messages that are kept for less than a minute are removed every few seconds. `store.cleaning.leftovers` finds where
+there may be rows to remove; `store.cleaning.retention` knows which rows may go, and how to remove them without delaying
+others. This file paces, counts and logs. The cleaner starts once the wheel is loaded, pauses while due messages are
+late, and can be stopped between two batches.
 """
 
 from bisect import bisect_right
@@ -31,39 +31,40 @@ from ..metrics import Metrics
 from ..settings import Settings
 
 EVERY, EVERY_SHORT = 60, 5
-"""Seconds between two rounds; the second of what is kept for less than the first."""
+"""Seconds between two rounds: of everything, and of messages that are kept for less than that."""
 BATCH = 100
-"""Rows to a transaction."""
+"""The most rows that one transaction removes."""
 TOPICS = 2000
-"""Topics that are looked at in one round."""
+"""The most topics that one round looks at."""
 QUEUES = 1000
-"""Of the topics, about, that are looked at together."""
+"""About how many queues the topics have that are looked at together."""
 REST = 0.01
-"""Seconds between two batches that found something: writers come first."""
+"""Seconds between two batches of one place, so that writers come first."""
 
 log = structlog.get_logger()
 
 
 class Batch(Protocol):
-    """A function of `store.cleaning.retention`, with everything but the moment and the place filled in."""
+    """A function of `store.cleaning.retention` of which only the time and the starting place are still to be given."""
 
     def __call__(self, tx: Transaction, *, now: int, start: int) -> Coroutine[Any, Any, Removed]: ...
 
 
 @define
 class _Target:
-    """One table, queue or log that is cleaned from its head on."""
+    """A table, queue or log that is cleaned from its beginning."""
 
     what: str
     batch: Batch
     key: tuple[object, ...]
     log_of: int | None = None
-    """The group whose log it is: the next round begins where this one ended, what is behind it needs no second look."""
+    """The group whose log it is. The next round begins where this one ended, since entries before that need no second
+    look."""
 
 
 @define(eq=False)
 class Cleaner:
-    """Goes round everything that has a retention."""
+    """Removes in rounds what is past its retention."""
 
     _store: Store
     _directory: Directory
@@ -74,14 +75,14 @@ class Cleaner:
     _notes: CleaningNotes
     _stopping: bool = field(default=False, init=False)
     _behind: int = field(default=0, init=False)
-    """The topic where the last round ended."""
+    """The id of the topic at which the last round ended."""
 
     def stop(self) -> None:
-        """No further batch."""
+        """Lets no further batch begin."""
         self._stopping = True
 
     async def write_seen(self) -> None:
-        """Writes down which groups somebody has asked for here. Raises `StoreError`."""
+        """Writes to the store which groups were used at this node. Raises `StoreError`."""
         if not self._notes.asked_for:
             return
         asked_for, self._notes.asked_for = self._notes.asked_for, set()
@@ -93,7 +94,7 @@ class Cleaner:
                 raise
 
     async def clean(self) -> None:
-        """One round. Raises `StoreError`: the rest is for the next round."""
+        """Runs one round. Raises `StoreError`; the rest is left to the next round."""
         await self.write_seen()
         limits = self._limits
         total: Counter[str] = Counter()
@@ -113,7 +114,7 @@ class Cleaner:
                 log.info("cleaned", **removed, took_ms=self._clock.now() - began)
 
     async def clean_short(self) -> None:
-        """A round of the messages that are kept for less than a minute alone. Raises `StoreError`."""
+        """Runs a round of only those topics whose messages are kept for less than a minute. Raises `StoreError`."""
         limits = self._limits
         topics: list[Topic] = []
         for number, id_ in enumerate(self._directory.topic_ids):
@@ -122,7 +123,7 @@ class Cleaner:
             topic = self._directory.topic_by_id(id_)
             if topic is not None and self._is_short(topic, limits):
                 topics.append(topic)
-        topics = topics[:TOPICS]  # what is behind goes with the round of every minute
+        topics = topics[:TOPICS]  # the round of every minute cleans the others
         if not topics or self._stopping:
             return
         left = await self._store.read(leftovers.find_leftovers, topics, [])
@@ -133,7 +134,7 @@ class Cleaner:
         if keep >= EVERY * 1000:
             return False
         if topic.kind == "broadcast" or not self._directory.groups_of(topic):
-            return limits.retention < EVERY * 1000  # then it is kept for that
+            return limits.retention < EVERY * 1000  # then its messages are kept for the default retention
         return True
 
     @property
@@ -147,7 +148,7 @@ class Cleaner:
                 break
             try:
                 total[place.what] += await self._clean(place)
-            except Locked as error:  # the others need not wait for it; it is looked at again in the next round
+            except Locked as error:  # the other places need not wait for this one; the next round looks at it again
                 log.warning("cleaning_met_a_lock", what=place.what, key=place.key[1:], error=str(error))
 
     async def _clean(self, place: _Target) -> int:
@@ -155,7 +156,7 @@ class Cleaner:
         rows = 0
         while not self._stopping:
             if self._pending.is_late:
-                break  # in a minute
+                break  # due messages come first; the next round goes on
             done = await self._store.write(partial(place.batch, now=self._clock.now(), start=start))
             rows += done.rows
             start = done.next
@@ -176,7 +177,8 @@ class Cleaner:
                 log.warning("messages_expired", topic=group.topic.name, group=group.name, messages=messages)
 
     def _some_topics(self) -> Iterator[list[Topic]]:
-        """So many of them to a round, in turn: of very many topics, each idle, a round would never end."""
+        """The topics of this round, in groups; rounds take turns, since one over very many idle topics would never
+        end."""
         ids = self._directory.topic_ids
         begin = bisect_right(ids, self._behind)
         some: list[Topic] = []

@@ -1,7 +1,8 @@
-"""What is wrong with the clocks, for the log, `/readyz?verbose` and the alarm.
+"""Watches the clocks, and reports faults to the log, `/readyz?verbose` and the alarm.
 
-The database's clock has jumped: nothing is promoted until three samples agree, and then it is followed. Or the host's
-clock was set while the embedded store, whose time began with it, is open: that is not followed before the next start.
+If the database's clock has jumped, nothing is promoted until three samples agree; then the new time is followed. If the
+host's clock was set while the embedded store is open, whose time began with it, the change is not followed before the
+next start.
 """
 
 from collections.abc import Callable
@@ -14,16 +15,16 @@ from ..clock import Clock
 from ..durations import format_time
 
 _SKEW = 1_000
-"""Milliseconds by which the host's clock has to be off before it is reported: a leap second may be."""
+"""Milliseconds by which the host's clock must be off before it is reported; a leap second is not."""
 
 _SOON = 0.2
-"""Seconds between two samples of another server's clock, of which one is to be followed."""
+"""Seconds between two samples of the clock of a new database server, until it is followed."""
 
 log = structlog.get_logger()
 
 
 class ClockWatch:
-    """Takes the samples of a clock. `skew` is by how many milliseconds the host's clock was set since the start."""
+    """Takes samples of the clock. `skew` returns by how many milliseconds the host's clock was set since the start."""
 
     def __init__(self, clock: Clock, alarm: Alarm, skew: Callable[[], int]) -> None:
         self._clock = clock
@@ -32,10 +33,10 @@ class ClockWatch:
         self._in_doubt = False
         self._jumps = 0
         self._told: int | None = None
-        """The skew that was reported last; None: there was none."""
+        """The skew that was reported last; None if none was."""
 
     async def take(self) -> None:
-        """One more sample, unless one was offered just now, and a word about it if there is a reason."""
+        """Takes a sample, unless there is a fresh one already, and reports a jump or a skew."""
         before = self._clock.now()
         try:
             if not self._clock.is_fresh:
@@ -45,7 +46,7 @@ class ClockWatch:
             self._tell_skew()
 
     async def follow_another(self) -> None:
-        """Takes samples until the clock of the server that has the database now is followed."""
+        """Takes samples until the clock of the server that now has the database is followed."""
         await self.take()
         while self._clock.is_anothers:
             await trio.sleep(_SOON)

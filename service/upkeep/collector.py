@@ -1,11 +1,11 @@
-"""The garbage collector, told what kind of program this is.
+"""Tunes the garbage collector to this kind of program.
 
-Thousands of waiting requests are young objects that die in order, by their counts; looking through them for cycles
-every 700 allocations, as Python does of itself, costs a sixth of a publish. What is loaded at start never dies, so
-nobody looks through it: neither while it is loaded, which would be a tenth of a start, nor later.
+Thousands of waiting requests are young objects that die in order, by reference counts; to scan them for cycles every
+700 allocations, Python's default, costs a sixth of a publish. Objects loaded at start never die, so they are not
+scanned: neither while they are loaded, which would be a tenth of a start, nor later.
 
-Nor are there so many young ones at a time that to look through them is felt: everybody stands still meanwhile, a
-hundred thousand are 15 to 45 ms, and messages that fall due then are as late.
+The number of young objects is also bounded so that a scan goes unnoticed: everything stands still meanwhile. A hundred
+thousand objects take 15 to 45 ms, by which messages that fall due then would be late.
 """
 
 import gc
@@ -14,12 +14,12 @@ _YOUNG, _MIDDLE, _OLD = 10_000, 500, 100
 
 
 def still_collector() -> None:
-    """To be called before the server is loaded."""
+    """Turns collection off; call it before the server is loaded."""
     gc.disable()
 
 
 def tame_collector() -> None:
-    """To be called once, when everything is loaded."""
+    """Exempts all loaded objects and turns collection on; call it once, when everything is loaded."""
     gc.freeze()
     gc.enable()
     gc.set_threshold(_YOUNG, _MIDDLE, _OLD)

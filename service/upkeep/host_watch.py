@@ -1,8 +1,8 @@
-"""Another server has the database: what is in memory was read from the one before, and is read again.
+"""Watches whether another server takes over the database, and then has everything in memory read again.
 
-The new one may lack what was committed last, where replicas follow behind, and give its numbers to others; and its
-clock is its own. Until a sample of that is taken nothing is promoted (see `clock`), and until the topics are read
-nothing is written: it would be written by what the one before had.
+Where replicas lag behind, the new server may lack the last commits, and reuse their ids; and it has its own clock.
+Until a sample of that clock is taken nothing is promoted (see `clock`). Until the topics are read nothing is written,
+since it would be written according to the old server's data.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,8 +15,8 @@ from ...store.ports import Backend
 
 @define(eq=False)
 class HostWatch:
-    """`before` and `behind` are the steps that are taken, in order, when the backend's server is another, and in
-    between the backend admits writes to it. `look` every so often."""
+    """When the backend's server has changed, runs the steps of `before`, in order, then lets the backend admit writes
+    to the new server, then runs those of `behind`. Call `look` regularly."""
 
     _backend: Backend
     _before: Sequence[Callable[[], Awaitable[object]]]
@@ -24,7 +24,7 @@ class HostWatch:
     _known: str = field(init=False)
     _admitted: str = field(init=False)
     _failed: str = field(default="", init=False)
-    """What went wrong at the last try."""
+    """The error of the last try."""
 
     def __attrs_post_init__(self) -> None:
         self._known = self._admitted = self._backend.server
@@ -32,15 +32,15 @@ class HostWatch:
 
     @property
     def wrong(self) -> str | None:
-        """Why nothing is written yet; None: it may be."""
+        """Why nothing may be written yet; None if it may."""
         if self._backend.server == self._admitted:
             return None
         why = "another server of the database takes the writes now: what is in memory is read again, and then written"
         return f"{why}; the last try: {self._failed}" if self._failed else why
 
     async def look(self) -> None:
-        """Costs nothing where nothing has changed. After a `StoreError` all steps are taken again; it is raised, and
-        once if it is the same each time."""
+        """Runs the steps if the server has changed; costs nothing otherwise. After a `StoreError` the next call runs
+        all steps again; the error is raised, but only once if it is the same each time."""
         server = self._backend.server
         if server == self._known:
             return

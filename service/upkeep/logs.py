@@ -1,4 +1,4 @@
-"""Logs: one line an event, on stderr, as JSON or for eyes; the standard library's loggers go the same way."""
+"""Sets up logs: one line for each event on stderr, as JSON or for people, including the standard library's loggers."""
 
 import logging
 import os
@@ -10,9 +10,9 @@ from structlog.typing import Processor
 
 
 def set_up_logs(level: str = "info", form: str = "auto", stream: TextIO | None = None) -> None:
-    """For the whole process; to be called once, before anything is logged.
+    """Sets up logs for the whole process; call it once, before anything is logged.
 
-    `auto` is console on a terminal and JSON else. NO_COLOR takes the colours away, and so does a stream that is no
+    `auto` is console on a terminal and JSON otherwise. There are no colours with NO_COLOR, or on a stream that is no
     terminal.
     """
     out: TextIO = stream or sys.stderr
@@ -47,7 +47,7 @@ def set_up_logs(level: str = "info", form: str = "auto", stream: TextIO | None =
     logging.captureWarnings(True)
     root = logging.getLogger()
     root.handlers = [handler]
-    # The libraries' own debugging is not what one asks for with `debug`.
+    # `debug` is meant for Tarry's own events, not for those of libraries.
     root.setLevel(max(number, logging.INFO))
     for quiet in ("httpx", "httpcore"):
         logging.getLogger(quiet).setLevel(logging.WARNING)

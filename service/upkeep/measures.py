@@ -1,4 +1,4 @@
-"""The measures that need a look into the store, taken from counters every 20 seconds: what waits, and who lags."""
+"""Updates the metrics that are read from the store every 20 seconds: waiting messages, and the lag of groups."""
 
 from ...store import catalogue
 from ...store.records import Group, Topic
@@ -8,8 +8,8 @@ from ..metrics import MAX_NAMES, Metrics
 
 
 class Measures:
-    """Reads counters, never the log. Where there are more topics or groups than have series, those have one that have
-    most waiting: an alert has to see a backlog, whichever topic it is of."""
+    """Reads counters, never the messages. If there are more topics or groups than may have series, those with most
+    messages waiting have one, so that an alert sees a backlog of any topic."""
 
     def __init__(self, store: Store, directory: Directory, metrics: Metrics) -> None:
         self._store = store
@@ -17,11 +17,11 @@ class Measures:
         self._metrics = metrics
 
     def forget(self) -> None:
-        """Another node takes them."""
+        """Drops the gauges, because another node updates them now."""
         self._metrics.forget_measures()
 
     async def take(self) -> None:
-        """Sets the gauges."""
+        """Reads the counters and sets the gauges."""
         groups = await self._groups()
         topics = await self._topics(groups)
         states = await self._store.read(catalogue.topic_states, topics)
@@ -30,7 +30,7 @@ class Measures:
         for group in groups:
             if group.topic.id in retrying:
                 retrying[group.topic.id] += lags.get(group.id, (0, 0))[1]
-        # Not those that were removed meanwhile.
+        # Leave out topics and groups that were removed meanwhile.
         self._metrics.waiting(
             {
                 topic.name: (states[topic.id].pending, retrying[topic.id])
@@ -53,7 +53,7 @@ class Measures:
         return list(found.values())[:MAX_NAMES]
 
     async def _topics(self, groups: list[Group]) -> list[Topic]:
-        """With those that have nothing but retries."""
+        """The topics that have series, including those with nothing but retries."""
         most: list[int] = []
         if len(self._directory.topic_ids) > MAX_NAMES:
             most = await self._store.read(catalogue.most_pending, MAX_NAMES)

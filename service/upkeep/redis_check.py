@@ -1,6 +1,6 @@
-"""What can be said of a Redis before it is asked: whether its library is there and its address can be read.
+"""Checks the setting `redis`: whether its library is installed and its URL is valid; pings Redis only if asked to.
 
-Nothing here waits for Redis: a server starts without it.
+The start of a server does not wait for Redis, and succeeds without it.
 """
 
 from ...store.extras import command
@@ -8,25 +8,25 @@ from ..settings import SettingError, Settings
 
 
 def check_redis(settings: Settings) -> None:
-    """Raises `SettingError`."""
+    """Checks library and URL, without connecting. Raises `SettingError`."""
     if not settings.redis:
         return
     where = f"redis ({settings.origin('redis')})"
     try:
-        import redis  # only who uses Redis needs its library
+        import redis  # its library is needed only where Redis is used
     except ImportError:
         raise SettingError(f"{where}: its library is missing: {command('redis')}, or leave the setting out") from None
     try:
         redis.Redis.from_url(settings.redis)  # pyright: ignore[reportUnknownMemberType]
     except ValueError:
-        # The cause quotes what it took for a port, which may be a piece of a password.
+        # The cause quotes the text that it took for a port, which may be a piece of a password.
         raise SettingError(
             f"{where}: write redis://[:password@]host:port/number; what holds one of :/@?#[]% is percent-encoded"
         ) from None
 
 
 def ping_redis(settings: Settings) -> str | None:
-    """Asks it once, for two seconds at most: what went wrong, or None. Raises `SettingError`."""
+    """Pings it once, for two seconds at most; returns what went wrong, or None. Raises `SettingError`."""
     check_redis(settings)
     import redis
 

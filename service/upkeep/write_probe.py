@@ -1,11 +1,11 @@
-"""Whether the store takes writes, for `/readyz`, the log and the alarm: what became of the last one, and for how long
-the one that is under way has had no answer.
+"""Probes whether the store takes writes, for `/readyz`, the log and the alarm.
 
-Who is not ready is asked nothing more, so that nothing would tell when writes are taken again: they are rehearsed then,
-once a second. It takes a rehearsal in which all went well to be ready again, for a store may take some writes and not
-others. A failure that may be its caller's own, or of a row that others hold, says nothing by itself, nor does one of a
-setting or a table that others may not meet: each has one rehearsed too. Where others share the database and this server
-writes nothing, a small write now and then tells what a publish would meet.
+It looks at the outcome of the last write, and at how long the write under way has had no answer. A server that is not
+ready gets no requests, so nothing would show when writes succeed again: then a publish is rehearsed once a second. Only
+a complete rehearsal makes the server ready again, since a store may accept some writes and refuse others. Some failures
+tell nothing of other writes: those that may be the caller's own, of a row that others lock, or of a setting or table
+that other writes do not meet. After each of them one rehearsal is made, too. Where other programs share the database
+and this server writes nothing, a small write now and then shows what a publish would meet.
 """
 
 import os
@@ -24,21 +24,22 @@ from ..durations import format_time
 from ..outages import Outage, tell_failure
 
 STANDS = 5.0
-"""Seconds without an answer after which a write stands; and without a write that is taken, after which it is told."""
+"""Seconds after which a write without an answer counts as stuck; also, after which a lasting fault is reported."""
 _REST, _SHORT_REST, _ROUND = 1.0, 0.2, 1.4
-"""Seconds: while writes are refused, between two rehearsals at least, and while all is well."""
+"""Seconds between two probes: while writes are refused; at least; and while all is well."""
 _IDLE = 1.0
-"""Seconds without a write. After 1.6 a session that writes is not used again: so one stays, and no write logs in."""
+"""Seconds without a write, after which a small one is made. A writing session that is idle for 1.6 is not reused: this
+keeps one open, so that no write has to log in."""
 _LARGE = 16 << 10
-"""Bytes of a message that is rehearsed after a write that was refused: on a disk that is nearly full a small one would
-be taken. With more, servers that are set to take short statements would not take it."""
+"""Bytes of the message that is rehearsed after a refused write: a nearly full disk would still accept a small one.
+Servers that are set to accept only short statements would refuse a larger one."""
 
 log = structlog.get_logger()
 
 
 @define(eq=False)
 class WriteProbe:
-    """`run` rehearses where there is a reason, for ever; `look` tells, every second."""
+    """`run` makes rehearsals where there is a reason, for ever; `look`, called every second, reports lasting faults."""
 
     _store: Store
     _outage: Outage
@@ -46,13 +47,13 @@ class WriteProbe:
     _alarm: Alarm
     _monotonic: Callable[[], float]
     _rehearsed: bool = field(default=False, init=False)
-    """Once, at the start, there is a reason."""
+    """Whether there was a rehearsal at all: one is made at the start."""
     _since: float | None = field(default=None, init=False)
     _is_told: bool = field(default=False, init=False)
 
     @property
     def wrong(self) -> str | None:
-        """Why a publish would be refused, or would wait; None: it would be taken."""
+        """Why a publish would be refused, or would hang; None if it would succeed."""
         standing = self._outage.standing
         if standing >= STANDS:
             return f"a write has had no answer for {standing:.0f} s: the store is locked, or cannot commit"
@@ -60,7 +61,7 @@ class WriteProbe:
         return None if refused is None else f"the last write was refused: {refused}"
 
     async def run(self) -> None:
-        """For ever."""
+        """Probes for ever."""
         while True:
             await self._try()
             if self._outage.refused is not None:
@@ -77,11 +78,11 @@ class WriteProbe:
             if doubted or outage.refused is not None or not self._rehearsed:
                 await self._rehearse(os.urandom(_LARGE if outage.refused is not None else 1))
             elif self._store.backend.shared and self._monotonic() - outage.written_at > _IDLE:
-                await self._store.write(rehearsal.clear_away, 0, self._clock.now())  # nothing, and its commit
+                await self._store.write(rehearsal.clear_away, 0, self._clock.now())  # changes nothing, but commits
         except DuplicateKey:
-            return  # it got as far as the table
+            return  # it got as far as the table: that shows enough
         except StoreError as error:
-            # Nobody else has its rows: a wait for them was one for a table.
+            # Nobody else locks the rehearsal's rows, so even a lock wait means that the table is locked.
             outage.refuse(error)
             tell_failure("write_rehearsal_failed", error)
 
@@ -94,7 +95,7 @@ class WriteProbe:
         self._outage.rehearsed(refused)
 
     async def look(self) -> None:
-        """A word about what lasts."""
+        """Reports a fault that has lasted for `STANDS` seconds, and its end."""
         wrong, now = self.wrong, self._monotonic()
         if self._outage.standing >= STANDS:
             self._outage.stands()

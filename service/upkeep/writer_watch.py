@@ -1,7 +1,7 @@
-"""Two of the DSN's hosts that take writes at once, for the log, `/readyz?verbose` and the alarm.
+"""Watches whether two of the DSN's hosts take writes at the same time, for the log, `/readyz?verbose` and the alarm.
 
-Whoever reaches the one writes there, and whoever reaches the other there: two databases, which nobody puts together
-again. The node that has the duties looks; the others hear of it with what it tells of itself.
+Then some clients write to one and some to the other: two databases that nobody can merge again. The node that has the
+duties looks; the others learn of it from the facts in its row.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..durations import format_time
 
 FACT = "rivals"
-"""What a node tells the others under."""
+"""The name of the fact by which a node tells the others."""
 _ADVICE = "each has what is written to it: set read_only on all but one"
 
 log = structlog.get_logger()
@@ -23,16 +23,16 @@ log = structlog.get_logger()
 
 @define(eq=False)
 class WriterWatch:
-    """`look` every so often, by who has the duties."""
+    """The node that has the duties calls `look` regularly."""
 
     _backend: Backend
     _alarm: Alarm
     _clock: Clock
     found: Sequence[str] = field(default=(), init=False)
-    """Hosts at which another server takes writes, too."""
+    """Hosts whose servers take writes, too."""
 
     async def look(self) -> None:
-        """One more look, and a word about what is new. Raises `StoreError`."""
+        """Looks once, and reports what is new. Raises `StoreError`."""
         before, self.found = self.found, await self._backend.rivals()
         if set(self.found) - set(before):
             log.warning("store_two_writers", hosts=list(self.found), because=_ADVICE)
@@ -41,10 +41,11 @@ class WriterWatch:
             log.info("store_one_writer")
 
     def forget(self) -> None:
-        """Another has the duties, and looks."""
+        """Drops what was found, because another node has the duties now."""
         self.found = ()
 
     def wrong(self, elsewhere: Sequence[str]) -> str | None:
-        """As a sentence, with what another node has found; None where one takes writes."""
+        """What is wrong, as a sentence; `elsewhere` is what another node has found. None if only one server takes
+        writes."""
         hosts = self.found or elsewhere
         return f"another server takes writes, too, at {', '.join(hosts)}: {_ADVICE}" if hosts else None

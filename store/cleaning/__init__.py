@@ -1,1 +1,1 @@
-"""What goes: past its time, or removed with its topic or group."""
+"""Removal of rows: those whose retention is over, and those of removed topics and groups."""

@@ -1,8 +1,7 @@
-"""Where there may be something to clean, of many topics in one look.
+"""Finds where there may be something to clean, for many topics in few queries.
 
-Most of very many topics have nothing, and of the shards of the wheel those where nobody cancels or moves anything. One
-that is opened for nothing costs a transaction. What is told may be late
-by a moment: a round that misses something finds it in the next.
+Most of very many topics have nothing to clean, nor have shards in which nothing was cancelled or rescheduled, and
+trying each of them would cost a transaction. The answer may be a moment old: what one round misses, the next finds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,33 +13,33 @@ from ..records import Group, Topic
 from .retention import floors
 
 _KEYS = 1000
-"""Ids to a statement."""
+"""How many ids a statement has."""
 
 
 @frozen
 class Leftovers:
-    """What may have rows to be removed."""
+    """The queues, logs and groups that may have rows to be removed."""
 
     queues: frozenset[int]
-    """Queues, retry queues among them, that do not end where they begin."""
+    """Queues, retry queues included, that are not empty."""
     logs: Mapping[tuple[int, int], int]
-    """By group and queue: the number at which its log of deliveries and seeks ends; no log is ended at 0."""
+    """By group and queue: the number at which the log of deliveries and seeks ends; 0: there is no log."""
     letters: frozenset[int]
     """Groups with dead letters."""
 
 
 @frozen
 class LeftShards:
-    """What may have rows to be removed, of the shards of the wheel."""
+    """The shards of waiting messages that may have rows to be removed."""
 
     cancelled: frozenset[int]
-    """Those with messages that were cancelled or suppressed."""
+    """Shards with cancelled or suppressed messages."""
     moved: frozenset[int]
-    """Those with pointers to messages that were rescheduled."""
+    """Shards with pointers to rescheduled messages."""
 
 
 async def find_leftovers(tx: Transaction, topics: Sequence[Topic], groups: Sequence[Group]) -> Leftovers:
-    """What there may be to clean in these topics and these groups of theirs."""
+    """Finds what there may be to clean in these topics and these groups of theirs."""
     queues = [queue.id for topic in topics for queue in topic.queues]
     queues += [queue.id for group in groups for queue in group.retry_queues]
     filled: set[int] = set()
@@ -59,6 +58,6 @@ async def find_leftovers(tx: Transaction, topics: Sequence[Topic], groups: Seque
 
 
 async def find_shards(tx: Transaction) -> LeftShards:
-    """In which shards there may be something to clean."""
+    """Finds the shards in which there may be something to clean."""
     cancelled = await tx.fetch("cancelled.shards", int)
     return LeftShards(frozenset(cancelled), frozenset(await tx.fetch("moved.shards", int)))

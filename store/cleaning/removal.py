@@ -1,17 +1,19 @@
-"""Topics and groups that are removed: at once for everybody, and then in bounded batches all that was theirs.
+"""Removes topics and groups: they are gone at once for everybody; all rows that belong to them go later, in batches.
 
-One transaction takes the rows by which others know them: the topic, the group, their cursors, queues and tallies. In
-their place a tombstone stands in `removed` for each of them. Whoever writes for a group locks its cursors, whoever
-streams locks the queue, and whoever schedules counts in the tally: so each is either through before the removal, or
-finds nothing and is told `TopicGone` or `GroupGone`. The name is free with the commit; ids are never given again.
+One transaction removes the rows by which others know them: the topic, the group, their cursors, queues and tallies. For
+each of these it adds a tombstone to `removed`. A transaction that writes for a group locks its cursors, one that writes
+to the stream locks the queue, and one that schedules counts in the tally. So each of them is either committed before
+the removal, or finds nothing and raises `TopicGone` or `GroupGone`. The name is free from the commit on; ids are never
+used again.
 
-What hangs on those ids is cleared away afterwards, tombstone by tombstone, and each goes when nothing is left of its
-own. A crash in between leaves tombstones, and whoever starts next goes on. Those of topics and queues stay for `GRACE`,
-and what they stand for is then cleared once more: an outbox, a sequencer elsewhere and a cleaner under way lock none of
-those rows. An outbox that commits later still is met at promotion, which drops what has no queue.
+Rows with those ids are removed afterwards, tombstone by tombstone; a tombstone goes when none of its rows is left. A
+crash in between leaves tombstones, and the next node goes on with them. Tombstones of topics and queues stay for
+`GRACE`, and then their rows are removed once more: an outbox, a sequencer elsewhere and a running cleaner lock none of
+the rows above. If an outbox commits even later, promotion finds its messages and removes them, since they have no
+queue.
 
-Locks: topic, groups, tally, cursors, queues; then what is removed. The clearing takes what nobody else reads any more,
-and passes over rows that a user's own transaction holds.
+Locks: topic, groups, tally, cursors, queues; then the removed rows. The later batches remove rows that nobody reads any
+more, and skip rows that a user's own transaction holds.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,20 +32,20 @@ from ..timers.timers import lock_waiting, remove_waiting
 from .retention import remove_labels
 
 GRACE = 60_000
-"""Milliseconds for which a removed topic is cleared once more: servers know it for ten seconds at most."""
+"""Milliseconds after which a removed topic is cleared once more: nodes remember it for ten seconds at most."""
 
 _SCHEDULES = 20
-"""In one transaction, with what is known of their fire times."""
+"""How many schedules one transaction removes, with the records of their fire times."""
 _EVER = 1 << 62
 
 Step = tuple[int, int, int]
-"""Where the clearing of a tombstone goes on: the step, and a shard and an id, offset or number in it."""
+"""Where the clearing of a tombstone goes on: the step, the shard, and an id, offset or number in that."""
 BEGIN: Step = (0, 0, 0)
 
 
 @frozen
 class Tombstone:
-    """What is no more: a topic (no group, no queue), a queue (no group), a group (no queue), or a group's cursor."""
+    """Stands for a removed topic (no group, no queue), queue (no group), group (no queue), or cursor of a group."""
 
     topic_id: int
     group_id: int
@@ -53,17 +55,17 @@ class Tombstone:
 
 @frozen
 class Cleared:
-    """What a batch of clearing did."""
+    """The result of one batch of clearing."""
 
     rows: int
     next: Step | None
-    """None: it is through."""
+    """None: the tombstone is cleared."""
     held: bool = False
-    """Something stayed, because a user's own transaction holds it."""
+    """Rows were left because a user's own transaction holds them."""
 
 
 async def remove_group(tx: Transaction, group: Group, now: int) -> bool:
-    """The group is no more; False when it was not there."""
+    """Removes the group; returns False when there was none."""
     topic_id, group_id = group.topic.id, group.id
     await tx.fetch("topic.lock", int, topic_id)
     if not await tx.execute("consumer_group.remove", [group_id]):
@@ -84,9 +86,9 @@ async def remove_group(tx: Transaction, group: Group, now: int) -> bool:
 
 
 async def remove_topic(tx: Transaction, topic: Topic, now: int, *, force: bool) -> bool:
-    """The topic is no more, nor are its groups; False when it was not there.
+    """Removes the topic and its groups; returns False when there was none.
 
-    Raises `Unsettled`, unless by `force`, when something of it waits or is unsettled.
+    Raises `Unsettled`, unless by `force`, when messages of it wait or are unsettled.
     """
     if not await tx.execute("topic.remove", topic.id):
         return await _removed_by_us(tx, (topic.id, 0, 0), now)
@@ -115,7 +117,7 @@ async def remove_topic(tx: Transaction, topic: Topic, now: int, *, force: bool) 
 
 
 async def _removed_by_us(tx: Transaction, place: tuple[int, int, int], now: int) -> bool:
-    """Whether an earlier run of the same removal was committed, and only its answer lost."""
+    """Whether an earlier run of the same removal was committed, and only its answer was lost."""
     return now in await tx.fetch("removed.find", int, *place)
 
 
@@ -126,7 +128,7 @@ async def _remove_queues(tx: Transaction, ids: Sequence[int]) -> None:
 
 
 async def refuse_unsettled(tx: Transaction, topic: Topic) -> None:
-    """Raises `Unsettled` when messages of a topic wait or are unsettled, as its counters tell."""
+    """Raises `Unsettled` when messages of a topic wait or are unsettled, by its counters."""
     facts: list[str] = []
     if waiting := await _waiting(tx, topic.id):
         facts.append(f"{waiting} that wait for their time")
@@ -136,7 +138,7 @@ async def refuse_unsettled(tx: Transaction, topic: Topic) -> None:
 
 
 def refuse_waiting(topic: Topic, waiting: int) -> None:
-    """Raises `Unsettled` when there are any."""
+    """Raises `Unsettled` if `waiting` is not 0."""
     _refuse(topic, [f"{waiting} that wait for their time"] if waiting else [])
 
 
@@ -161,7 +163,7 @@ async def _unsettled(tx: Transaction, topic: Topic) -> list[str]:
     queues = await tx.fetch("queue.of_topics", QueueRow, [topic.id])
     ends = dict(await tx.fetch("queue.ends", tuple[int, int], [queue.id for queue in queues]))
     own = [queue.id for queue in queues if queue.group_id == 0]
-    if topic.sequencer != "store":  # what is committed and not sealed yet counts too
+    if topic.sequencer != "store":  # messages that are committed but not sealed yet count, too
         for queue_id in own:
             ends[queue_id] = max(ends[queue_id], await last_end(tx, queue_id=queue_id))
     groups = await tx.fetch("consumer_group.of_topics", GroupRow, [topic.id])
@@ -183,19 +185,19 @@ async def _unsettled(tx: Transaction, topic: Topic) -> list[str]:
 
 
 async def count_waiting(tx: Transaction, topic_id: int, shard: int, after: int, limit: int) -> tuple[int, int | None]:
-    """How many messages of a topic are in a page of `delay`, and where the next page begins: an outbox's are in no
-    counter before they are promoted."""
+    """How many messages of a topic are in a page of `delay`, and where the next page begins. No counter has the
+    messages of an outbox before they are promoted."""
     page = await tx.fetch("delay.scan", Scanned, shard, after, limit)
     return sum(1 for row in page if row.topic_id == topic_id), page[-1].id if len(page) == limit else None
 
 
 async def tombstones(tx: Transaction) -> list[Tombstone]:
-    """Everything of which something may be left."""
+    """All tombstones: of everything of which rows may be left."""
     return await tx.fetch("removed.all", Tombstone)
 
 
 async def clear(tx: Transaction, stone: Tombstone, place: Step, limit: int) -> Cleared:
-    """One batch of what is left of it."""
+    """Removes one batch of the rows that are left of a tombstone."""
     steps = _steps(stone)
     step, shard, after = place
     rows, go_on, held = await steps[step](tx, stone, shard, after, limit)
@@ -205,12 +207,12 @@ async def clear(tx: Transaction, stone: Tombstone, place: Step, limit: int) -> C
 
 
 async def drop_tombstone(tx: Transaction, stone: Tombstone) -> None:
-    """Nothing is left of it: its tombstone goes."""
+    """Removes a tombstone of which no rows are left."""
     await tx.execute("removed.remove", stone.topic_id, stone.group_id, stone.queue_id)
 
 
 _Went = tuple[int, tuple[int, int] | None, bool]
-"""Rows removed; the shard and place to go on at, or None; whether somebody held what had to stay."""
+"""Rows removed; the shard and the place to go on at, or None; whether rows were left because they are locked."""
 _Step = Callable[[Transaction, Tombstone, int, int, int], Awaitable[_Went]]
 
 
@@ -243,7 +245,7 @@ async def _claims(tx: Transaction, stone: Tombstone, _shard: int, after: int, li
 
 
 def _aged(oldest: str, row: type[Aged] | type[AgedMessage], remove: str) -> _Step:
-    """What lies in the order of its numbers or offsets, from the oldest on."""
+    """A step that removes rows in the order of their numbers or offsets, from the oldest on."""
 
     async def step(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
         of = (stone.group_id, stone.queue_id) if stone.group_id else (stone.queue_id,)
@@ -316,7 +318,8 @@ async def _marks_of_queue(tx: Transaction, stone: Tombstone, _shard: int, _after
 
 
 async def _delays(tx: Transaction, stone: Tombstone, shard: int, after: int, limit: int) -> _Went:
-    """A page of a shard, whosever the messages are: no index tells them apart, since none is needed otherwise."""
+    """Reads a page of a shard with the messages of all topics: there is no index by topic, since nothing else needs
+    one."""
     page = await tx.fetch("delay.scan", Scanned, shard, after, limit)
     ours = [row.id for row in page if row.topic_id == stone.topic_id]
     locked = await lock_waiting(tx, ours)

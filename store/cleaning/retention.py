@@ -1,15 +1,15 @@
-"""What is past its time goes: messages that every group has settled, and the logs, a bounded batch at a time.
+"""Retention: removes messages that every group has settled, and rows of the logs, when their time is over, in batches.
 
-Settled is for good: only an operator's seek, replay or redrive takes a message up again. So what one statement saw
-settled in every group may be removed whenever, and no lock holds up consumers meanwhile. (Two statements would not do:
-between a look at the claims and one at the retries a message may go from one to the other, and back.)
+A settled message stays settled: only an operator's seek, replay or redrive takes it up again. So a message that one
+statement saw settled in every group may be removed at any later time, and consumers wait for no lock meanwhile. (Two
+statements would not do: between reading the claims and the retries a message may move from one to the other, and back.)
 
-The hard limit takes what nobody settles. It counts from when a group could have had the message, so that no delay is
-promised which it takes: from when it came into the stream, from when its rung is over, from when it came back. One that
-says `expires_at` is kept until then, if that is later; what lies in an open claim or is parked, as long as it does.
+The hard limit removes messages that nobody settles. It counts from when a group could have had the message, so that no
+promised delay is cut short: from when it came into the stream, when its rung was over, or when it came back. A message
+with a later `expires_at` is kept until then; one in an open claim, or parked, as long as it is there.
 
-A batch may be run again, or twice at once: it removes what is there. Publishers are never waited for: they insert
-behind the end, and the ranges that are removed lie before it.
+A batch may run again, or twice at once: it removes what there is. Publishers never wait for it: they insert at the end
+of a queue, and the removed ranges lie before it.
 """
 
 from collections import Counter, defaultdict
@@ -33,58 +33,59 @@ Row = TypeVar("Row", Aged, AgedMessage)
 
 _CURSOR, _CLAIM, _RETRY, _RETURN, _PARKED = range(5)
 _LABELS = 200
-"""Keys to a statement."""
+"""How many keys a statement has."""
 _NO_END = 1 << 62
 FIRES = (1, 0)
-"""The mark of fires in `archived`, (group, queue): no group has a log of queue 0."""
+"""The key of the mark for fires in `archived`, as (group, queue): no group has a log of queue 0."""
 
 
 @frozen
 class Limits:
-    """How long things are kept, milliseconds."""
+    """How long rows are kept, in milliseconds."""
 
     retention: int
-    """Of a message that every group has settled, on topics that name none."""
+    """For messages that every group has settled, in topics without a retention of their own."""
     hard: int
-    """Of a message, settled or not; and for how long nobody has asked for a group that is away."""
+    """For messages, settled or not. A group that nobody has asked for in this time counts as away."""
     history: int
-    """Of ended claims, seeks, returns from the ladder and cancelled messages."""
+    """For ended claims, seeks, returns from the ladder and cancelled messages."""
     dead: int
-    """Of dead letters."""
+    """For dead letters."""
 
     def of(self, topic: Topic) -> tuple[int, int]:
-        """How long a settled message of the topic is kept, and any other: what a topic names for itself is given."""
+        """How long settled messages of the topic are kept, and all others: a retention of the topic's own is never cut
+        short."""
         keep = self.retention if topic.retention is None else topic.retention
         return keep, max(keep, self.hard)
 
 
 @frozen
 class Removed:
-    """What a batch did, and where the next one begins."""
+    """The result of a batch, and where the next one begins."""
 
     rows: int
     next: int
     done: bool
-    """There is no more to be removed for the time being."""
+    """There is nothing more to remove for now."""
     expired: Mapping[int, int] = field(factory=dict[int, int])
-    """By group id: messages that it had not settled."""
+    """By group id: how many messages expired that the group had not settled."""
 
 
 @define
 class _Wanted:
-    """Who still wants which messages of a stretch of a queue, all seen at one moment."""
+    """The messages of a span of a queue that groups still need, as of one moment."""
 
     queue: Queue
     positions: dict[tuple[int, int], int] = field(factory=dict[tuple[int, int], int])
-    """By group and queue."""
+    """The positions of the cursors by group and queue."""
     claims: dict[int, list[range]] = field(factory=lambda: defaultdict[int, list[range]](list))
-    """Offsets in open claims by group; of the queue itself."""
+    """Offsets of this queue whose messages are in open claims, by group."""
     retries: list[tuple[int, int, int]] = field(factory=list[tuple[int, int, int]])
-    """(group, retry, offset). In the retry's id is when its rung is over."""
+    """(group, retry, offset). The retry's id contains the time at which its rung is over."""
     parked: set[int] = field(factory=set[int])
-    """Offsets that wait behind one of their key, in an ordered topic. They stay, however old."""
+    """Offsets of messages parked behind one of their key, in an ordered topic. They stay, however old."""
     returns: list[tuple[int, int, int]] = field(factory=list[tuple[int, int, int]])
-    """(group, since when, offset) of what came back from the ladder and is not settled since."""
+    """(group, since when, offset) of messages that came back from the ladder and are not settled since."""
 
     @classmethod
     async def read(cls, tx: Transaction, queue: Queue, groups: Sequence[int], rows: Sequence[AgedMessage]) -> "_Wanted":
@@ -98,7 +99,7 @@ class _Wanted:
         for kind, group_id, a, b, c in await tx.fetch("message.wanted", tuple[int, int, int, int, int], *asked):
             if kind == _CURSOR:
                 wanted.positions[group_id, a] = b
-                owners[a] = group_id  # of the topic's own queue whichever comes last: it has no returns
+                owners[a] = group_id  # for the topic's own queue any group, which does no harm: it has no returns
             elif kind == _CLAIM and a == queue.id:
                 wanted.claims[group_id].append(range(b, b + c))
             elif kind == _CLAIM:
@@ -112,7 +113,7 @@ class _Wanted:
         for since, queue_id, offset, source in back:
             group = owners.get(queue_id)
             if group is None:
-                continue  # a group that is gone
+                continue  # the group is gone
             if any(offset in some for some in claimed[queue_id]):
                 wanted.claims[group].append(range(source, source + 1))
             elif offset >= wanted.positions[group, queue_id]:
@@ -120,11 +121,11 @@ class _Wanted:
         return wanted
 
     def lost(self, groups: Collection[int], since: int, end: int) -> list[int]:
-        """The retries of what lies below `end` whose rung was over by `since`."""
+        """The retries of messages below `end` whose rung was over by `since`."""
         return [id_ for group, id_, o in self.retries if group in groups and o < end and due_of(id_) <= since]
 
     def offsets(self, since: int) -> set[int]:
-        """The offsets that must stay, whatever becomes of retries: in a claim, parked, or back since then."""
+        """The offsets that must stay, whatever becomes of retries: claimed, parked, or come back after `since`."""
         stay = {offset for some in self.claims.values() for one in some for offset in one}
         return stay | self.parked | {offset for _, at, offset in self.returns if at > since}
 
@@ -132,23 +133,23 @@ class _Wanted:
 async def clean_messages(
     tx: Transaction, *, topic: Topic, queue: Queue, limits: Limits, now: int, start: int, limit: int
 ) -> Removed:
-    """Removes what may go of one batch of a topic's own queue, from an offset on (0: from its floor)."""
+    """Removes those messages of one batch of a topic's own queue that may go, from an offset on (0: from its floor)."""
     keep, hard = limits.of(topic)
     end = await _archived(tx, 0, queue.id)
     first = max(start, (await floors(tx, [queue.id]))[queue.id])
     if not _old(await tx.fetch("message.oldest", AgedMessage, queue.id, first, 1), now - keep, end):
-        return Removed(0, first, True)  # the usual case, which keeps nobody waiting
-    # From here on no group is made of which is not known here: it would begin among what goes, and count it as expired.
+        return Removed(0, first, True)  # the usual case, which locks nothing
+    # From here on no group can be made unseen: it would begin among the removed messages, and count them as expired.
     floor = (await hold_floors(tx, [queue.id]))[queue.id]
     start = max(start, floor)
     groups = dict(await tx.fetch("consumer_group.seen", tuple[int, int], topic.id))
     if not groups or topic.kind == "broadcast":
-        # The first group to come begins at the earliest message; clients of a broadcast topic hold nothing back.
+        # A first group would begin at the earliest message; and clients of a broadcast topic hold nothing back.
         keep = max(keep, limits.retention)
     page = await tx.fetch("message.oldest", AgedMessage, queue.id, start, limit)
     old = _old(page, now - keep, end)
     if not old:
-        return Removed(0, start, True)  # another cleaner was quicker
+        return Removed(0, start, True)  # another node has removed them meanwhile
     end = old[-1].place + 1
     since = now - hard
     wanted = await _Wanted.read(tx, queue, sorted(groups), old)
@@ -161,21 +162,21 @@ async def clean_messages(
         group: [row.place for row in lasting if row.place >= position and row.accepted_at < groups[group] + hard]
         for group, position in lagging.items()
     }
-    # Where one behind `start` is kept for a group, its cursor stays there.
+    # If a message behind `start` is kept for a group, the group's cursor stays at it.
     ends = {group: min([end, *kept[group]]) for group, position in lagging.items() if position >= start}
-    # Then locks in the order that everybody keeps: retries, cursors, sequences; then what is written.
+    # Locks in the general order: retries, cursors, sequences; then the rows that are written.
     lost = wanted.lost(groups, since, end)
     back = await tx.fetch("retry.lock", Resting, lost) if lost else []
     expired = await _pass_over(tx, queue.id, {g: stop for g, stop in ends.items() if lagging[g] < stop})
     begins: dict[int, int] = {}
     if back:
-        # A retry has nothing to come back for. It comes back all the same, and counts as expired when it is claimed:
-        # so the counters stay whole without a look at anything else.
+        # Such a retry has no message any more. It comes back all the same, and counts as expired when it is claimed: so
+        # the counters stay correct without any other read.
         begins = await draw_offsets(tx, Counter(row.return_queue_id for row in back))
-        back = [row for row in back if row.return_queue_id in begins]  # the others' group has been removed
+        back = [row for row in back if row.return_queue_id in begins]  # the groups of the others have been removed
     if back:
         await stream_retries(tx, back, begins, now)
-    gone = {row.id for row in back}  # the others rest, or somebody works on them: next time
+    gone = {row.id for row in back}  # the others still rest, or are locked: they are left for the next time
     stay = wanted.offsets(since) | {offset for _, id_, offset in wanted.retries if id_ not in gone}
     stay |= {offset for some in kept.values() for offset in some}
     removed = await _remove_messages(tx, topic, queue, rows, stay)
@@ -185,8 +186,9 @@ async def clean_messages(
 
 
 def _stop(old: Sequence[AgedMessage], position: int, end: int, since: int, away_at: int, kept_since: int) -> int:
-    """Where what is held begins, of a group that is at this position: what came into the stream after `since`. What was
-    published when nobody had asked for the group for very long is held if it came after `kept_since`."""
+    """The first offset that must be kept for a group at this position: of a message that came into the stream after
+    `since`. If it was published when nobody had asked for the group for very long, it is kept only if it came after
+    `kept_since`."""
     for row in old:
         if row.place >= position and row.at > since and (row.accepted_at < away_at or row.at > kept_since):
             return row.place
@@ -194,11 +196,11 @@ def _stop(old: Sequence[AgedMessage], position: int, end: int, since: int, away_
 
 
 async def _pass_over(tx: Transaction, queue_id: int, ends: Mapping[int, int]) -> dict[int, int]:
-    """Moves the cursors of groups up to their `ends`; what they pass over is expired."""
+    """Moves the cursors of groups up to their `ends`; counts the messages that they pass over as expired."""
     expired: dict[int, int] = {}
     for group_id, end in sorted(ends.items()):
         for cursor in await tx.fetch("cursor.lock", CursorRow, group_id, [queue_id]):
-            if cursor.position < end:  # it may have gone on by itself
+            if cursor.position < end:  # the group may have moved on by itself
                 expired[group_id] = end - cursor.position
                 await tx.execute("cursor.expire", end, cursor.expired + expired[group_id], group_id, queue_id)
     return expired
@@ -216,7 +218,7 @@ async def _remove_messages(
 
 
 def _runs(rows: Sequence[Row], stay: set[int]) -> list[tuple[int, int]]:
-    """The first and last offsets of the stretches between those that stay."""
+    """The first and the last offset of each run of rows between those that stay."""
     runs: list[tuple[int, int]] = []
     going_on = False
     for row in rows:
@@ -230,7 +232,7 @@ def _runs(rows: Sequence[Row], stay: set[int]) -> list[tuple[int, int]]:
 
 
 async def remove_labels(tx: Transaction, labels: Iterable[tuple[int, bytes, int]]) -> None:
-    """Removes the keys of these messages, each a (topic, key, id)."""
+    """Removes the labels (keys) of these messages, each as (topic, key, id)."""
     rows = sorted(labels)
     for at in range(0, len(rows), _LABELS):
         await tx.execute("label.remove", rows[at : at + _LABELS])
@@ -239,13 +241,14 @@ async def remove_labels(tx: Transaction, labels: Iterable[tuple[int, bytes, int]
 async def clean_returns(
     tx: Transaction, *, group: Group, queue: Queue, limits: Limits, now: int, start: int, limit: int
 ) -> Removed:
-    """Removes settled returns from a group's retry queue; past the hard limit it passes over unsettled ones."""
+    """Removes settled returns from a group's retry queue. Past the hard limit, the group's cursor passes over unsettled
+    ones."""
     _, hard = limits.of(group.topic)
     cursor = await tx.fetch("cursor.position", int, group.id, queue.id)
     if not cursor:
         return Removed(0, start, True)  # the group is gone
     (position,) = cursor
-    # The position first: what lay below it then is in a claim, or settled.
+    # The position is read first: all returns below it are in a claim, or settled.
     spans = await tx.fetch("claim.spans", tuple[int, int], group.id, queue.id)
     claims = [range(first, first + size) for first, size in spans]
     floor = (await floors(tx, [queue.id]))[queue.id]
@@ -273,7 +276,8 @@ async def clean_returns(
 
 
 async def _unarchived_returns(tx: Transaction, group_id: int, queue_id: int, rows: Sequence[Aged]) -> set[int]:
-    """Those of these returns whose deliveries are not archived: there they are looked up for what came back."""
+    """The offsets of these returns whose deliveries are not archived: the archive reads returns to know what was
+    delivered."""
     end = await _archived(tx, group_id, queue_id)
     if end == _NO_END:
         return set()
@@ -285,13 +289,13 @@ async def _unarchived_returns(tx: Transaction, group_id: int, queue_id: int, row
 async def clean_deliveries(
     tx: Transaction, *, group_id: int, queue_id: int, limits: Limits, now: int, start: int, limit: int
 ) -> Removed:
-    """Removes ended claims from the log of one cursor, from a number on."""
+    """Removes ended claims from the log of a cursor, from a number on."""
     end = await _archived(tx, group_id, queue_id)
     if not _old(await tx.fetch("delivery.oldest", Aged, group_id, queue_id, start, 1), now - limits.history, end):
         return Removed(0, start, True)
     rows = _old(await tx.fetch("delivery.oldest", Aged, group_id, queue_id, start, limit), now - limits.history, end)
     if not rows:
-        return Removed(0, start, True)  # another cleaner was quicker
+        return Removed(0, start, True)  # another node has removed them meanwhile
     end = rows[-1].place + 1
     removed = await tx.execute("delivery.expunge", group_id, queue_id, rows[0].place, end)
     await taken_until(tx, b"delivery", max(row.at for row in rows))
@@ -301,7 +305,7 @@ async def clean_deliveries(
 async def clean_seeks(
     tx: Transaction, *, group_id: int, queue_id: int, limits: Limits, now: int, start: int, limit: int
 ) -> Removed:
-    """Removes seeks from the log of one cursor, from a number on; they are numbered with its deliveries."""
+    """Removes seeks from the log of a cursor, from a number on; they are numbered together with its deliveries."""
     end = await _archived(tx, group_id, queue_id)
     rows = _old(await tx.fetch("seek.oldest", Aged, group_id, queue_id, start, limit), now - limits.history, end)
     if not rows:
@@ -320,7 +324,7 @@ async def clean_dead(
     page = await tx.fetch("dead.oldest", tuple[int, int, int], group_id, until, limit)
     if not page:
         return Removed(0, 0, True)
-    # Cursors before dead letters, as everybody locks them; then those that did not die once more meanwhile.
+    # Cursors before dead letters, the general order of locks; then those letters that did not die again meanwhile.
     await tx.fetch("cursor.lock", CursorRow, group_id, sorted({queue_id for _, queue_id, _ in page}))
     letters = await tx.fetch("dead.named", LockedDead, group_id, sorted(id_ for id_, *_ in page))
     gone = [letter for letter in letters if letter.dead_at <= until]
@@ -335,13 +339,14 @@ async def clean_dead(
 async def clean_readers(
     tx: Transaction, *, group: Group, limits: Limits, now: int, start: int = 0, limit: int
 ) -> Removed:
-    """Removes the offsets of broadcast clients that have not asked for the hard limit: what they knew is gone."""
+    """Removes the offsets of broadcast clients that have not asked for as long as the hard limit: the messages at these
+    offsets are gone."""
     del start  # what went is gone
     _, hard = limits.of(group.topic)
     page = await tx.fetch("reader.silent", tuple[bytes, int, int], group.id, now - hard, limit)
     if not page:
         return Removed(0, 0, True)
-    # By client, in the order of their locks; one that asks at this moment is not silent any more.
+    # By client, in the order of locks; the time is checked again, since a client may ask at this moment.
     removed = await tx.execute("reader.expunge", group.id, sorted({client for client, *_ in page}), now - hard)
     return Removed(removed, 0, len(page) < limit)
 
@@ -354,9 +359,9 @@ class _OldCancelled(NamedTuple):
 
 
 async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: int, start: int, limit: int) -> Removed:
-    """Removes cancelled messages of a shard, from an id on, by the time that is in their ids.
+    """Removes cancelled messages of a shard, from an id on, by the time in their ids.
 
-    By that, so that an id is free again only once nothing can be scheduled under it; it also wants no further index.
+    So an id becomes free only when no message can be scheduled under it any more; and no further index is needed.
     """
     until = min(now - limits.history, await _archived_until(tx))
     page = await tx.fetch("cancelled.oldest", _OldCancelled, shard, start, first_id(max(until, 0)), limit)
@@ -370,7 +375,7 @@ async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: i
 
 
 async def clean_moved(tx: Transaction, *, shard: int, now: int, start: int = 0, limit: int) -> Removed:
-    """Removes pointers whose message is no longer there: left by a transaction of a user's own."""
+    """Removes pointers whose message is gone: they were left by users' own transactions."""
     del start  # what went is gone
     rows = await tx.fetch("moved.orphans", tuple[int, int], shard, now, limit)
     for due, id_ in rows:
@@ -379,31 +384,31 @@ async def clean_moved(tx: Transaction, *, shard: int, now: int, start: int = 0, 
 
 
 async def floors(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int]:
-    """By queue id: the lowest offset that may still exist."""
+    """The lowest offset that may still exist, by queue id."""
     found = dict(await tx.fetch("cleaned.find", tuple[int, int], list(queue_ids))) if queue_ids else {}
     return {queue_id: found.get(queue_id, 0) for queue_id in queue_ids}
 
 
 async def _raise_floor(tx: Transaction, queue_id: int, floor: int) -> None:
     if not await tx.execute("cleaned.move", floor, floor, queue_id):
-        await tx.execute_many("cleaned.add", [(queue_id, 0)])  # two may come first at once
+        await tx.execute_many("cleaned.add", [(queue_id, 0)])  # another may have added it meanwhile
         await tx.execute("cleaned.move", floor, floor, queue_id)
 
 
 async def taken_until(tx: Transaction, what: bytes, until: int) -> None:
-    """Notes that rows up to this time may be gone: with an archive, an audit misses those that are younger."""
+    """Records that rows up to this time may be gone: with an archive, an audit reports only later ones as missing."""
     if not await tx.execute("cleaned_until.move", until, until, what):
         await tx.execute_many("cleaned_until.add", [(what, until)])
 
 
 async def see(tx: Transaction, group_ids: Sequence[int], now: int) -> None:
-    """Notes that somebody asked for these groups."""
+    """Records that these groups were asked for."""
     for group_id in sorted(group_ids):
         await tx.execute("consumer_group.see", now, group_id)
 
 
 async def _archived(tx: Transaction, group_id: int, queue_id: int) -> int:
-    """Where the part begins that is not archived: with archiving on, nothing from there on goes."""
+    """The number or offset from which on rows are not archived: with archiving on, these are not removed."""
     marks = {
         (group, queue): upto for group, queue, upto in await tx.fetch("archived.find", tuple[int, int, int], queue_id)
     }
@@ -413,23 +418,23 @@ async def _archived(tx: Transaction, group_id: int, queue_id: int) -> int:
 
 
 async def _archived_until(tx: Transaction) -> int:
-    """The time up to which what has no offset is archived."""
+    """The time up to which rows without offsets are archived."""
     return (await _marks_of_times(tx)).get((0, 0), _NO_END)
 
 
 async def fires_archived_until(tx: Transaction) -> int:
-    """The time up to which fires of schedules are archived. With archiving on and none archived yet, they stay."""
+    """The time up to which fires of schedules are archived: 0 with archiving on and none archived yet, so they stay."""
     marks = await _marks_of_times(tx)
     return marks.get(FIRES, 0) if (0, 0) in marks else _NO_END
 
 
 async def _marks_of_times(tx: Transaction) -> dict[tuple[int, int], int]:
-    """By group and queue, as `archived` has what goes by time."""
+    """The marks in `archived` that are times, by group and queue."""
     return {(group, queue): upto for group, queue, upto in await tx.fetch("archived.find", tuple[int, int, int], 0)}
 
 
 def _old(rows: Sequence[Row], until: int, end: int) -> Sequence[Row]:
-    """The rows at the head that are past their time, and below `end`."""
+    """The first rows that are not later than `until`, and lie below `end`."""
     for many, row in enumerate(rows):
         if row.at > until or row.place >= end:
             return rows[:many]

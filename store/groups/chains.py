@@ -1,12 +1,12 @@
-"""Chains of an ordered topic: what of a key has to come back before the key goes on, and what waits behind it.
+"""Chains of an ordered topic: the messages of a key that must come back before it goes on, and those parked behind.
 
-A key has a chain in a group from the failure of one of its messages until nothing of it is left to come back. Its
-members are `away` (on the ladder, in the retry queue, or in a claim from it) or parked. While there is a chain, new
-messages of the key are parked as they are claimed. At the end of every transaction no parked message lies before one
-that is away: whoever has nothing before it is released into the retry queue, in order.
+A key has a chain in a group from the failure of one of its messages until none of them is left to come back. Its
+members are `away` (on the ladder, in the retry queue, or in a claim from it) or parked. While a key has a chain, its
+new messages are parked when they would be claimed. At the end of every transaction no parked message lies before one
+that is away: parked messages with none away before them are released into the retry queue, in order.
 
-All of a queue's chains are changed under the lock of the group's cursors. Messages without an ordering key share the
-empty one, so that one queue without keys is one order.
+All chains of a queue are changed under the lock of the group's cursors. Messages without an ordering key share the
+empty key, so that all messages without a key in a queue are one order.
 """
 
 import sys
@@ -22,7 +22,7 @@ from ..rows import Source
 from ..stream.offsets import draw_offsets
 
 _AT_ONCE = 100
-"""Messages of a chain that are released together: so many offsets are in its row."""
+"""How many messages of a chain are released together: its row has the offset of each."""
 
 
 class ChainRow(NamedTuple):
@@ -56,7 +56,7 @@ class Chain:
 
 @define
 class Chains:
-    """Those that one transaction of a group has to do with."""
+    """The chains that a transaction of a group deals with."""
 
     group: Group
     now: int
@@ -64,7 +64,7 @@ class Chains:
     _looked: set[tuple[int, bytes]] = field(factory=set[tuple[int, bytes]])
     _changed: set[tuple[int, bytes]] = field(factory=set[tuple[int, bytes]])
     _parked: dict[tuple[int, bytes], list[Source]] = field(factory=dict[tuple[int, bytes], list[Source]])
-    """By queue and key; not written yet."""
+    """Messages to be parked, not written yet, by queue and key."""
 
     async def load(self, tx: Transaction, queue_id: int, ordering_keys: Iterable[bytes]) -> None:
         """Locks and reads the chains of these keys, once."""
@@ -83,17 +83,17 @@ class Chains:
         return self._chains.get((queue_id, ordering_key))
 
     def go(self, queue_id: int, ordering_key: bytes, offset: int) -> None:
-        """A message of the key is away from now on."""
+        """Notes that a message of the key is away from now on."""
         self._begin(queue_id, ordering_key).away.add(offset)
 
     def come(self, queue_id: int, ordering_key: bytes, offset: int) -> None:
-        """A message that was away, or not, is through."""
+        """Notes that a message, whether it was away or not, needs no waiting for any more."""
         if (chain := self.find(queue_id, ordering_key)) is not None:
             chain.away.discard(offset)
             self._changed.add((queue_id, ordering_key))
 
     def park(self, ordering_key: bytes, source: Source) -> None:
-        """A message waits behind its key."""
+        """Parks a message behind its key."""
         place = (source.message_queue_id, ordering_key)
         self._begin(*place).away.discard(source.message_offset)
         self._parked.setdefault(place, []).append(source)
@@ -106,25 +106,26 @@ class Chains:
         return self._chains[place]
 
     async def forget(self, tx: Transaction, queue_id: int, offsets: Collection[int]) -> None:
-        """Messages that are gone from the stream, whatever their key was, are waited for no longer."""
+        """Takes messages that are gone from the stream, whatever their keys were, out of all chains of the queue."""
         known = {place: chain for place, chain in self._chains.items() if place[0] == queue_id}
         self._note(queue_id, await tx.fetch("chain.of_queue", ChainRow, self.group.id, queue_id))
         self._chains |= known
-        self._looked.update(self._chains)  # to read one of them again would bring back what it waits for no longer
+        self._looked.update(self._chains)  # reading one of them again would bring the removed messages back
         for (at, key), chain in self._chains.items():
             if at == queue_id and not chain.away.isdisjoint(offsets):
                 chain.away.difference_update(offsets)
                 self._changed.add((queue_id, key))
 
     async def first_parked(self, tx: Transaction, queue_id: int, ordering_key: bytes) -> int:
-        """The offset of the first parked message of the key; past every offset when there is none."""
+        """The offset of the first parked message of the key; larger than any offset when there is none."""
         place = (queue_id, ordering_key)
         stored = await tx.fetch("parked.first", ParkedRow, self.group.id, *place, sys.maxsize, 1)
         parked = [*stored, *self._parked.get(place, ())]
         return min([message.message_offset for message in parked], default=sys.maxsize)
 
     async def write(self, tx: Transaction) -> bool:
-        """Writes what changed and releases what has nothing before it; True when something came into a retry queue."""
+        """Writes the changes, and releases parked messages with none away before them. Returns True when messages came
+        into a retry queue."""
         parked = [
             (self.group.id, *place, one.message_offset, one.message_id, one.attempt, one.history, self.now)
             for place, some in self._parked.items()
@@ -157,7 +158,7 @@ class Chains:
         return bool(released)
 
     async def _release(self, tx: Transaction, released: dict[int, list[ParkedRow]]) -> None:
-        """Into the retry queues, in the order of the stream."""
+        """Moves released messages into the retry queues, in the order of the stream."""
         backs = {queue_id: self.group.retry_queue_of[queue_id].id for queue_id in released}
         begins = await draw_offsets(tx, {backs[queue_id]: len(rows) for queue_id, rows in released.items()})
         returned: list[Sequence[Value]] = []

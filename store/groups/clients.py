@@ -1,10 +1,11 @@
-"""Clients whose liveness is watched: a row each, and that row alone says whether one still lives.
+"""Registered clients, whose liveness is watched: each has a row, which alone says whether the client is alive.
 
-Several servers hear of a client, and any of them may find it dead. So a sign of life only ever moves `renewed_at` on,
-and a client is buried on the condition that it has not moved meanwhile. With the row go its offsets on broadcast
-topics, and the leases of its claims are over, in one transaction: whoever comes next finds all of it or nothing.
+Several nodes hear of a client, and any of them may find it dead. So a sign of life only ever raises `renewed_at`, and a
+client is removed only if that has not changed meanwhile. With the row go its offsets on broadcast topics, and the
+leases of its claims end, all in one transaction: the next transaction finds all of this or nothing.
 
-A row that somebody holds may be about to get a sign of life. So nobody is found dead whose row is locked.
+A row that another transaction holds may be about to get a sign of life. So a client whose row is locked is never found
+dead.
 """
 
 from collections import defaultdict
@@ -31,7 +32,7 @@ class _Watched(NamedTuple):
 
 @frozen
 class Registration:
-    """When a client registered, and its last sign of life that is written."""
+    """When a client registered, and its last recorded sign of life."""
 
     registered_at: int
     renewed_at: int
@@ -39,15 +40,15 @@ class Registration:
 
 @frozen
 class Left:
-    """What a client left behind. `watched`: it was there, and had given no sign of life since."""
+    """What a client left behind. `watched`: it was registered, and had given no sign of life since."""
 
     watched: bool
     claims: tuple[ClaimKey, ...] = ()
-    """Their leases are over; those that a user's own transaction held at that moment keep theirs."""
+    """The claims whose leases were ended; not those that a user's own transaction held at that moment."""
 
 
 async def all_watched(tx: Transaction) -> dict[str, Registration]:
-    """Every client that is watched."""
+    """All clients that are watched, by name."""
     return _registrations(await tx.fetch("client.all", _Watched))
 
 
@@ -56,9 +57,9 @@ def _registrations(rows: Iterable[_Watched]) -> dict[str, Registration]:
 
 
 async def renew(tx: Transaction, signs: Mapping[str, int], register: Collection[str] = ()) -> dict[str, Registration]:
-    """Notes when clients were last heard of; those to `register` are watched from now on.
+    """Records signs of life of clients, as Unix milliseconds by name; those to `register` are watched from now on.
 
-    Returns those of them that are watched now. The others were buried, deregistered or never registered.
+    Returns those of them that are watched now. The others were found dead, deregistered, or never registered.
     """
     return await _note(tx, await tx.fetch("client.lock", _Watched, _names(signs)), signs, register)
 
@@ -66,7 +67,7 @@ async def renew(tx: Transaction, signs: Mapping[str, int], register: Collection[
 async def renew_free(
     tx: Transaction, signs: Mapping[str, int], register: Collection[str] = ()
 ) -> tuple[dict[str, Registration], set[str]]:
-    """As `renew`, without waiting for a row; and the clients whose row somebody holds."""
+    """As `renew`, but without waiting; also returns the clients whose rows another transaction holds."""
     free, there = Asked("client.free", _Watched, _names(signs)), Asked("client.there", tuple[str, int], _names(signs))
     await tx.fetch_all([free, there])
     locked = {name for name, _ in there.rows} - {row.name for row in free.rows}
@@ -81,7 +82,7 @@ def _names(clients: Iterable[str]) -> list[Value]:
 async def _note(
     tx: Transaction, rows: Iterable[_Watched], signs: Mapping[str, int], register: Collection[str]
 ) -> dict[str, Registration]:
-    """`rows` are those of the clients that are watched, locked."""
+    """Records signs of life; `rows` are the locked rows of watched clients."""
     watched = _registrations(rows)
     changed: dict[str, Registration] = {}
     for name, at in sorted(signs.items()):
@@ -97,7 +98,8 @@ async def _note(
 
 
 async def remove(tx: Transaction, clients: Mapping[str, int | None], now: int) -> dict[str, Left]:
-    """Clients that are dead, if they were last heard of at the time that is named or before; or, with None, that go."""
+    """Removes clients that are dead, if their last sign of life is not later than the time given for each; those with
+    None deregister, and are removed in any case."""
     left = {name: Left(watched=False) for name in sorted(clients)}
     dead: list[Value] = [name.encode() for name in left if clients[name] is not None]
     free = {row.name for row in await tx.fetch("client.free", _Watched, dead)} if dead else set[str]()
@@ -117,7 +119,7 @@ async def remove(tx: Transaction, clients: Mapping[str, int | None], now: int) -
 
 
 async def _end_leases(tx: Transaction, clients: list[str], now: int) -> dict[str, list[ClaimKey]]:
-    """The leases of what these clients hold are over."""
+    """Ends the leases of all claims of these clients; returns the claims by client."""
     numbers: defaultdict[tuple[int, int], dict[int, ClaimKey]] = defaultdict(dict)
     for key in await tx.fetch("claim.of_clients", ClaimKey, [encode(name) for name in clients]):
         numbers[key.group_id, key.queue_id][key.number] = key

@@ -1,6 +1,5 @@
-"""Where messages go that leave their claims in a turn: onto their next rung, or to the dead letters after the last one.
-In an ordered topic those behind one that failed are parked.
-"""
+"""Moves the failed messages of a turn: onto their next rung, or to the dead letters after the last one. In an ordered
+topic messages behind a failed one are parked."""
 
 import secrets
 from collections import defaultdict
@@ -19,28 +18,28 @@ from .order import Order, first_source
 from .settling import Failure
 
 _REMEMBERED = 99
-"""Failures that a message keeps at least which blocks its key: the first of them; and the last."""
+"""A message that blocks its key may fail for ever: it keeps at least this many of its first failures, and the last."""
 FREE_LOSSES = 16
-"""How often in a row a message that was not begun comes back uncounted when its client dies: more often, and the client
-says nothing of what it begins."""
+"""How many times in a row a message that was not begun comes back uncounted when its client dies. After that, the
+client is taken not to report what it begins."""
 _LAST_REST = 1000
-"""Milliseconds between the tries of a message that blocks its key, when the ladder has no rung."""
+"""Milliseconds between the attempts of a message that blocks its key, when the ladder has no rung."""
 
 
 @define
 class Failing:
-    """The failures of a turn."""
+    """Moves the failures of a turn."""
 
     group: Group
     now: int
     make_id: Callable[[int], int]
-    """The id of a retry that is due at this millisecond."""
+    """Makes the id of a retry from its due time."""
     locked: LockedRows
     order: Order | None
     _retries: list[Sequence[Value]] = field(factory=list[Sequence[Value]], init=False)
 
     async def write(self, tx: Transaction, failures: Sequence[Failure]) -> None:
-        """Puts each message where it belongs, and counts it."""
+        """Moves each message to its new place, and counts it."""
         sources = await self._sources(tx, failures)
         for failure in failures:
             claim = failure.claim
@@ -59,7 +58,7 @@ class Failing:
             await tx.later_many("retry.add", self._retries)
 
     async def _sources(self, tx: Transaction, failures: Iterable[Failure]) -> dict[tuple[int, int], Source]:
-        """The messages, by queue and offset of where they were claimed; without those that retention has taken."""
+        """The messages by the queue and offset where they were claimed, without those that retention has removed."""
         offsets: dict[int, list[int]] = defaultdict(list)
         for failure in failures:
             offsets[failure.claim.queue_id].append(failure.offset)
@@ -75,11 +74,12 @@ class Failing:
         return sources
 
     async def _send_back(self, tx: Transaction, failure: Failure, source: Source) -> Outcome:
-        """Onto its next rung, or to the dead letters; neither, where it would come back past its time only."""
+        """Puts a message onto its next rung or to the dead letters; neither, if it would be expired when it came
+        back."""
         wish, lost = failure.answer.wish, failure.answer.wish.verb == "end"
         if lost and failure.unbegun and source.losses < FREE_LOSSES:
             wish = evolve(wish, retry_after=0, count=False)
-        at = min(failure.claim.lease_until, self.now) if lost and wish.count else self.now  # when its rung begins
+        at = min(failure.claim.lease_until, self.now) if lost and wish.count else self.now  # the rung begins then
         history = source.history
         if wish.count:
             entry = Attempt(at, failure.claim.client, "lease lost" if lost else wish.reason)
@@ -116,12 +116,12 @@ class Failing:
 
     def _add_to(self, history: bytes, entry: Attempt) -> bytes:
         before = attempts_of(history)
-        if self.group.block:  # it may fail for ever
+        if self.group.block:  # the message may fail for ever
             before = before[: max(len(self.group.ladder.rungs), _REMEMBERED)]
         return written([*before, entry])
 
     def _rest(self, attempt: int, wish: Settlement) -> int | None:
-        """Milliseconds until it comes again after this failed attempt; None: the ladder is exhausted."""
+        """Milliseconds until the message comes again after this failed attempt; None: the ladder is exhausted."""
         ladder = self.group.ladder
         rest = ladder.rung(max(1, attempt))
         if rest is None and self.order is not None and self.group.block:
@@ -135,7 +135,7 @@ class Failing:
         return rest + secrets.randbelow(ladder.longest(rest) - rest + 1) if ladder.jitter else rest
 
     async def _to_dead_letters(self, tx: Transaction, failure: Failure, source: Source, history: bytes) -> bool:
-        """To the dead letters; False when retention took it in this very moment."""
+        """Moves a message to the dead letters; returns False when retention removed it at this very moment."""
         cleared = await tx.execute("dead.remove", self.group.id, source.message_id)
         place = (source.message_queue_id, source.message_offset)
         copied = await tx.execute("dead.add", self.group.id, self.now, history, *place)

@@ -1,7 +1,7 @@
-"""What a claim request is granted in a turn, range by range: one claim outside, under one name and token.
+"""Grants: what a claim request is given in a turn, range by range; to the client it is one claim, with one token.
 
-It is of the topic's own queues or of retry queues, never of both: after a replay a message may lie in both, and a
-claim holds it once.
+The ranges are all of the topic's own queues or all of retry queues, never of both: after a replay a message may lie in
+both, and a claim must hold it only once.
 """
 
 import secrets
@@ -21,9 +21,9 @@ class Grant:
     request: ClaimRequest
     ranges: list[Claim] = field(factory=list[Claim], init=False)
     returned: bool = field(default=False, init=False)
-    """They are of retry queues."""
+    """Whether its ranges are of retry queues."""
     bytes_left: int = field(default=CLAIM_BYTES, init=False)
-    """Of bodies; it stops growing past this."""
+    """How many more bytes of bodies it may be given; with none left it gets no more ranges."""
     _left: int = field(init=False)
     _token: int = field(factory=lambda: secrets.randbits(63), init=False)
 
@@ -32,7 +32,7 @@ class Grant:
 
     @property
     def room(self) -> int:
-        """How many messages more it may be given; one by tags has read on for them, and has its range."""
+        """How many more messages it may be given. A request by tags gets one range only, for which enough was read."""
         full = self.ranges and (self.request.tags is not None or len(self.ranges) == RANGES or self.bytes_left <= 0)
         return 0 if full else self._left
 
@@ -41,11 +41,11 @@ class Grant:
         return bool(self.ranges) and self.ranges[-1].key.queue_id == queue_id
 
     def key(self, group_id: int, queue_id: int, number: int, first: int) -> ClaimKey:
-        """Of its next range."""
+        """The key of its next range."""
         return ClaimKey(group_id, queue_id, number, first, self._token)
 
     def add(self, claim: Claim, *, returned: bool) -> None:
-        """Gives it a range."""
+        """Adds a range."""
         self.ranges.append(claim)
         self.returned = returned
         self.bytes_left -= sum(len(message.body) for message in claim.messages)
@@ -53,14 +53,14 @@ class Grant:
 
     @property
     def claim(self) -> Claim | None:
-        """All of it; None for nothing."""
+        """All ranges as one claim; None if there are none."""
         return evolve(self.ranges[0], others=tuple(self.ranges[1:])) if self.ranges else None
 
 
 def next_to_serve(grants: Iterable[Grant], queue_id: int, *, returned: bool) -> Grant | None:
-    """Who is given the next range of this queue: who has nothing yet, the first come first; then who has room.
+    """The grant that gets the next range of this queue: the first that has nothing yet; then the first with room.
 
-    None: nobody. Of a queue a claim has one range: where that stopped short, enough was read.
+    None: no grant. A claim does not get two ranges of a queue in a row: if the first was short, enough was read.
     """
     more: Grant | None = None
     for grant in grants:

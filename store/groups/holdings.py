@@ -1,6 +1,6 @@
-"""What clients hold: open claims, and queues of ordered topics; and what has become of claims by their names.
+"""What clients hold: open claims, and queues of ordered topics. Also looks up claims by their names, open or ended.
 
-Anybody may name claims by the thousand that there are not: all of them are looked up together.
+A caller may name thousands of claims that do not exist: all claims of a request are looked up together.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -15,24 +15,24 @@ from ..rows import encode
 T = TypeVar("T")
 
 _TOGETHER = 500
-"""Claims of a look-up: of many more MySQL would read the whole table."""
+"""How many claims are looked up at once: for many more MySQL would read the whole table."""
 
 
 @frozen
 class Holding:
-    """What a client holds of a queue, which is the topic's own or the group's retry queue."""
+    """What a client holds in a queue, which is the topic's own or a retry queue of the group."""
 
     client: str
     group_id: int
     queue_id: int
     claims: int
-    """Open ones."""
+    """How many open claims."""
     owner: bool = False
-    """Of an ordered topic: it alone may claim from the queue."""
+    """Ordered topics: the client owns the queue, so it alone may claim from it."""
 
 
 async def holders(tx: Transaction, after: str, limit: int) -> list[str]:
-    """Names of clients that hold open claims, by name from behind `after`."""
+    """Names of clients that hold open claims, in order, behind `after`."""
     return await tx.fetch("claim.clients", str, encode(after), limit)
 
 
@@ -42,7 +42,7 @@ async def open_claims(tx: Transaction, clients: Sequence[str]) -> list[ClaimKey]
 
 
 async def find_open(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimKey, int]:
-    """Of these claims those that are open under their tokens, and how many offsets each has."""
+    """The claims among these that are open with the same token, and how many offsets each has."""
     rows: list[tuple[int, int, int, int, int]] = []
     for some in _pieces(keys):
         spans = sorted({(key.group_id, key.queue_id, key.number, key.number + 1) for key in some})
@@ -51,7 +51,7 @@ async def find_open(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimKe
 
 
 async def find_ended(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimKey, bytes]:
-    """Of these claims those that have ended, and what became of their messages."""
+    """The claims among these that have ended, with the outcomes of their messages."""
     rows: list[tuple[int, int, int, int, bytes]] = []
     for some in _pieces(keys):
         spans = sorted({(key.group_id, key.queue_id, key.first, key.first + 1) for key in some})
@@ -60,7 +60,7 @@ async def find_ended(tx: Transaction, keys: Collection[ClaimKey]) -> dict[ClaimK
 
 
 async def find_places(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKey, dict[int, int]]:
-    """Position by message id in each of these claims, open or ended, that there is under its token."""
+    """For each of these claims that exists with its token, open or ended: the positions by message id."""
     sizes = await find_open(tx, keys)
     ended = await find_ended(tx, [key for key in keys if key not in sizes])
     sizes |= {key: len(outcome) for key, outcome in ended.items()}
@@ -77,7 +77,7 @@ async def find_places(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKe
 
 
 def _under_their_tokens(keys: Collection[ClaimKey], rows: Iterable[tuple[int, int, int, int, T]]) -> dict[ClaimKey, T]:
-    """What was found of these claims, by group, queue, number and token."""
+    """The values found for these claims, matched by group, queue, number and token."""
     found = {(*claim,): one for *claim, one in rows}
     named = [(key, (key.group_id, key.queue_id, key.number, key.token)) for key in keys]
     return {key: found[name] for key, name in named if name in found}
@@ -95,7 +95,7 @@ async def over(tx: Transaction, now: int, limit: int) -> list[tuple[ClaimKey, in
 
 
 async def of_clients(tx: Transaction, clients: Sequence[str]) -> list[Holding]:
-    """What these clients hold."""
+    """Everything that these clients hold."""
     names = [encode(client) for client in clients]
     claims = await tx.fetch("claim.counts_of_clients", tuple[str, int, int, int], names)
     owned = await tx.fetch("queue_owner.of_clients", tuple[str, int, int], names)

@@ -1,9 +1,9 @@
-"""The order of an ordered topic, as a turn keeps it: per key, no message is handed out while one before it is unsettled
+"""Keeps the order of an ordered topic in a turn: no message is handed out while an earlier one of its key is unsettled
 elsewhere.
 
-A queue and its retry queue belong to one client, and one claim of the two is open at a time. In a claim a key may have
-several messages, in order. When one of them goes back, those behind it leave the claim with it, to be parked. What a
-key waits for is its chain (see `chains`).
+A queue and its retry queue belong to one client, and only one claim of the two is open at a time. A claim may hold
+several messages of a key, in order. When one of them goes back, those behind it leave the claim with it, and are
+parked. The messages that a key waits for are its chain (see `chains`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,23 +22,23 @@ from .owners import share_out
 
 
 class Member(NamedTuple):
-    """A message of a claim: its offset there, and in the topic's own queue; its key."""
+    """A message of a claim: its offset in the claimed queue and in the topic's own queue, and its key."""
 
     offset: int
     message_offset: int
     id: int
-    """Below 0: it is gone from the stream."""
+    """Negative: the message is gone from the stream."""
     ordering_key: bytes | None
 
     @property
     def key(self) -> bytes:
-        """Messages without one share the empty one."""
+        """The ordering key; messages without one share the empty key."""
         return self.ordering_key or b""
 
 
 @define
 class _Known:
-    """A claim whose messages are known, by their places; and what had become of them before this turn."""
+    """A claim with its messages by position, and their outcomes before this turn."""
 
     claim: ClaimRow
     before: bytes
@@ -47,7 +47,8 @@ class _Known:
 
 @frozen
 class Picked:
-    """What of a stretch may be handed out; the offsets of what is parked, and of what has other tags."""
+    """The messages of a span of offsets that may be handed out; the offsets of those that are parked, and of those with
+    other tags."""
 
     given: Sequence[tuple[int, Delivered]]
     parked: Sequence[int] = ()
@@ -56,17 +57,17 @@ class Picked:
 
 @define
 class Order:
-    """The keys, chains and owners that a turn of a group has to do with."""
+    """The keys, chains and owners that a turn of a group deals with."""
 
     group: Group
     now: int
     _chains: Chains = field(init=False)
     _own_queues: dict[int, int] = field(init=False)
-    """The topic's queue beside which each retry queue stands."""
+    """The topic's queue that each retry queue belongs to, by their ids."""
     _known: dict[tuple[int, int], _Known] = field(factory=dict[tuple[int, int], _Known], init=False)
-    """By queue and number."""
+    """By queue and number of the claim."""
     _owners: dict[int, str] = field(factory=dict[int, str], init=False)
-    """Who may claim from each of the topic's queues; it has none while a claim of it is open."""
+    """The client that may claim from each of the topic's queues; a queue with an open claim is missing."""
 
     def __attrs_post_init__(self) -> None:
         self._chains = Chains(self.group, self.now)
@@ -80,7 +81,7 @@ class Order:
     async def load(self, tx: Transaction, claims: Iterable[ClaimRow], settlements: Iterable[Settlement]) -> None:
         """Reads the keys of the claims that are to be settled, and locks their chains.
 
-        Of an ack in the topic's own queue no chain needs to hear.
+        Acks in the topic's own queue change no chain, so their claims are left out.
         """
         giving_back = {(s.key.queue_id, s.key.number) for s in settlements if s.verb in ("fail", "end")}
         for claim in claims:
@@ -97,7 +98,8 @@ class Order:
         return await tx.fetch("message.members" if own else "redelivery.members", Member, queue_id, first, end)
 
     def split(self, claim: ClaimRow, places: Collection[int]) -> tuple[list[int], list[int]]:
-        """Of messages that go back: the first of each key; and all of the claim that are open and behind these."""
+        """Splits messages that go back: the first of each key; and all open messages of the claim that come after one
+        of these in its key."""
         known = self._known.get((claim.queue_id, claim.number))
         keys: list[bytes | int] = list(range(claim.size))  # a message that is gone from the stream is alone
         for place, member in known.members.items() if known is not None else ():
@@ -109,7 +111,7 @@ class Order:
         return sorted(first.values()), behind
 
     def note_acks(self) -> None:
-        """What was acked in this turn of the retry queues is waited for no longer."""
+        """Takes messages of the retry queues that were acked in this turn out of their chains."""
         for known in self._known.values():
             if (own := self._own(known.claim.queue_id)) == known.claim.queue_id:
                 continue
@@ -118,7 +120,7 @@ class Order:
                     self._chains.come(own, member.key, member.message_offset)
 
     def note(self, claim: ClaimRow, place: int, outcome: Outcome, source: Source | None) -> None:
-        """A message has left its claim."""
+        """Changes the chain of a message that has left its claim, by its outcome."""
         known = self._known.get((claim.queue_id, claim.number))
         member = known.members.get(place) if known is not None else None
         if member is None:
@@ -131,13 +133,13 @@ class Order:
             self._chains.come(self._own(claim.queue_id), member.key, member.message_offset)
 
     async def write(self, tx: Transaction) -> bool:
-        """Writes what has changed; True when keys go on: something of them came into a retry queue."""
+        """Writes the changes; returns True when parked messages were released into a retry queue."""
         return await self._chains.write(tx)
 
     # Claiming
 
     async def share(self, tx: Transaction, clients: Iterable[str]) -> None:
-        """Shares the queues among these clients and those who hold claims."""
+        """Shares the queues among these clients and those that hold claims."""
         busy = {
             self._own(queue_id): client
             for queue_id, client in await tx.fetch("claim.clients_of_group", tuple[int, str], self.group.id)
@@ -145,14 +147,14 @@ class Order:
         self._owners = await share_out(tx, self.group, busy, {*clients, *busy.values()}, self.now)
 
     def entitled(self, grants: Iterable[Grant], queue_id: int, *, returned: bool) -> list[Grant]:
-        """Who may have something of this queue: one claim of its owner's."""
+        """The grants that may get messages of this queue: at most one, of its owner's."""
         owner = self._owners.get(self._own(queue_id))
         of_owner = [grant for grant in grants if grant.request.client == owner]
         grant = next_to_serve(of_owner, queue_id, returned=returned)
         return [] if grant is None else [grant]
 
     def close(self, queue_id: int) -> None:
-        """A claim of this queue is open, so there is no other of it, nor of the one beside it."""
+        """Notes that a claim of this queue is open, so that no other is made of it or of its retry queue."""
         del self._owners[self._own(queue_id)]
 
     async def pick(
@@ -163,10 +165,10 @@ class Order:
         found: Sequence[tuple[int, Delivered]],
         tags: frozenset[str] | None,
     ) -> Picked:
-        """Of what was found in a stretch, what may be handed out.
+        """Decides which of the messages found in a span of offsets may be handed out.
 
-        What has other tags is settled for the group where it is met, so its key never waits for it: in the topic's own
-        queue it is not parked, and one that comes back, or was parked for another's sake, lets its key go on.
+        A message with other tags is settled for the group when it is met, so its key never waits for it: in the topic's
+        own queue it is not parked; in a retry queue, where it came back or was released, it leaves its key's chain.
         """
         own = self._own(queue_id)
         if own != queue_id and len(found) < len(stretch):
@@ -192,7 +194,7 @@ class Order:
         return Picked(given, parked, skipped)
 
     async def _let_through(self, tx: Transaction, queue_id: int, stretch: range, found: Collection[int]) -> None:
-        """Of a stretch of a retry queue no key waits any more for what is gone, or past its time."""
+        """Takes messages of a span of a retry queue that are gone or expired out of their chains."""
         own = self._own(queue_id)
         members = await self._members(tx, queue_id, stretch.start, stretch.stop)
         if gone := {member.message_offset for member in members if member.id < 0}:
@@ -211,11 +213,11 @@ class Order:
     async def _is_free(
         self, tx: Transaction, queue_id: int, key: bytes, message: Delivered, with_it: Collection[tuple[bytes, int]]
     ) -> bool:
-        """Whether nothing of its key that lies before it is unsettled, but for what is in the same claim."""
+        """Whether no earlier message of its key is unsettled, other than those in the same claim."""
         own = self._own(queue_id)
         if own == queue_id:
             return self._chains.find(own, key) is None
-        self._chains.go(own, key, message.offset)  # one that was redriven had no chain
+        self._chains.go(own, key, message.offset)  # after a redrive or a replay its key may have no chain yet
         chain = self._chains.find(own, key)
         away = chain.away if chain is not None else set[int]()
         if any(offset < message.offset and (key, offset) not in with_it for offset in away):
@@ -224,5 +226,5 @@ class Order:
 
 
 def first_source(queue_id: int, offset: int, id_: int, expires_at: int | None) -> Source:
-    """What a message of the topic's own queue has behind it: nothing."""
+    """The source of a message in the topic's own queue, which has had no attempts."""
     return Source(offset, queue_id, offset, id_, 1, b"[]", expires_at)

@@ -1,7 +1,7 @@
-"""Who owns the queues of an ordered topic in a group: one client each, until another has a better right to it.
+"""Owners of the queues of an ordered topic in a group: each queue belongs to one client, until it is shared out anew.
 
-Ownership is a row with an epoch, read and changed under a lock in the very transaction that claims. A queue with an
-open claim stays where it is: it changes hands when the claim is settled or over. So no key is in two hands.
+Ownership is a row with an epoch, read and changed under a lock in the same transaction that claims. A queue with an
+open claim keeps its owner until the claim is settled or its lease is over. So no two clients have messages of one key.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,9 +14,9 @@ from ..rows import encode
 async def share_out(
     tx: Transaction, group: Group, busy: Mapping[int, str], members: Collection[str], now: int
 ) -> dict[int, str]:
-    """Shares a group's queues among the members; returns who may claim from each queue that is not busy.
+    """Shares a group's queues among the members; returns the client that may claim from each queue that is not busy.
 
-    `busy` are the queues with an open claim, and who holds it.
+    `busy` are the queues with an open claim, and the clients that hold it.
     """
     owners: dict[int, str] = {}
     epochs: dict[int, int] = {}  # they count how often a queue changed hands
@@ -36,9 +36,10 @@ async def share_out(
 def share(
     queues: Sequence[int], owners: Mapping[int, str], busy: Mapping[int, str], members: Collection[str]
 ) -> dict[int, str]:
-    """An owner for each queue: shares differ by one at most, and as few queues as can be change hands.
+    """Chooses an owner for each queue: shares differ by one at most, and as few queues as possible change owners.
 
-    A busy queue is owned by who holds it. Where its share is too large, what it holds goes on when it is settled.
+    A busy queue belongs to the client that holds it. If that client's share is too large, the queue changes owners when
+    its claim is settled.
     """
     if not members:
         return dict(busy)
@@ -51,7 +52,7 @@ def share(
     for client in ranked:
         for queue_id in sorted(held[client], key=lambda queue_id: queue_id not in busy)[: shares[client]]:
             wished[queue_id] = client
-    # What can be taken at once goes first.
+    # Queues that can change owners at once go first.
     free = sorted((queue_id for queue_id in queues if queue_id not in wished), key=lambda queue_id: queue_id in busy)
     for client in reversed(ranked):
         room = shares[client] - sum(1 for owner in wished.values() if owner == client)

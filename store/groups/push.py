@@ -1,6 +1,6 @@
-"""Push: where the messages of a group are posted to, and whether that works. One row for each group that has it.
+"""Push: the endpoint that the messages of a group are posted to, and whether that works; a row for each such group.
 
-What is posted is an ordinary claim's, and its fate is in the claim; nothing of a message is here.
+Posted messages are in ordinary claims, which hold their outcomes; nothing about messages is stored here.
 """
 
 from attrs import field, frozen
@@ -16,38 +16,40 @@ _LONGEST_REASON = 255
 
 @frozen
 class PushRow:
-    """Times are Unix milliseconds, durations milliseconds."""
+    """The push settings of a group. Times are Unix milliseconds, durations milliseconds."""
 
     group_id: int
     url: str
     secrets: str = field(repr=False)
-    """As they were given, a space between them. They are for signing alone: neither an answer nor the log has them."""
+    """The secrets as given, separated by spaces. They are used only for signing, and never shown in answers or the
+    log."""
     timeout: int
     max_in_flight: int
     changed_at: int
-    """When it was set. It rises each time, so that what befell an endpoint is not said of the next one."""
+    """When it was set. It rises each time, so that a result of an earlier endpoint is not recorded for the next one."""
     off_at: int | None = None
-    """The endpoint said that it is gone, and nothing is posted any more."""
+    """When the endpoint said that it is gone; since then nothing is posted."""
     broken_at: int | None = None
-    """Since when a server has found the endpoint away, and only tries it now and then."""
+    """Since when a node cannot reach the endpoint, and only tries it now and then."""
     because: str | None = None
     """Why it is off or broken."""
 
 
 async def all_pushes(tx: Transaction) -> list[PushRow]:
-    """By group."""
+    """All push settings, in order of their groups."""
     return await tx.fetch("push.all", PushRow)
 
 
 async def find(tx: Transaction, group_id: int) -> PushRow | None:
-    """Of one group."""
+    """The push settings of a group; None if it has none."""
     return next(iter(await tx.fetch("push.find", PushRow, group_id)), None)
 
 
 async def put(
     tx: Transaction, group: Group, url: str, secrets: str, timeout: int, max_in_flight: int, now: int
 ) -> tuple[PushRow, bool]:
-    """Sets it, and switches it on; True when there was none. Raises `TopicGone` and `GroupGone`."""
+    """Sets and switches on the push of a group. Returns its row, and True if it is new. Raises `TopicGone` and
+    `GroupGone`."""
     if not await tx.fetch("topic.lock", int, group.topic.id):
         raise TopicGone(f"topic {group.topic.name!r} has been removed meanwhile")
     if not await tx.fetch("consumer_group.topics_of", tuple[int, int], [group.id]):
@@ -60,22 +62,24 @@ async def put(
 
 
 async def switch_off(tx: Transaction, row: PushRow, because: str, now: int) -> bool:
-    """The endpoint is gone; False when it was known, or the row was set anew since."""
+    """Records that the endpoint is gone; returns False when that was known, or the row was set again since."""
     return await tx.execute("push.switch_off", now, _cut(because), row.group_id, row.changed_at) > 0
 
 
 async def broke(tx: Transaction, row: PushRow, because: str, now: int) -> bool:
-    """The endpoint is away; False when it was known, or the row was set anew since."""
+    """Records that the endpoint cannot be reached; returns False when that was known, or the row was set again
+    since."""
     return await tx.execute("push.broke", now, _cut(because), row.group_id, row.changed_at) > 0
 
 
 async def mended(tx: Transaction, row: PushRow) -> bool:
-    """The endpoint is there again; False when it was known, or the row was set anew since."""
+    """Records that the endpoint can be reached again; returns False when that was known, or the row was set again
+    since."""
     return await tx.execute("push.mended", row.group_id, row.changed_at) > 0
 
 
 async def remove(tx: Transaction, group: Group) -> bool:
-    """Nothing is posted any more; False when nothing was."""
+    """Removes the push of a group; returns False when it had none."""
     return await tx.execute("push.remove", [group.id]) > 0
 
 

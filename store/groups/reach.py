@@ -1,10 +1,11 @@
-"""How far the claims of a turn reach where several nodes work on one group: to which of its queues.
+"""The reach of a turn: which queues of a group a node claims from when several nodes work on the group.
 
-Each node has queues of its own, those that it publishes to (`placing.own_queues`), with their retry queues. A turn
-that claims from these alone waits for no other node's. Nothing rests on it but speed: what lies in queues that nobody
-else moves, a node takes, too. When somebody was given nothing while there was something elsewhere, the next turn
-reaches everywhere, and so do those after it until its own queues hold something. And when turn by turn somebody had
-room for more while there was something elsewhere, it helps: it reaches everywhere until the others' queues are empty.
+Each node has queues of its own, those that it publishes to (`placing.own_queues`), with their retry queues. A turn that
+claims only from these waits for no other node's turn. This is only for speed. A node also claims from queues of a node
+that does not seem to claim from them. When a client got nothing although other queues held messages, the next turn
+reaches all queues, and so do those after it until the node's own queues hold messages. And when in turn after turn a
+client had room for more while other queues held messages, the node helps: it reaches all queues until the others are
+empty.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -15,43 +16,43 @@ from ..records import Group
 from ..stream.placing import own_queues
 
 STILL = 500
-"""Milliseconds for which a node must not have moved the group in its queues for others to take these, too; and for
-which others must have had room for what lies there to help it."""
+"""Milliseconds after which other nodes claim from the queues of a node that has not moved the group there; and for
+which a node's clients must have had room before it helps the other nodes."""
 
 
 @frozen
 class Part:
-    """The queues of another node, with their retry queues: what a turn has seen of them."""
+    """What a turn has seen of the queues of another node, with their retry queues."""
 
     at: Mapping[int, int]
-    """How far the group was there when the turn was over, by queue id."""
+    """The group's position in each queue when the turn was over, by queue id."""
     since: int
-    """Since when nobody else has moved it there: Unix milliseconds."""
+    """Since when no other node has moved these positions, Unix milliseconds."""
     holds: bool
-    """There was something to claim."""
+    """There were messages to claim."""
 
 
 @frozen
 class Reach:
-    """What a node knows before a turn of a group that it shares with others. It need not be true."""
+    """What a node knows before a turn of a group that it shares with other nodes. It may be out of date."""
 
     place: tuple[int, int]
-    """Which of the nodes it is, counted from 0, and how many they are."""
+    """The node's number, counted from 0, and the number of nodes."""
     own: Set[int]
     """The ids of its queues, with their retry queues."""
     others: Mapping[int, Sequence[int]]
-    """The ids of the other nodes' queues, by their places."""
+    """The ids of the other nodes' queues, by the numbers of the nodes."""
     everywhere: bool = False
-    """Somebody was given nothing while elsewhere there was something; and its own queues have held nothing since."""
+    """A client got nothing although other queues held messages; and the node's own queues have held none since."""
     seen: Mapping[int, Part] = field(factory=dict[int, Part])
-    """By another node's place."""
+    """By the number of another node."""
     short_since: int | None = None
-    """Since when in each turn somebody had room while there was something elsewhere."""
+    """Since when, in each turn, a client had room while other queues held messages."""
     helping: bool = False
-    """That was long, and elsewhere there is something still."""
+    """That has lasted for long, and other queues still hold messages."""
 
     def queues(self, now: int) -> set[int]:
-        """The ids of those that are claimed from: its own, and what lies in those of nodes that seem to have no
+        """The ids of the queues to claim from: the node's own, and those with messages of nodes that seem to have no
         consumers."""
         chosen = set(self.own)
         for place, queue_ids in self.others.items():
@@ -71,9 +72,9 @@ class Reach:
         in_vain: bool = False,
         short: bool = False,
     ) -> "Reach":
-        """What is known when a turn is over that has claimed: where it found the group and left it, and where the
-        queues ended. There was something elsewhere, and somebody was given nothing (`in_vain`), or had room for it
-        (`short`)."""
+        """What is known after a turn that has claimed. `found`, `left`: the group's positions before and after it.
+        `ends`: the ends of the queues. `in_vain`: other queues held messages, and a client got nothing; `short`: a
+        client had room for them."""
         everywhere = in_vain or (self.everywhere and not any(found.get(id_, 0) < ends.get(id_, 0) for id_ in self.own))
         seen: dict[int, Part] = {}
         for place, queue_ids in self.others.items():
@@ -89,13 +90,14 @@ class Reach:
 
 
 def _is_long(since: int, now: int) -> bool:
-    """Also when the clock has been set back meanwhile."""
+    """Whether this was long ago; also True when the clock has been set back meanwhile."""
     return not 0 <= now - since < STILL
 
 
 def reach_of(group: Group, place: tuple[int, int], before: Reach | None) -> Reach | None:
-    """That of a node's next turn, from what it knew before; None: everywhere, for none of the nodes, or none of the
-    queues, can go alone. An ordered topic's queues are its clients', and who counts what is in hand needs all."""
+    """The reach of a node's next turn, from what it knew before. None: all queues, since there is only one node or one
+    queue, or since the turn needs all of them: in an ordered topic they are shared among clients, and a limit of
+    messages in claims is counted over all."""
     at, nodes = place
     if nodes == 1 or len(group.topic.queues) == 1 or group.topic.ordered or group.concurrency is not None:
         return None
@@ -109,7 +111,7 @@ def reach_of(group: Group, place: tuple[int, int], before: Reach | None) -> Reac
 
 
 def with_partners(group: Group, queue_ids: Set[int]) -> set[int]:
-    """These queues, those that their retries come back through, and those whose retries come back through them. A
-    message is only ever in such a pair, so that who holds both holds all that there may be of it."""
+    """These queues, with the retry queue or the topic's queue that forms a pair with each. A message is only ever in
+    one such pair, so holding both locks covers everything about it."""
     pairs = ((id_, back.id) for id_, back in group.retry_queue_of.items())
     return {id_ for pair in pairs if not queue_ids.isdisjoint(pair) for id_ in pair} if queue_ids else set()

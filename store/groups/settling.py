@@ -1,6 +1,5 @@
-"""What is said to each settlement of a turn: to acks, fails, extensions and lost leases. No SQL: it looks at the rows
-that the turn holds locked and changes them in memory. What fails is noted, for `failing`.
-"""
+"""Answers the settlements of a turn: acks, fails, extensions and lost leases. No SQL: it reads the rows that the turn
+has locked, and changes them in memory. Failed messages are collected for `failing`."""
 
 from collections.abc import Sequence
 
@@ -15,7 +14,7 @@ _TAKEN_BACK = (Outcome.LOST, Outcome.LOST_DEAD, Outcome.RELEASED)
 
 @define(eq=False)
 class Answer:
-    """A settlement of one range, and what is said to it."""
+    """A settlement of one range, and its answer."""
 
     wish: Settlement
     settled: Settled | None = None
@@ -27,15 +26,15 @@ class Answer:
 
 @define(eq=False)
 class Failure:
-    """A message that leaves its claim."""
+    """A failed or parked message, which leaves its claim."""
 
     claim: ClaimRow
     place: int
     answer: Answer
     behind: bool = False
-    """Ordered topics: one before it of its key has failed, so it is parked."""
+    """Ordered topics: an earlier message of its key has failed, so it is parked."""
     unbegun: bool = False
-    """Its client would have told, and had not begun it."""
+    """Its client had not begun it, and reports what it begins."""
 
     @property
     def offset(self) -> int:
@@ -51,10 +50,10 @@ class Settling:
     order: Order | None
     failures: list[Failure] = field(factory=list[Failure], init=False)
     answers: list[list[Answer]] = field(factory=list[list[Answer]], init=False)
-    """To each settlement, range by range."""
+    """The answers to each settlement, range by range."""
 
     def settle(self, settlement: Settlement) -> None:
-        """All of its ranges, or none: a user's transaction is acking of one of them, or one is lost."""
+        """Settles all ranges, or none if a user's transaction is acking a message of one of them, or one is lost."""
         answers = [Answer(part) for part in settlement.ranges]
         self.answers.append(answers)
         refusal = None
@@ -66,14 +65,14 @@ class Settling:
             answer.settled = refusal or self._settle(answer)
 
     def _is_lost(self, wish: Settlement) -> bool:
-        """Whether it is not in those hands any more: the lease is over, or what is named was settled in another way."""
+        """Whether the client does not hold the messages any more: the lease is over, or some were settled otherwise."""
         claim, places = self.locked.claim(wish.key), wish.places
         if claim is not None:
             fitting = (Outcome.OPEN, Outcome.ACKED) if wish.verb == "ack" else (Outcome.OPEN,)
             return claim.lease_until <= self.now or any(claim.outcome[place] not in fitting for place in places or ())
         if (outcome := self.locked.ended.get(wish.key)) is None:
             return False
-        if places is None:  # what has ended without a loss was settled before: nothing of it is to be done
+        if places is None:  # a claim that ended without a loss was settled before: there is nothing left to do
             return any(o in outcome for o in _TAKEN_BACK)
         return wish.verb != "ack" or not places or any(outcome[place] != Outcome.ACKED for place in places)
 
@@ -96,12 +95,12 @@ class Settling:
             return Settled(lease_until=claim.lease_until)
         if wish.verb == "ack":
             return self._ack(wish, claim)
-        places = claim.places(Outcome.OPEN) if wish.places is None else dict.fromkeys(wish.places)  # each goes once
+        places = claim.places(Outcome.OPEN) if wish.places is None else dict.fromkeys(wish.places)  # each only once
         return Settled(retried=self._send_back(answer, claim, list(places)))
 
     def _settle_ended(self, wish: Settlement, outcome: bytes) -> Settled:
         if wish.verb == "end":
-            return Settled(ended=True)  # it was settled at another coordinator, or before a restart: nothing is lost
+            return Settled(ended=True)  # it was settled at another node, or before a restart: nothing is lost
         acked = outcome.count(Outcome.ACKED) if wish.places is None else len(wish.places)
         if wish.verb == "ack" and acked and not self._is_lost(wish):
             return Settled(acked=acked, ended=True)
@@ -121,26 +120,26 @@ class Settling:
         return Settled(acked=len(places))
 
     def _end(self, answer: Answer, claim: ClaimRow) -> Settled:
-        """The lease is over: what is open goes to the ladder."""
+        """Ends a lease that is over: open messages go to the ladder."""
         if claim.lease_until > self.now and not answer.wish.at_once:
             return Settled(lease_until=claim.lease_until)  # extended meanwhile
         places = claim.places(Outcome.OPEN)
         self._send_back(answer, claim, places)
-        # A claim whose messages were all acked outside, in users' transactions, only ends here: nothing is lost.
+        # A claim whose messages were all acked in users' own transactions only ends here: nothing is lost.
         return Settled(lost=bool(places))
 
     def _send_back(self, answer: Answer, claim: ClaimRow, places: Sequence[int]) -> int:
-        """Open messages leave their claim for the ladder: in an ordered topic the first of each key, and all that are
-        behind it to be parked. Returns how many of those had been named."""
+        """Makes open messages leave their claim for the ladder. In an ordered topic the first of each key does, and all
+        behind it are parked; returns how many of the parked ones are among `places`."""
         first, behind = (places, ()) if self.order is None else self.order.split(claim, places)
         self.failures += [Failure(claim, place, answer, unbegun=claim.unbegun(place)) for place in first]
         self.failures += [Failure(claim, place, answer, behind=True) for place in behind]
         for place in (*first, *behind):
-            claim.settle(place, Outcome.RETRIED, self.now)  # `failing` says what becomes of it
+            claim.settle(place, Outcome.RETRIED, self.now)  # `failing` decides on the final outcome
         return len(set(behind).intersection(places))
 
     def results(self) -> tuple[Settled | None, ...]:
-        """An answer to each settlement, when all that failed has gone."""
+        """The answer to each settlement, once the failed messages have been moved."""
         return tuple(_as_one([self._result(answer) for answer in answers]) for answers in self.answers)
 
     def _result(self, answer: Answer) -> Settled | None:
@@ -154,11 +153,11 @@ class Settling:
 
 
 def _as_one(answers: Sequence[Settled | None]) -> Settled | None:
-    """The answer for a claim, from those for its ranges; None when the store knows none of them."""
+    """The answer for a claim, made of those for its ranges; None when the store knows none of them."""
     known = [answer for answer in answers if answer is not None]
     if len(known) <= 1:
         return known[0] if known else None
-    # One range that was all settled before has nothing to fail or extend: that is no loss while there is another.
+    # A range that was settled completely before has nothing to fail or extend: no loss if there is another range.
     done = [answer for answer in known if not answer.lost] or known[:1]
     return Settled(
         lost=done[0].lost,

@@ -1,7 +1,7 @@
-"""The dead letters of a group: a page of them, and a search.
+"""Pages and searches of the dead letters of a group.
 
-A search reads what it needs of the letters in the order of their ids, a bounded number in one call. So a page may be
-short, or empty, and still not the last: what says so is `DeadPage.after`.
+A search reads letters in the order of their ids, a bounded number in one call. So a page may be short, or empty, and
+still not be the last: `DeadPage.after` tells.
 """
 
 from typing import NamedTuple
@@ -22,19 +22,20 @@ _PAGES = 20
 
 @frozen
 class DeadSearch:
-    """Which letters; None is any."""
+    """The letters to search for; None means any."""
 
     key: str | None = None
     reason: str | None = None
-    """A part of the last attempt's reason, upper and lower case alike."""
+    """A part of the last attempt's reason, ignoring case."""
     since: int | None = None
     until: int | None = None
-    """Unix milliseconds of `dead_at`; the end is not of it."""
+    """Unix milliseconds of `dead_at`; the end is not included."""
 
 
 @frozen
 class DeadPage:
-    """Some letters by message id. `after`: the next page begins behind this id; None: there is none."""
+    """A page of letters in order of their message ids. `after`: the next page begins behind this id; None: this is the
+    last page."""
 
     letters: tuple[DeadLetter, ...]
     after: int | None
@@ -48,7 +49,7 @@ class _Scanned(NamedTuple):
 
 
 async def find(tx: Transaction, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
-    """Letters that fit, by message id, from behind `after`."""
+    """A page of matching letters in order of their message ids, behind `after`."""
     found: list[int] = []
     size = limit if search == DeadSearch() else _PAGE
     for _ in range(_PAGES):
@@ -65,7 +66,7 @@ async def find(tx: Transaction, group: Group, search: DeadSearch, after: int, li
 
 
 async def _up_to_bytes(tx: Transaction, group: Group, ids: list[int], after: int | None) -> DeadPage:
-    """Those of these letters that a page has room for, one at the least; the next page begins with the others."""
+    """As many of these letters as fit into a page, at least one; the next page begins with the others."""
     weights = dict(await tx.fetch("dead.weights", tuple[int, int], ids, [group.id])) if ids else {}
     total = 0
     for place, id_ in enumerate(ids):
@@ -90,7 +91,8 @@ def _fits(search: DeadSearch, row: _Scanned) -> bool:
 
 
 async def _whole(tx: Transaction, group: Group, ids: list[int]) -> tuple[DeadLetter, ...]:
-    """The letters themselves. One of a queue that the topic has not, by somebody's own SQL, is told as of queue -1."""
+    """The letters with their contents. A letter of a queue that the topic does not have, written by SQL from outside,
+    is shown with queue -1."""
     numbers = {queue.id: queue.number for queue in group.topic.queues}
     letters: list[DeadLetter] = []
     for row in await tx.fetch("dead.whole", Letter, group.id, ids) if ids else ():

@@ -1,8 +1,7 @@
-"""Finding messages of a topic by their state and time; bounded reads, page by page.
+"""Finds messages of a topic by their state and time; bounded reads, page by page.
 
-What waits and what was cancelled or suppressed is looked through in the order of ids, which is that of the times first
-given, a bounded number of rows in one call. So a page may be short, or empty, and still not the last: `Page.after` says
-so.
+Waiting, cancelled and suppressed messages are scanned in the order of ids, which is that of their first due times, a
+bounded number of rows in one call. So a page may be short, or empty, and still not be the last: `Page.after` tells.
 """
 
 from typing import Generic, TypeVar
@@ -17,21 +16,22 @@ from ..states import Findable
 from ..stream.positions import Position, offset_of
 
 _ROWS = 200
-"""Rows of a shard in one read."""
+"""How many rows of a shard one read has."""
 _READS = 10
-"""Reads in one call: 32,000 rows of all shards at most."""
+"""How many reads one call makes at most: 64,000 rows of the 32 shards of `delay`, 32,000 of the 16 of `cancelled`."""
 _QUEUES, _TIMED_QUEUES = 100, 4
-"""Queues that are looked into in one call. To find a time in a queue takes a statement for each halving."""
+"""How many queues are read in one call at most. Fewer when a time is searched, since that takes a statement for each
+step of the binary search."""
 _EVER = (1 << 63) - 1
 
 P = TypeVar("P")
-"""Where a page begins."""
+"""The place at which a page begins."""
 
 
 @frozen
 class Wanted:
-    """Which messages. Times are of `deliver_at`; of published, claimed, parked and dead ones, when they became so; of
-    retrying ones, when they come back. Unix milliseconds, the end not included."""
+    """The messages to search for. The times apply to `deliver_at`; for published, claimed, parked and dead messages to
+    when they became so; for retrying ones to when they come back. Unix milliseconds, the end not included."""
 
     state: Findable
     since: int | None = None
@@ -40,9 +40,9 @@ class Wanted:
 
 @frozen
 class PageStart:
-    """Where a page begins: behind an id, or at an offset of the queue with that place in the topic's list.
+    """The place at which a page begins: behind an id, or at an offset of the queue with this index in the topic's list.
 
-    For what stands so in a group see `standings`.
+    For states in a group see `standings`.
     """
 
     queue: int = 0
@@ -51,8 +51,8 @@ class PageStart:
 
 @frozen
 class Page(Generic[P]):
-    """Messages that were met, each with where a page behind it begins; `after` is where the next page begins, None
-    after the last."""
+    """The ids of messages, each with the place at which a page behind it begins; `after` is where the next page begins,
+    None after the last."""
 
     places: tuple[tuple[int, P], ...]
     after: P | None
@@ -78,7 +78,7 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, 
         for page in pages:
             rows += page.rows
             if len(page.rows) == _ROWS:
-                sure = min(sure, page.rows[-1].id)  # behind it this shard may have more
+                sure = min(sure, page.rows[-1].id)  # this shard may have more rows behind this one
         for id_, topic_id, deliver_at, why in sorted(row for row in rows if row.id <= sure):
             if topic_id == topic.id and why == reason and within(wanted, deliver_at):
                 met.append((id_, PageStart(after=id_)))
@@ -91,7 +91,7 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, 
 
 
 def within(wanted: Wanted, time: int) -> bool:
-    """Whether a time is among those asked for."""
+    """Whether a time is within the times asked for."""
     return (wanted.since is None or time >= wanted.since) and (wanted.until is None or time < wanted.until)
 
 

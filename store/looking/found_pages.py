@@ -1,8 +1,8 @@
-"""A page of messages that were looked for: each whole and with its life, in a bounded number of statements.
+"""Pages of found messages, each with its content and its life, in a bounded number of statements.
 
-A search (`finding`, `standings`, `listing`, a key) says which messages, and where the page behind each would begin.
-Here the page is cut before anything is read of them: at `BYTES` of bodies, and where their lives would take more than
-`_LOOKS` looks into the log. What is cut off is met by the next page.
+A search (`finding`, `standings`, `listing`, a key) finds ids, and where the page behind each would begin. Here the page
+is cut before the messages are read: at `BYTES` of bodies, and where their lives would take more than `_LOOKS` lookups
+in the log. The next page begins with the messages that were cut off.
 """
 
 from collections import defaultdict
@@ -22,14 +22,14 @@ from .listing import Along
 from .tracing import find_messages
 
 _WEIGHED = (40, 160, 1000)
-"""So many messages are weighed at a time: to say how long a body is, MySQL reads it."""
+"""How many messages are weighed at a time: to tell the length of a body, MySQL must read it."""
 _LOOKS = 4000
-"""Messages times groups: each of them may have had each in hand."""
+"""The most messages times groups: each group may have claimed each message."""
 
 
 @frozen
 class FoundPage(Generic[P]):
-    """Some messages; `after` is where the next page begins, None after the last. It may be short, or empty."""
+    """A page of messages, which may be short or empty; `after` is where the next page begins, None after the last."""
 
     messages: tuple[Found, ...]
     after: P | None
@@ -44,7 +44,7 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, 
     if wanted.state == "dead":  # a letter outlives its message
         gone = [id_ for id_ in page.ids if id_ not in found]
         found |= await standings.find_letters(tx, topic, gone)
-    # One that has moved on meanwhile is not of this state any more.
+    # A message that has moved meanwhile may not have this state any more.
     fitting = [found[id_] for id_ in page.ids if id_ in found and found[id_].is_(wanted.state)]
     return FoundPage(tuple(fitting), page.after)
 
@@ -52,7 +52,7 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, 
 async def find_all(
     tx: Transaction, topic: Topic, since: int | None, until: int | None, place: Along, limit: int
 ) -> FoundPage[Along]:
-    """A page of at most `limit` messages of a topic, whatever they are; see `listing`."""
+    """A page of at most `limit` messages of a topic, waiting or in the stream; see `listing`."""
     groups = await standings.groups_of(tx, topic)
     page = await _cut(tx, await listing.find(tx, topic, since, until, place, limit), groups)
     found = await find_messages(tx, page.ids)
@@ -60,7 +60,7 @@ async def find_all(
 
 
 async def find_labelled(tx: Transaction, topic: Topic, key: str, after: int, limit: int) -> FoundPage[PageStart]:
-    """A page of the messages of a key, by id from behind `after`."""
+    """A page of the messages of a key in order of their ids, behind `after`."""
     ids = await tx.fetch("label.find", int, topic.id, key.encode(), after, limit)
     places = tuple((id_, PageStart(after=id_)) for id_ in ids)
     groups = await standings.groups_of(tx, topic)
@@ -70,7 +70,7 @@ async def find_labelled(tx: Transaction, topic: Topic, key: str, after: int, lim
 
 
 async def _cut(tx: Transaction, page: Page[P], groups: Sequence[int], *, dead: bool = False) -> Page[P]:
-    """As much of the page as may be read; one message at least."""
+    """Cuts the page to what may be read, at least one message."""
     ids = page.ids[: max(1, _LOOKS // max(1, len(groups)))]
     taken, total, begin = 0, 0, 0
     for many in _WEIGHED:
@@ -95,13 +95,13 @@ def _first(page: Page[P], many: int) -> Page[P]:
 
 
 async def _weights(tx: Transaction, ids: Sequence[int], dead_in: Sequence[int]) -> dict[int, int]:
-    """Bytes by message: of its body and headers, and of why its attempts failed."""
+    """The bytes of each message: of its body and headers, and of the histories of its attempts."""
     weights: dict[int, int] = defaultdict(int)
     for id_, weight in await tx.fetch("message.weights", tuple[int, int], places_of(ids), ids, ids):
         weights[id_] += weight
     letters: dict[int, int] = {}
     for id_, weight in await tx.fetch("dead.weights", tuple[int, int], ids, dead_in) if dead_in else []:
-        letters[id_] = max(letters.get(id_, 0), weight)  # of several groups it is one message
+        letters[id_] = max(letters.get(id_, 0), weight)  # letters of several groups are shown as one message
     for id_, weight in letters.items():
         weights[id_] = max(weights[id_], weight)
     return weights

@@ -1,6 +1,6 @@
-"""What many groups have yet to do, in a few statements however many they are: from counters, never from messages.
+"""Counts what many groups have yet to do, in few statements however many groups there are: never reads messages.
 
-What a group has of each queue, its clients and its rungs are told of one group at a time: see `catalogue.group_state`.
+The details of a single group (its queues, clients and rungs) are in `catalogue.group_state`.
 """
 
 from collections import Counter
@@ -12,33 +12,34 @@ from ..ports import Transaction
 from ..records import Group, Outcome
 
 _TOGETHER = 1000
-"""Groups of which one statement asks."""
+"""How many groups one statement asks about."""
 _IN_HAND = (Outcome.OPEN, Outcome.ACKED_OUTSIDE)
 
 
 @frozen
 class GroupCounts:
-    """Of one group, as `GroupState` has them."""
+    """The counts of one group, as in `GroupState`."""
 
     backlog: int
-    """Messages yet to be claimed, returned retries included. Of a broadcast group, for the client that has most."""
+    """Messages yet to be claimed, returned retries included. In a broadcast group, in each queue for the client that is
+    furthest behind."""
     claimed: int = 0
     retrying: int = 0
-    """On a rung of the ladder."""
+    """Messages that rest on a rung of the ladder."""
     dead: int = 0
     letters: int = 0
 
 
 @frozen
 class Standings:
-    """By group id, of those groups that have any."""
+    """Counts of all groups by group id; groups whose count is 0 are left out."""
 
     backlogs: Mapping[int, int]
     letters: Mapping[int, int]
 
 
 async def of_groups(tx: Transaction, groups: Sequence[Group]) -> dict[int, GroupCounts]:
-    """By group id; one that has been removed is missing, unless its topic is a broadcast one."""
+    """The counts by group id; a removed group is missing, unless its topic is a broadcast topic."""
     found: dict[int, GroupCounts] = {}
     for begin in range(0, len(groups), _TOGETHER):
         some = groups[begin : begin + _TOGETHER]
@@ -59,7 +60,7 @@ async def _of_clusters(tx: Transaction, groups: Sequence[Group]) -> dict[int, Gr
         claimed[group_id] += sum(map(outcome.count, _IN_HAND))
     rows = await tx.fetch("cursor.counts", tuple[int, int, int, int, int, int], ids)
     return {
-        # What is parked and what is on the ladder came from the cursors alike, and returns by the same queues.
+        # `left` counts both parked messages and those put on the ladder, and `returned` those that came back of both.
         id_: GroupCounts(lag, claimed[id_], max(0, left - returned - parked.get(id_, 0)), dead, letters)
         for id_, lag, left, returned, dead, letters in rows
     }
@@ -77,7 +78,7 @@ async def _of_broadcasts(tx: Transaction, groups: Sequence[Group]) -> dict[int, 
 
 
 async def standings(tx: Transaction) -> Standings:
-    """Of all groups there are: a scan of their cursors, and of the offsets of broadcast clients."""
+    """The backlogs and dead letters of all groups; scans their cursors, and the offsets of broadcast clients."""
     rows = await tx.fetch("cursor.standings", tuple[int, int, int])
     broadcasts = await tx.fetch("reader.backlogs", tuple[int, int])
     letters = ((id_, dead) for id_, _, dead in rows)

@@ -1,12 +1,13 @@
-"""All messages of a topic, page by page: what waits, and what is in the stream.
+"""Lists all messages of a topic, page by page: those that wait, and those in the stream.
 
-Neither has an index by topic and time together, so a page has some of each: of what waits the next due first, and of
-the stream the newest first. The first are looked for among those of all topics (`finding`), a bounded number of rows
-in one call; the second are read from the ends of the topic's queues backwards, merged by when they came, and cost as
-many rows as are shown and a few for each queue. So a page may be short, or empty, and still not the last: `Page.after`
-says so.
+Neither kind has an index by topic and time together, so a page has some of each: waiting messages with the next due
+first, and those in the stream with the newest first. The waiting ones are searched among those of all topics
+(`finding`), a bounded number of rows in one call. Those in the stream are read backwards from the ends of the topic's
+queues and merged by the time when they came; this reads the rows that are shown, and a few for each queue. So a page
+may be short, or empty, and still not be the last: `Page.after` tells.
 
-What was cancelled or suppressed, and dead letters that have outlived their messages, are found by their state.
+Cancelled and suppressed messages, and dead letters that have outlived their messages, are not listed: they are found by
+their state.
 """
 
 from collections import deque
@@ -20,32 +21,32 @@ from . import finding
 from .finding import Page, Wanted, within
 
 _ROWS = 5_000
-"""Rows of the stream that are read in one call, and one for each queue."""
+"""How many rows of the stream are read in one call at most, beside one for each queue."""
 _QUEUES, _TIMED_QUEUES = 100, 4
-"""Queues that are merged; the next so many come when all of these are through. To find a time in a queue takes a
-statement for each halving."""
+"""How many queues are merged at a time; the next ones follow when all of these are done. Fewer when a time is searched,
+since that takes a statement for each step of the binary search."""
 _Row = tuple[int, int, int]
 """(offset, message, when it came into the stream)."""
 
 
 @frozen
 class Along:
-    """Where a page begins."""
+    """The place at which a page begins."""
 
     waiting: int | None = 0
-    """Of what waits: behind this id; None: nothing more waits."""
+    """Waiting messages: behind this id; None: no more wait."""
     queue: int = 0
-    """Of the stream: at the queue with that place in the topic's list, and some behind it."""
+    """The stream: at the queue with this index in the topic's list, and some after it."""
     below: tuple[int, ...] | None = None
-    """In each of them below this offset; None: from their ends on."""
+    """The offset below which each of these queues is read; None: from their ends."""
 
 
 async def find(
     tx: Transaction, topic: Topic, since: int | None, until: int | None, place: Along, limit: int
 ) -> Page[Along]:
-    """A page of at most `limit` messages. Times are of `deliver_at`, and of those in the stream when they came there;
-    Unix milliseconds, the end not included."""
-    # What waits is read before the stream: one that is promoted meanwhile may be met twice, and is not missed.
+    """A page of at most `limit` messages. `since` and `until` apply to `deliver_at`, and for messages in the stream to
+    the time when they came there; Unix milliseconds, the end not included."""
+    # Waiting messages are read before the stream: one that is promoted meanwhile may be met twice, but is not missed.
     waits = await _waiting(tx, topic, Wanted("scheduled", since, until), place, limit)
     streamed = await _Stream(tx, topic, Wanted("published", since, until), place).read(limit)
     room = max(limit - len(streamed.places), (limit + 1) // 2)
@@ -73,17 +74,17 @@ async def _waiting(tx: Transaction, topic: Topic, wanted: Wanted, place: Along, 
 
 @define(eq=False)
 class _Stream:
-    """The topic's queues from a place on, backwards."""
+    """Reads the topic's queues backwards, from a place on."""
 
     _tx: Transaction
     _topic: Topic
     _wanted: Wanted
     _place: Along
     _left: int = field(factory=lambda: _ROWS, init=False)
-    """Rows that may still be read."""
+    """How many rows may still be read."""
 
     async def read(self, limit: int) -> Page[Along]:
-        """The newest of them, in one stretch of the topic's queues."""
+        """Reads the newest messages of one run of the topic's queues."""
         met: list[tuple[int, Along]] = []
         queues = self._topic.queues
         width = _QUEUES if self._wanted.until is None else _TIMED_QUEUES
@@ -93,12 +94,12 @@ class _Stream:
             if not await self._merge(number, heads, limit, met):
                 return Page(tuple(met), _place(number, heads))
             number, below = number + width, None
-            if self._left < _ROWS and number < len(queues):  # else nothing was read: none of them ever had a message
+            if self._left < _ROWS and number < len(queues):  # else nothing was read: these queues never had a message
                 return Page(tuple(met), Along(None, number))
         return Page(tuple(met), None)
 
     async def _heads(self, queues: tuple[Queue, ...], below: tuple[int, ...] | None) -> list["_Head"]:
-        if below is not None:  # a queue that was added since has nothing of then
+        if below is not None:  # a queue that was added after the first page is left out
             return [_Head(queue.id, end) for queue, end in zip(queues, below + (0,) * len(queues), strict=False)]
         if self._wanted.until is not None:
             position = Position("time", self._wanted.until)
@@ -107,7 +108,7 @@ class _Stream:
         return [_Head(queue.id, ends.get(queue.id, 0)) for queue in queues]
 
     async def _merge(self, number: int, heads: list["_Head"], limit: int, met: list[tuple[int, Along]]) -> bool:
-        """Adds to those met; whether these queues are through."""
+        """Merges messages into `met`; returns whether these queues are done."""
         size = -(-(limit - len(met)) // len(heads)) + 1
         while True:
             empty = [head for head in heads if not head.rows and head.more]
@@ -136,26 +137,26 @@ class _Stream:
             head.more = len(rows) == size
             head.rows.extend(rows)
             if rows and rows[-1][2] < oldest:
-                head.more = False  # and so are all below
+                head.more = False  # all rows below are older, too
 
 
 @define(eq=False)
 class _Head:
-    """How far a queue was read."""
+    """How far a queue was read backwards."""
 
     queue_id: int
     below: int
     rows: deque[_Row] = field(factory=deque[_Row], init=False)
-    """Read and not met yet."""
+    """Rows that were read but not merged yet."""
     more: bool = field(init=False)
-    """Below these there may be others."""
+    """Whether there may be rows below these."""
 
     def __attrs_post_init__(self) -> None:
         self.more = self.below > 0
 
     @property
     def left(self) -> int:
-        """Below which offset the next page begins; 0 where nothing is left."""
+        """The offset below which the next page begins; 0 if nothing is left."""
         return self.below if self.rows or self.more else 0
 
 

@@ -1,4 +1,4 @@
-"""Whether a group has yet to settle a message: in the words of the rows, for whoever waits for that."""
+"""Tells whether a group has yet to settle a message, by reading its rows; for schedules that wait for that."""
 
 from ..ids import places_of
 from ..ports import Transaction
@@ -9,8 +9,8 @@ _CLAIMS = 100
 
 
 async def is_unsettled(tx: Transaction, id_: int, group_id: int) -> bool:
-    """Whether it waits, is ahead of the group's cursor, in one of its claims, on a rung, or parked. What is gone, or
-    dead, is settled. Looks in the order in which a message can move."""
+    """Whether the message waits, is ahead of the group's cursor, or is claimed, retrying or parked in the group. One
+    that is gone or dead is settled. Reads the tables in the order in which a message can move."""
     if await tx.fetch("delay.queues", tuple[int, int], places_of([id_])):
         return True
     cursors = {row.queue_id: row.position for row in await tx.fetch("cursor.of_group", CursorState, group_id)}

@@ -1,7 +1,7 @@
-"""Finding messages by where they stand in the groups of a topic: in a claim, on the ladder, parked, or dead.
+"""Finds messages by their state in the groups of a topic: claimed, retrying, parked or dead.
 
-Bounded reads, page by page, as in `finding`. A message that stands so in several groups comes once for each page that
-meets it. A dead letter may have outlived its message; it is found all the same, as the copy that it holds.
+Bounded reads, page by page, as in `finding`. A message with this state in several groups comes once in each page that
+meets it. A dead letter may have outlived its message; then it is found as the copy that it holds.
 """
 
 from collections import defaultdict
@@ -17,14 +17,15 @@ from ..rows import GroupRow, Letter, OpenClaim, QueueRow
 from .finding import Page, PageStart, Wanted, within
 
 _ROWS = 500
-"""Rows in one read; a claim is a row, and its messages are read with it."""
+"""How many rows one read has at most."""
 _CLAIMS = 50
+"""How many claims one read has at most; their messages are then read by `_ROWS`."""
 _READS = 100
-"""Reads in one call."""
+"""How many reads one call makes at most."""
 _Along = tuple[int, int, int]
 """(offset, message, since when)."""
 _PLACES = 1 << 10
-"""More than a claim holds: a place in a claim is its number times this, and the position in it."""
+"""More than a claim can hold. A place in a claim is the claim's number times this, plus the position in the claim."""
 
 
 async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, limit: int) -> Page[PageStart]:
@@ -42,14 +43,14 @@ async def groups_of(tx: Transaction, topic: Topic) -> list[int]:
 
 
 class _Met:
-    """The messages met, once each, with where a page behind each begins."""
+    """The messages that were met, once each, with the place at which a page behind each begins."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._places: dict[int, PageStart] = {}
 
     def add(self, id_: int, behind: PageStart) -> bool:
-        """Whether that was the last that fits. One that was met before stays where it was."""
+        """Adds a message, unless it was met before; returns whether the page is full."""
         self._places.setdefault(id_, behind)
         return len(self._places) == self._limit
 
@@ -79,7 +80,7 @@ async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart,
 
 
 async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart, limit: int) -> Page[PageStart]:
-    """What rests or waits, along the topic's own queues: (offset, message, since) from an offset on."""
+    """Finds retrying or parked messages, along the topic's own queues from a place on."""
     met = _Met(limit)
     at, reads = place.after, 0
     for number in range(place.queue, len(topic.queues)):
@@ -105,7 +106,7 @@ async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: PageStart
 
 
 def _whole(rows: list[_Along]) -> tuple[list[_Along], int]:
-    """The rows of those offsets that are here with all their groups, and the offset to go on at."""
+    """The rows of those offsets that were read for all groups, and the offset to go on at."""
     last = max(offset for offset, *_ in rows)
     whole = [(offset, id_, since) for offset, id_, since in rows if offset < last]
     return (whole, last) if whole else (rows, last + 1)
@@ -130,7 +131,7 @@ async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: PageSta
                 for i, outcome in enumerate(row.outcome)
                 if outcome == Outcome.OPEN and (row.number != claim or i >= position)
             ]
-            # Of claims of a thousand the page is full after one or two.
+            # With claims of a thousand messages the page is full after one or two.
             for begin in range(0, len(open_), _ROWS):
                 some = open_[begin : begin + _ROWS]
                 if reads >= _READS:
@@ -148,7 +149,7 @@ async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: PageSta
 
 
 async def _names(tx: Transaction, queue_id: int, offsets: Sequence[int], *, own: bool) -> Mapping[int, int]:
-    """The messages at these offsets of a queue, or of a retry queue."""
+    """The ids of the messages at these offsets of a topic's queue (`own`) or of a retry queue."""
     spans: list[tuple[int, int, int]] = []
     for offset in sorted(offsets):
         if spans and spans[-1][2] == offset:
@@ -160,7 +161,7 @@ async def _names(tx: Transaction, queue_id: int, offsets: Sequence[int], *, own:
 
 
 async def _cursors(tx: Transaction, topic: Topic) -> list[tuple[int, int, bool]]:
-    """(group, queue, whether it is the topic's own) of every cursor, in an order that stays."""
+    """(group, queue, whether it is the topic's own) of every cursor, in a stable order."""
     own = sorted(queue.id for queue in topic.queues)
     back: dict[int, list[int]] = defaultdict(list)
     for queue in await tx.fetch("queue.of_topics", QueueRow, [topic.id]):
@@ -173,7 +174,7 @@ async def _cursors(tx: Transaction, topic: Topic) -> list[tuple[int, int, bool]]
 
 
 async def find_letters(tx: Transaction, topic: Topic, ids: Sequence[int]) -> dict[int, Found]:
-    """Dead letters whose messages retention has taken, by id; the life of each is what its letters tell."""
+    """Dead letters whose messages retention has removed, by id; the life of each is made from its letters."""
     groups = {row.id: row.name for row in await tx.fetch("consumer_group.of_topics", GroupRow, [topic.id])}
     if not groups or not ids:
         return {}

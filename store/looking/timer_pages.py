@@ -1,7 +1,7 @@
-"""A page of the timers of a topic, in the order of their keys, each with how its message is.
+"""Pages of the timers of a topic, in the order of their keys, each with the state of its message.
 
-The statements are as many for a page as for one. A timer whose message is long gone is passed over; so a page may be
-short, and still not the last: `TimerPage.after` says so.
+A page takes as many statements as a single timer. Timers whose messages are long gone are left out; so a page may be
+short and still not be the last: `TimerPage.after` tells.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,13 @@ from ..rows import Cancelled, TimerRow
 from ..timers.keyed import Standing
 
 _LOOKS = 2
-"""One that is set again between two statements is looked for once more."""
+"""How many times timers are looked up: one that was set again between two statements is looked up once more."""
 
 
 @frozen
 class TimerPage:
-    """Some timers by their keys. `after`: the next page begins behind this key; None: there is none."""
+    """A page of timers in order of their keys. `after`: the next page begins behind this key; None: this is the
+    last."""
 
     timers: tuple[tuple[str, Standing], ...]
     after: str | None
@@ -35,7 +36,7 @@ class _Streamed(NamedTuple):
 
 
 async def find(tx: Transaction, topic: Topic, after: str, limit: int) -> TimerPage:
-    """Timers of a topic from behind a key."""
+    """A page of the timers of a topic, behind the key `after`."""
     rows = await tx.fetch("timer.of_topic", TimerRow, topic.id, after.encode(), limit)
     found: dict[bytes, Standing] = {}
     left = rows
@@ -48,7 +49,8 @@ async def find(tx: Transaction, topic: Topic, after: str, limit: int) -> TimerPa
 
 
 async def _standings(tx: Transaction, topic: Topic, rows: Sequence[TimerRow]) -> dict[bytes, Standing]:
-    """How their messages are. Looks in the order in which a message can move, so that none can slip by."""
+    """The states of the timers by key. Reads the tables in the order in which a message can move, so that none is
+    missed."""
     if not rows:
         return {}
     ids = [row.id for row in rows]

@@ -1,7 +1,7 @@
-"""Finding messages wherever they are, and the life of each: what happened to it, when, in which group.
+"""Finds messages by id in any state, with the life of each: what happened to it, when, and in which group.
 
-However many they are, the statements are as many as for one: each asks for all of them. (Their claims are asked for
-`_SPANS` stretches of a queue at a time.)
+The number of statements does not depend on how many messages they are: each statement asks for all of them. (Their
+claims are asked for `_SPANS` spans of a queue at a time.)
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ from ..rows import Cancelled, ErasedRow, GroupRow, Return, Scheduled, Streamed
 from ..states import ENDS
 
 _SPANS = 1000
-"""Stretches in one statement: of many more the servers would rather read the whole table."""
+"""How many spans a statement has at most: for many more the servers would read the whole table."""
 _WITH_REASON = {"failed", "lease_lost", "dead"}
 
 
@@ -31,7 +31,7 @@ async def find_message(tx: Transaction, id_: int) -> Found | None:
 
 
 async def topic_of(tx: Transaction, id_: int) -> str | None:
-    """The name of a message's topic, which stays the same wherever the message moves."""
+    """The name of a message's topic; None if there is no such message. The topic never changes."""
     ids: set[int] = {row.topic_id for row in await tx.fetch("delay.find", Scheduled, places_of([id_]))}
     ids |= {row.topic_id for row in await tx.fetch("cancelled.find", Cancelled, [id_])}
     ids |= {row.topic_id for row in await tx.fetch("message.find", Streamed, [id_])}
@@ -40,8 +40,8 @@ async def topic_of(tx: Transaction, id_: int) -> str | None:
 
 
 async def find_messages(tx: Transaction, ids: Sequence[int]) -> dict[int, Found]:
-    """Those of these messages that there are, by id. Looks in the order in which a message can move, so that none can
-    slip by."""
+    """The messages among these that exist, by id. Reads the tables in the order in which a message can move, so that
+    none is missed."""
     if not ids:
         return {}
     waiting = await tx.fetch("delay.find", Scheduled, places_of(ids))
@@ -49,7 +49,7 @@ async def find_messages(tx: Transaction, ids: Sequence[int]) -> dict[int, Found]
     streamed = await tx.fetch("message.find", Streamed, ids)
     topics = {row.topic_id for row in waiting} | {row.topic_id for row in cancelled}
     topics |= {row.topic_id for row in streamed}
-    # One that is missing has been removed, and what is left of it is on its way out.
+    # A topic that is missing has been removed, and its rows are about to be.
     names = dict(await tx.fetch("topic.names", tuple[int, str], sorted(topics))) if topics else {}
     found = await _streamed(tx, {row.id: row for row in streamed}, names) if streamed else {}
     erased = await tx.fetch("erased.find", ErasedRow, [row.id for row in cancelled]) if cancelled else []
@@ -88,7 +88,7 @@ def _waiting(row: Scheduled, topic: str) -> Found:
 
 @frozen
 class _Location:
-    """Where a delivery of the message lay: in the topic's own queue, or in a group's retry queue."""
+    """A place from which the message was delivered: in the topic's own queue, or in a group's retry queue."""
 
     group_id: int
     queue_id: int
@@ -111,7 +111,7 @@ class _Span(NamedTuple):
 
 @frozen
 class _Story:
-    """What is known of one message beside its row: its places, its events so far, why its attempts failed."""
+    """What is known about a message beside its row: its places, its events so far, the histories of its attempts."""
 
     places: list[_Location] = field(factory=list[_Location])
     life: list[Event] = field(factory=list[Event])
@@ -165,14 +165,14 @@ def _add_rest(story: _Story, standing: str, group_id: int, history: bytes) -> No
 
 
 async def _add_returns(tx: Transaction, stories: Mapping[int, _Story], groups: Mapping[int, str]) -> None:
-    """What came back from the ladder lies in a retry queue, too."""
+    """Adds the returns of the messages from the ladder, by which they also lie in retry queues."""
     rows = await tx.fetch("redelivery.of_messages", Return, list(stories))
     queues = sorted({row.queue_id for row in rows})
     owners = dict(await tx.fetch("queue.groups", tuple[int, int], queues)) if queues else {}
     for row in rows:
         group_id = owners.get(row.queue_id, 0)
         if group_id not in groups:
-            continue  # removed, and what is left of it is on its way out
+            continue  # the group has been removed, and its rows are about to be
         story = stories[row.message_id]
         story.places.append(_Location(group_id, row.queue_id, row.offset, row.attempt))
         story.life.append(Event("returned", row.streamed_at, groups[group_id], attempt=row.attempt))
@@ -180,7 +180,7 @@ async def _add_returns(tx: Transaction, stories: Mapping[int, _Story], groups: M
 
 
 async def _spans(tx: Transaction, places: Sequence[_Location]) -> Mapping[_Location, list[_Span]]:
-    """The claims that held each place: those that ended, and then those that are open."""
+    """The claims that held the message at each place: first those that ended, then those that are open."""
     offsets: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place in sorted(places, key=lambda place: place.offset):
         offsets[place.group_id, place.queue_id].append(place.offset)
@@ -205,12 +205,12 @@ async def _spans(tx: Transaction, places: Sequence[_Location]) -> Mapping[_Locat
 
 
 def _within(offsets: Sequence[int], first: int, size: int) -> Sequence[int]:
-    """Those of these offsets, ascending, that a claim covers."""
+    """The offsets among these, which are ascending, that a claim covers."""
     return offsets[bisect_left(offsets, first) : bisect_left(offsets, first + size)]
 
 
 def _stretches(offsets: Mapping[tuple[int, int], Sequence[int]]) -> list[tuple[int, int, int, int]]:
-    """(group, queue, from, to): where the claims begin that may have held these offsets, each stretch once."""
+    """(group, queue, from, to): the spans in which claims begin that may have held these offsets; none overlap."""
     stretches: list[tuple[int, int, int, int]] = []
     for (group_id, queue_id), some in sorted(offsets.items()):
         begin = end = some[0] - WIDEST + 1
@@ -228,18 +228,18 @@ def _batches(spans: Sequence[tuple[int, ...]]) -> list[Sequence[tuple[int, ...]]
 
 
 def _add_handling(life: list[Event], place: _Location, group: str, spans: Iterable[_Span]) -> bool:
-    """Who claimed it at this place, and how that ended; returns whether somebody has it in hand."""
+    """Adds who claimed the message at this place, and how that ended; returns whether a claim holds it now."""
     held = False
     for span in spans:
         at = place.offset - span.first
         settled_at = int.from_bytes(span.settled_at[8 * at : 8 * at + 8], "big")
         outcome = Outcome(mended(span.outcome[at : at + 1], 1)[0])
         if outcome == Outcome.PARKED and not settled_at:
-            continue  # it lay in the range, and was not handed out
-        if outcome == Outcome.SKIPPED:  # its tag was not asked for: nobody had it
+            continue  # it lay in the claim's range, but was not handed out
+        if outcome == Outcome.SKIPPED:  # its tag was not asked for: it was not handed out
             life.append(Event("skipped", span.claimed_at, group, attempt=place.attempt))
             continue
-        if outcome == Outcome.EXPIRED and not settled_at:  # past its time: nobody had it
+        if outcome == Outcome.EXPIRED and not settled_at:  # it was expired: it was not handed out
             life.append(Event("expired", span.claimed_at, group, attempt=place.attempt))
             continue
         life.append(Event("claimed", span.claimed_at, group, span.client, place.attempt))
@@ -267,7 +267,7 @@ def _told(row: Streamed, topic: str, story: _Story, groups: Mapping[int, str]) -
 def _with_reasons(
     life: Sequence[Event], histories: Iterable[tuple[int, bytes]], groups: Mapping[int, str]
 ) -> list[Event]:
-    """Adds why each delivery failed, from the history that the retry, the return or the dead letter carries."""
+    """Adds the reason of each failed delivery, from the histories of retries, returns and dead letters."""
     attempts: dict[tuple[str | None, int | None], list[Attempt]] = defaultdict(list)
     for group_id, text in histories:
         for number, attempt in numbered(text):

@@ -1,8 +1,7 @@
-"""How many messages of a topic, or of all, fall due when: from the forecast, and by a look at the rows where that does
-not reach.
+"""Counts the messages of a topic, or of all topics, that fall due in spans of time, from the forecast and from rows.
 
-The forecast has whole minutes that are ahead. What is overdue, the minute that is under way, and the ends of stretches
-that begin or end within a minute are counted row by row.
+The forecast has whole coming minutes. Overdue messages, those of the current minute, and those in parts of minutes are
+counted row by row.
 """
 
 from collections.abc import Sequence
@@ -16,34 +15,36 @@ from ..timers import forecast
 from ..timers.forecast import ALL, MINUTE
 
 _AHEAD, _MOVED = 12_500, 2_500
-"""Rows of a shard that are read to count what falls due: 200,000 of all shards, and 40,000 that were moved."""
+"""How many rows of a shard are read at most to count near messages: 200,000 of all shards, and 40,000 rescheduled
+ones."""
 _READ = SHARDS * _AHEAD
-"""The same, of the parts of minutes."""
+"""How many rows are read at most to count parts of minutes."""
 
 
 @frozen
 class Upcoming:
-    """How many messages of a topic fall due in each stretch of time, as far as they were counted."""
+    """How many messages of a topic fall due in each span of time, as far as they were counted."""
 
     since: int
     counts: tuple[int, ...]
-    """The last is of a part of its stretch, when that ends behind `until`; stretches behind it are left out."""
+    """A count for each span. If a span ends behind `until`, only the part before is counted, and later spans are left
+    out."""
     until: int | None = None
-    """None: all of them were counted."""
+    """Up to when messages were counted; None: all were."""
 
 
 async def read(
     tx: Transaction, topic: Topic | None, begin: int, width: int, buckets: int, now: int, *, overdue: bool = True
 ) -> Upcoming:
-    """How many messages of a topic fall due in each stretch of `width` milliseconds from `begin` on, however many there
-    are. The first holds what is overdue, too, if that is asked for.
+    """Counts how many messages of a topic fall due in each of `buckets` spans of `width` milliseconds from `begin` on.
+    With `overdue` the first span includes overdue messages.
 
-    What is due before the next minute, and parts of minutes, are counted row by row. No index tells topics apart, so
-    everybody's rows are read, and no more than `_AHEAD` and `_MOVED` of a shard, and `_READ` of parts of minutes.
+    Messages due before the next minute, and in parts of minutes, are counted row by row. No index separates topics, so
+    the rows of all topics are read: at most `_AHEAD` and `_MOVED` of a shard, and `_READ` for parts of minutes.
     """
     low, end = 0 if overdue else begin, begin + width * buckets
     first = (now // MINUTE + 1) * MINUTE
-    """From here on the forecast tells."""
+    """From this time on the forecast is used."""
     stretches = [(begin + number * width if number else low, begin + (number + 1) * width) for number in range(buckets)]
     near = [(since, min(until, first)) for since, until in stretches if since < first]
     edge = await forecast.edge_of(tx, low, min(end, first), _AHEAD, _MOVED) if near else end
@@ -73,19 +74,19 @@ async def read(
 
 @define
 class _Parts:
-    """Counts stretches that lie ahead, whose ends may be within a minute."""
+    """Counts coming spans, which may begin or end within a minute."""
 
     _tx: Transaction
     _topic: Topic | None
     whole: forecast.Ahead = field(factory=lambda: forecast.Ahead({}), init=False)
-    """What of the topic falls due in whole minutes."""
+    """The forecast of the topic."""
     everybody: forecast.Ahead = field(factory=lambda: forecast.Ahead({}), init=False)
-    """How many of all topics fall due in each minute."""
+    """The forecast of all topics, by which rows of parts of minutes are limited."""
     _read: int = field(default=0, init=False)
-    """Rows that were read."""
+    """How many rows were read so far."""
 
     async def count(self, since: int, until: int) -> tuple[int, int]:
-        """How many of the topic, and up to when they were counted."""
+        """How many messages of the topic fall due in a span, and up to when they were counted."""
         count = 0
         for begin, end in _pieces(since, until):
             minutes = begin // MINUTE, end // MINUTE
@@ -100,7 +101,7 @@ class _Parts:
 
 
 def _pieces(since: int, until: int) -> Sequence[tuple[int, int]]:
-    """A part of a minute, whole minutes, and a part of one; without those that are empty."""
+    """Splits a span into a part of a minute, whole minutes, and a part of a minute; empty ones are left out."""
     begin, end = -(-since // MINUTE) * MINUTE, until // MINUTE * MINUTE
     if begin > end:
         return [(since, until)]

@@ -1,7 +1,7 @@
-"""Rows of equal layout: corresponding cells are equally long, so that the bytes of many are read together, in C.
+"""Decodes many rows of equal layout at once, in C: rows whose corresponding cells have equal lengths.
 
-Ids have as many digits as their neighbours, and so have times: most rows of an answer of many are alike. Pure, as
-`rows`, which takes here what it need not read row by row.
+Ids have as many digits as their neighbours, and so do times, so most rows of a long answer are alike. Pure, as `rows`,
+which uses this for rows that need not be read one by one.
 """
 
 import struct
@@ -9,20 +9,21 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 FEWEST = 8
-"""For fewer rows it costs more than it saves."""
+"""For fewer rows this costs more than it saves."""
 _TOGETHER = 64
-"""Rows looked at at a time: what is found not to be alike has been looked at in vain."""
+"""How many rows are compared at a time; comparing rows that turn out not to be alike is in vain."""
 
 _NULL = 251
 _SIZES = {252: 2, 253: 3, 254: 8}
-"""Bytes of the length of a long cell, by the byte before them."""
+"""How many bytes the length of a long cell has, by the byte before them."""
 
 Column = Sequence[bytes] | None
 """The cells of a column; None where all are NULL."""
 
 
 def read_alike(data: bytes, model: int, position: int) -> tuple[int, list[Column]]:
-    """How many rows from `position` on are like the one before them, which begins at `model`; and their columns."""
+    """How many rows from `position` on have the layout of the row before them, which begins at `model`; and the columns
+    of these rows."""
     stride = position - model
     marks, form, nulls = _shape(data, model, position)
     at, many = position, _TOGETHER
@@ -37,7 +38,8 @@ def read_alike(data: bytes, model: int, position: int) -> tuple[int, list[Column
 
 
 def _shape(data: bytes, model: int, end: int) -> tuple[list[int], str, list[bool]]:
-    """Which bytes of a row tell lengths, its own and those of its cells; what its cells are; which of them are NULL."""
+    """The layout of a row: which of its bytes contain lengths, of the row and of its cells; the `struct` format of its
+    cells; and which of them are NULL."""
     marks, form, nulls = [0, 1, 2], "<4x", list[bool]()
     at = model + 4
     while at < end:

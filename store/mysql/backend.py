@@ -2,8 +2,8 @@
 
 Writers and readers have pools of their own, so that no page of recovery keeps a publish waiting. A transaction is a
 fresh run of its function: after a deadlock it is rolled back and run again with jitter, up to five runs in all. After a
-lost answer to COMMIT the database is asked whether it landed (see `witness`), and nothing is run again before it is
-known that it did not.
+lost answer to COMMIT the database is asked whether the transaction was committed (see `witness`); it is run again only
+if it was not.
 """
 
 import random
@@ -46,17 +46,18 @@ from .witness import Witness, forget
 T = TypeVar("T")
 
 _WRITERS, _READERS, _NOTES = 16, 8, 1
-"""Sessions of each kind, at most."""
+"""How many sessions of each kind there are at most."""
 _TRIES = 5
 _PAUSE = 0.01
-"""Seconds of the first pause after a deadlock, doubled each time, of which a random part is taken."""
+"""Seconds: the longest first pause after a deadlock, doubled each time; a random part of it is slept."""
 _LOCK_WAIT = 60
 _DOUBT = 10.0
-"""Seconds after which a transaction whose COMMIT got no answer stays in doubt: five times what the server gives a
-writer that is cut off (`session.WAITS`) before it rolls back."""
+"""Seconds after which the backend gives up finding out whether a transaction was committed whose COMMIT got no answer:
+five times what the server gives a writer that is cut off (`session.WAITS`) before it rolls back."""
 _FORGET_EVERY = 300.0
-"""Seconds; less while there is more of it than is taken at a time."""
+"""Seconds between removals of old rows of `witness`."""
 _FORGET_MORE = 1.0
+"""The same while more rows are left than are removed at a time."""
 
 log = structlog.get_logger()
 
@@ -64,9 +65,9 @@ log = structlog.get_logger()
 class MySQLTransaction:
     """A `store.ports.Transaction` over one connection.
 
-    What is to be run `later` goes with the next flight, in front of it; at the end with the COMMIT, of which the server
-    carries out nothing behind a statement that fails. So only what fails by itself when something is wrong may be run
-    later: nobody looks at how many rows it matched.
+    Statements to be run `later` are sent with the next flight, in front of it; the last ones with the COMMIT, of which
+    the server executes nothing after a statement that fails. So only statements that fail by themselves when something
+    is wrong may be run later: nobody checks how many rows they matched.
     """
 
     def __init__(self, connection: Connection, redis_offsets: RedisOffsets) -> None:
@@ -75,7 +76,7 @@ class MySQLTransaction:
         self._later: list[bytes] = []
         self._drawn: Drawn | None = None
         self.witness: Witness | None = None
-        """None: nothing is written so far, and a COMMIT would change nothing."""
+        """None: nothing has been written so far, so a COMMIT would change nothing."""
 
     async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         """The rows of a SELECT."""
@@ -84,17 +85,17 @@ class MySQLTransaction:
         return asked.rows
 
     async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
-        """Several SELECTs, asked in one flight."""
+        """Runs several SELECTs in one flight."""
         texts = [bind(asked.query, asked.values) for asked in queries]
         for asked, answer in zip(queries, await self._fly(texts), strict=True):
             asked.rows = read(asked.row, answer.rows)
 
     async def execute(self, query: str, *values: Bound) -> int:
-        """Runs a statement; how many rows it matched."""
+        """Runs a statement; returns how many rows it matched."""
         return await self._execute(bind(query, values))
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
-        """Inserts the rows in as few statements as the server's max_allowed_packet lets."""
+        """Inserts the rows in as few statements as the server's max_allowed_packet allows."""
         prepared, _ = statement(query)
         inserted = 0
         for text in prepared.bind_many(rows, max_bytes=self._connection.max_statement):
@@ -102,33 +103,34 @@ class MySQLTransaction:
         return inserted
 
     async def later(self, query: str, *values: Bound) -> None:
-        """Runs a statement together with whatever is asked next."""
+        """Runs a statement in the next flight."""
         self._note()
         self._later.append(bind(query, values))
 
     async def later_exactly(self, many: int, query: str, *values: Bound) -> None:
-        """The same, with a statement behind it that fails unless it has matched so many rows."""
+        """As `later`, followed by a statement that fails unless exactly `many` rows were matched."""
         await self.later(query, *values)
         self._later.append(exactly(many))
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Inserts the rows together with whatever is asked next."""
+        """Inserts the rows in the next flight."""
         self._note()
         prepared, _ = statement(query)
         self._later += prepared.bind_many(rows, max_bytes=self._connection.max_statement)
 
     async def later_each(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Joined with the rows, many in one statement: by itself each would take some five times as long."""
+        """Updates many rows in one statement, which joins the table with them: one by one they would take some five
+        times as long."""
         self._note()
         for many, text in bind_each(query, rows, max_bytes=self._connection.max_statement):
             self._later += [text, exactly(many)]
 
     async def note(self) -> None:
-        """By the session's row of `witness`, which goes with the first write."""
+        """Writes the session's row of `witness`, as every first write does."""
         self._note()
 
     async def commit(self) -> None:
-        """In one flight with what was to be run later."""
+        """Commits, in one flight with the statements that were to be run later."""
         later = self._take_later()
         try:
             answers = await self._connection.commit(later)
@@ -139,7 +141,7 @@ class MySQLTransaction:
         self._hear(answers[: len(later)])
 
     async def find_drawn(self, tx: "MySQLTransaction") -> bool:
-        """Looks in another transaction for the offsets that the lost answer to this one's COMMIT would have told."""
+        """Finds, in another transaction, the offsets that the lost answer to this one's COMMIT would have contained."""
         return self._drawn is None or await self._drawn.find(tx)
 
     async def _execute(self, text: bytes) -> int:
@@ -148,19 +150,19 @@ class MySQLTransaction:
         return answer.affected
 
     async def _fly(self, texts: Sequence[bytes], *, write: bool = False) -> list[Answer]:
-        """Asks these in one flight, behind what was to be run later."""
+        """Sends these statements in one flight, after those that were to be run later."""
         later = self._take_later()
         answers = await self._connection.ask_all([*later, *texts], write=write or bool(later))
         self._hear(answers[: len(later)])
         return answers[len(later) :]
 
     def _hear(self, answers: Sequence[Answer]) -> None:
-        """The answers to what was run later, of which only the draws' tell something."""
+        """Takes the answers to statements that were run later; only those of draws contain anything."""
         if self._drawn is not None and answers:
             self._drawn.hear(answers)
 
     def _note(self) -> None:
-        """Before a write: the first takes the witness along."""
+        """Called before each write; puts the statement for `witness` in front of the first."""
         if self.witness is None:
             self.witness = Witness(self._connection.number, self._connection.count_run())
             self._later.append(self.witness.note())
@@ -170,7 +172,8 @@ class MySQLTransaction:
         return later
 
     async def append(self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool) -> Drawn:
-        """With the COMMIT: while the queue's row is locked the server waits for nothing of ours."""
+        """Draws and inserts in the flight of the COMMIT, so that the server waits for no message of this process while
+        it holds the lock of the queue's row."""
         begins = await self.draw_elsewhere({queue_id: len(some) for queue_id, some in rows.items()})
         self._note()
         self._drawn = drawn = Drawn(rows, begins)
@@ -178,28 +181,28 @@ class MySQLTransaction:
         return drawn
 
     async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
-        """From Redis, for the queues that are sequenced there."""
+        """Draws from Redis, for the queues that are sequenced there."""
         counts = {queue_id: many for queue_id, many in counts.items() if queue_id in self._redis_offsets.queues}
         return await self._redis_offsets.draw(self, counts) if counts else {}
 
 
 class _Noting(MySQLTransaction):
-    """Statements that are committed one by one, so that there is no COMMIT to be in doubt of."""
+    """Statements that are committed one by one: there is no COMMIT whose answer could be lost."""
 
     def _note(self) -> None:
         return
 
 
 class _RolledBack(Unavailable):
-    """The connection was lost at COMMIT, and it is known that nothing of the transaction is kept."""
+    """The connection was lost at COMMIT, and the database has shown that nothing of the transaction is kept."""
 
 
 class MySQLBackend:
     """A `store.ports.Backend` over one database."""
 
     def __init__(self, dsn: str, redis: str | None = None, *, doubt: float = _DOUBT) -> None:
-        """`redis`: the address of a Redis, for the topics whose offsets are drawn there. `doubt`: for how many seconds
-        it is asked whether a transaction landed, before its caller hears that nobody knows."""
+        """`redis`: the address of a Redis, for topics whose offsets are drawn there. `doubt`: for how many seconds the
+        backend tries to find out whether a transaction was committed, before it raises `OutcomeUnknown`."""
         self.dsn = Dsn.parse(dsn)
         self._redis_offsets = RedisOffsets(None if redis is None else RedisSequencer(redis, self.dsn.database))
         self._hosts = Hosts(self.dsn)
@@ -228,13 +231,13 @@ class MySQLBackend:
                 return await self._once(work, server)
             except Locked:
                 if trio.current_time() > patient_until:
-                    raise  # it has waited long enough, with a connection and with locks of its own
+                    raise  # the work has waited long enough, holding a connection and locks of its own
             except (Contention, _RolledBack) as error:
                 tried += 1
                 if tried == _TRIES:
                     raise
                 if isinstance(error, _RolledBack):
-                    # Its session may keep what it has locked until the server has found out that nobody is there.
+                    # The lost session may keep its locks until the server notices that its client is gone.
                     patient_until = trio.current_time() + self._doubt
             self._run_again += 1
             await trio.sleep(_jitter(_PAUSE * 2**tried))
@@ -242,7 +245,7 @@ class MySQLBackend:
     async def _once(self, work: Work[T], server: str) -> T:
         async with self._writers.connection() as connection:
             if server and connection.name != server:
-                # Above all its clock is another's: what is due by the one may not be by the other.
+                # Above all its clock differs: what is due by the clock of one server may not be by that of another.
                 raise Unused("another server of the database takes the writes now: work it out anew, with it")
             await connection.begin()
             tx = MySQLTransaction(connection, self._redis_offsets)
@@ -264,7 +267,7 @@ class MySQLBackend:
                 self._transactions += 1
                 await self._forget(connection)
                 return result
-        # The connection is given up; another one knows what became of the transaction.
+        # The connection is given up; another one finds out what became of the transaction.
         self._in_doubt += 1
         if tx.witness is not None and not await self._landed(tx, tx.witness, unknown):
             raise _RolledBack(f"nothing of it is kept: {unknown}", unknown.code) from unknown
@@ -272,8 +275,8 @@ class MySQLBackend:
         return result
 
     async def _landed(self, lost: MySQLTransaction, witness: Witness, unknown: OutcomeUnknown) -> bool:
-        """Whether a transaction whose COMMIT got no answer was committed, of which then all is known that the answer
-        would have told. Raises `unknown` when nobody can tell."""
+        """Whether a transaction whose COMMIT got no answer was committed; if so, also finds what the answer would have
+        contained. Raises `unknown` when this cannot be found out."""
         with trio.move_on_after(self._doubt):
             tried = 0
             while True:
@@ -284,8 +287,8 @@ class MySQLBackend:
                         landed = await witness.landed(tx)
                         if landed and not await lost.find_drawn(tx):
                             await connection.rollback()
-                            break  # retention has taken a message already, and its offset with it
-                        # A commit is seen a moment before it is on the disk. This one comes behind it.
+                            break  # retention has removed one of its messages already, and the offset with it
+                        # A commit is visible a moment before it is on the disk. This COMMIT comes after it.
                         await tx.commit()
                         return landed
                 tried += 1
@@ -293,7 +296,7 @@ class MySQLBackend:
         raise unknown
 
     async def _forget(self, connection: Connection) -> None:
-        """Now and then, behind a transaction: what nobody will ask for any more."""
+        """Now and then, after a transaction: removes rows of `witness` that are not needed any more."""
         now = trio.current_time()
         if now < self._forget_at:
             return
@@ -304,11 +307,11 @@ class MySQLBackend:
             await connection.commit()
             if more:
                 self._forget_at = now + _FORGET_MORE
-        except StoreError:  # another time, and another session
+        except StoreError:  # it is tried again later, with another session
             connection.close()
 
     async def read(self, work: Work[T]) -> T:
-        """Runs `work` in autocommit mode, once more if the connection turns out to be lost."""
+        """Runs `work` in autocommit mode, and again if the connection turns out to be lost."""
         for last in (False, True):
             try:
                 async with self._readers.connection() as connection:
@@ -319,18 +322,18 @@ class MySQLBackend:
         raise AssertionError("unreachable")
 
     async def now(self) -> int:
-        """UTC_TIMESTAMP of the server: UNIX_TIMESTAMP(NOW(3)) would be an hour off on the autumn day.
+        """The server's UTC_TIMESTAMP: UNIX_TIMESTAMP(NOW(3)) would be an hour off at the end of daylight saving time.
 
-        Raises `ReadOnly` where the server takes no writes any more, though nobody has just tried.
+        Raises `ReadOnly` when the server no longer takes writes, even if no write has been tried.
         """
         async with self._readers.connection() as connection:
             return await self._ask_the_time(connection) // 1000
 
     async def exact_now(self) -> float:
-        """The same in microseconds, as milliseconds with a fraction.
+        """As `now`, with the microseconds as a fraction.
 
-        Of a server that went without a word no session gets an answer, nor hears that there is none. This is asked
-        every two seconds: so it is here that somebody logs in anew, and finds another server if there is one.
+        When a server vanishes silently, its sessions get neither an answer nor an error. Since this is asked every two
+        seconds, it is here that a new login is tried, which finds another server if there is one.
         """
         with trio.move_on_after(self._hosts.timeout):
             async with self._readers.connection() as connection:
@@ -342,7 +345,7 @@ class MySQLBackend:
     async def _ask_the_time(self, connection: Connection) -> int:
         """Unix microseconds."""
         cluster = connection.cluster
-        asked = [_NOW] if cluster is None else [cluster.query, _NOW]  # the time last: its answer is not to wait
+        asked = [_NOW] if cluster is None else [cluster.query, _NOW]  # the time comes last, so that it is up to date
         *states, answer = await connection.ask_all(asked, write=False)
         ((now, *switches),) = answer.rows
         if (why := read_only.why_read_only(switches)) is not None:
@@ -353,8 +356,8 @@ class MySQLBackend:
         return int(now)
 
     async def migrate(self) -> list[str]:
-        """Brings the schema to this program's version, under a lock of the server's; raises `Unfit` where the server is
-        not one that Tarry can work with."""
+        """Brings the schema to this program's version, under a lock of the server; raises `Unfit` when Tarry cannot
+        work with this server."""
         async with self._alone() as connection:
             settings = server_settings.read(await connection.fetch(server_settings.QUERY))
             if wrong := fitness.wrong_settings(settings):
@@ -367,7 +370,7 @@ class MySQLBackend:
             return done
 
     async def faults(self) -> list[tuple[str, str]]:
-        """What a start would stop at, and what a migration."""
+        """Faults that would stop a start or a migration."""
         async with self._alone() as connection:
             settings = server_settings.read(await connection.fetch(server_settings.QUERY))
             faults = [("server", fault) for fault in fitness.wrong_settings(settings)]
@@ -382,8 +385,8 @@ class MySQLBackend:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[Connection, None]:
-        """A session that migrates, while no other program does."""
-        # Of its own: those of the pool commit nothing by themselves.
+        """A session for migrating, which holds the lock that only one program can have."""
+        # Not from a pool, whose sessions commit nothing by themselves.
         with closing(await self._hosts.connect(write=True)) as connection:
             await connection.set_up("migrate")
             name = b"'tarry migrate " + self.dsn.database.encode().hex()[:40].encode() + b"'"
@@ -397,19 +400,20 @@ class MySQLBackend:
                     await connection.fetch(b"SELECT RELEASE_LOCK(" + name + b")")
 
     async def applied(self) -> Applied:
-        """The migrations that the database has."""
+        """The migrations that were applied to the database."""
         async with self._readers.connection() as connection:
             return await read_applied(connection)
 
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
-        """Without a Redis the offsets of such a queue are drawn from the stream itself, one transaction at a time."""
+        """Sets whether Redis draws the offsets of these queues. Without a Redis such offsets are drawn from the stream
+        itself, one transaction at a time."""
         if by_redis:
             self._redis_offsets.queues.update(topic_queues)
         else:
             self._redis_offsets.queues.difference_update(topic_queues)
 
     async def reseat(self, ends: Mapping[int, int]) -> list[int]:
-        """Raises the counters in Redis."""
+        """Raises the counters in Redis; returns the queues that are not sequenced there."""
         elsewhere = self._redis_offsets.queues
         await self._redis_offsets.raise_to({queue_id: end for queue_id, end in ends.items() if queue_id in elsewhere})
         return [queue_id for queue_id in ends if queue_id not in elsewhere]
@@ -424,25 +428,25 @@ class MySQLBackend:
 
     @property
     def shared(self) -> bool:
-        """Other servers may work on the database."""
+        """True: other servers may work on the database."""
         return True
 
     def waited_for(self) -> bool:
-        """Transactions run beside each other here."""
+        """False: transactions run beside each other here."""
         return False
 
     @property
     def server(self) -> str:
-        """By its ids, its machine and its port."""
+        """The server's name, made of its ids, its machine and its port."""
         return self._hosts.name
 
     def admit(self, server: str) -> None:
-        """From the first call on, `write` is for this server alone."""
+        """From the first call on, `write` works with this server only."""
         self._admitted = server
 
     async def agree(self) -> None:
-        """Keeps up the lease of the node of a Galera that is written to, or leaves it for the one that has the lease.
-        From the first call on this server is one that writes."""
+        """Renews the lease of the Galera node that this process writes to, or changes to the node that has the lease.
+        From the first call on this process counts as one that writes."""
         self._agrees = True
         if not self._hosts.in_galera:
             return
@@ -459,11 +463,11 @@ class MySQLBackend:
         return await settle(tx, connection.name, now // 1000)
 
     async def rivals(self) -> list[str]:
-        """Looks at one more of the DSN's hosts each time, with a login; of one host there is nothing to look at."""
+        """Looks at one more of the DSN's hosts each time, with a login; empty for a DSN of one host."""
         if not self.dsn.others:
             return []
         if await self._hosts.look_aside():
-            # Behind that look, for the one before may just have handed over: then what was found is forgotten.
+            # Asked after that look, since the server before may just have handed over: then the finding is forgotten.
             try:
                 await self.now()
             except Unavailable:
@@ -471,33 +475,34 @@ class MySQLBackend:
         return self._hosts.rivals
 
     def skew(self) -> int:
-        """The host's clock is not asked."""
+        """0: the host's clock is not used."""
         return 0
 
     async def durability(self) -> list[str]:
-        """Settings of the server under which an answered commit may be lost with the machine, or undone by another."""
+        """Settings of the server under which an acknowledged commit may be lost with the machine, or undone by another
+        server."""
         settings = await self._settings()
         several = server_settings.several_primaries(settings) if self.dsn.others else []
         return [*server_settings.lossy(settings), *several]
 
     async def room(self) -> tuple[int, int]:
-        """By `max_connections`, or the account's own limit where that is less."""
+        """The database's limit is `max_connections`, or the account's own limit where that is less."""
         async with self._readers.connection() as connection:
             ((all_, own),) = await connection.fetch(b"SELECT @@max_connections, @@max_user_connections")
         return _WRITERS + _READERS + _NOTES, min(all_, own or all_)
 
     async def advice(self) -> list[str]:
-        """Settings of the server with which it goes on, and would do so better with others."""
+        """Settings of the server that work, but would work better with other values."""
         settings = await self._settings()
         return [*server_settings.slow(settings), *server_settings.falling_back(settings)]
 
     async def longest_statement(self) -> int:
-        """By `max_allowed_packet`."""
+        """The server's `max_allowed_packet`, less the bytes around a statement."""
         async with self._readers.connection() as connection:
             return connection.max_statement
 
     async def largest_transaction(self) -> int | None:
-        """By `max_binlog_cache_size`, where there is a binary log."""
+        """The server's `max_binlog_cache_size`, where there is a binary log."""
         settings = await self._settings()
         return int(settings["max_binlog_cache_size"]) if settings.get("log_bin") == "ON" else None
 

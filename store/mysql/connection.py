@@ -1,6 +1,6 @@
-"""One session with the server: statements, transactions, and what became of them.
+"""One session with the server: logs in, runs statements and transactions, and tells their outcome.
 
-A `Connection` that was cancelled or broken in the middle of anything is closed, and stays so.
+A `Connection` that was cancelled or broken in the middle of an exchange is closed, and stays closed.
 """
 
 import math
@@ -25,8 +25,8 @@ from .wire import COM_PING, COM_QUERY, MysqlError, Wire
 _BEGIN, _COMMIT = b"SET autocommit = 0", b"COMMIT"
 
 PATIENCE: dict[Kind, float] = {"write": 15.0, "read": 60.0, "migrate": math.inf}
-"""Seconds for a flight to be answered. A server that is asked for what is locked says so sooner (`session.WAITS`); one
-that stands still, or whose COMMIT waits for a disk or for others, says nothing."""
+"""Seconds to wait for the answers to a flight. A server reports a lock wait sooner (`session.WAITS`); one that stands
+still, or whose COMMIT waits for a disk or for other servers, reports nothing."""
 
 _NAME = b"CONCAT_WS(' ', @@global.server_id, @@hostname, @@global.port /*!80000 , @@global.server_uuid */)"
 _WHO = b"SELECT CONNECTION_ID(), VERSION(), @@max_allowed_packet, " + _NAME + b", " + read_only.COLUMNS.encode()
@@ -35,7 +35,7 @@ _IN_GALERA = b"/*M! , @@global.wsrep_on */"
 _UNKNOWN_VARIABLE = 1193
 _QUOTED = re.compile(r"'([^']+)'")
 _LACKING: dict[str, frozenset[str]] = {}
-"""By the version that a server greets with: which of the variables of `session` it does not know."""
+"""By the version in a server's greeting: the variables of `session` that such a server does not know."""
 _DENIED = 1045
 _HUNG_UP = 2013
 _TWICE = "; the password was read with an '@' in it: user and password stand once in a DSN, before the first host"
@@ -50,7 +50,7 @@ _OLDEST = {"mysql": (8, 0), "mariadb": (10, 6)}
 
 @attrs.frozen
 class Server:
-    """Who answers."""
+    """The kind and the version of the server."""
 
     flavour: Literal["mysql", "mariadb"]
     version: tuple[int, ...]
@@ -59,11 +59,11 @@ class Server:
 
 @attrs.frozen
 class Cluster:
-    """What is asked of a server that commits together with others."""
+    """How to ask a member of a cluster, whose members commit together, about its state."""
 
     query: bytes
     why_cut_off: Callable[[Sequence[Sequence[object]]], str | None]
-    """From the query's rows: why nothing should be written there."""
+    """Says, from the query's rows, why nothing should be written there; None if it may."""
 
 
 GROUP = Cluster(group.MEMBERS, group.why_cut_off)
@@ -73,37 +73,39 @@ GALERA = Cluster(galera.STATES, galera.why_cut_off)
 class Connection:
     """An open session, made by `connect`. One task at a time.
 
-    Any error of `store.errors` may come out of any method. After `Unavailable`, and after a cancel, it is closed.
-    Affected rows are the rows that a statement matched (FOUND_ROWS), not those it changed: an UPDATE that sets what is
-    there already has found its row all the same, and SQLite counts so too.
+    Any method may raise any error of `store.errors`. After `Unavailable`, and after a cancel, the connection is closed.
+    Affected rows are the rows that a statement matched (FOUND_ROWS), not those it changed: an UPDATE counts a row even
+    if it sets the values that the row has already. SQLite counts in the same way.
     """
 
     def __init__(self, wire: "Wire") -> None:
         self._wire = wire
-        # Between `begin` and `commit` or `rollback`; the server has been asked something in it.
+        # `_begun`: between `begin` and `commit` or `rollback`; `_asked`: a statement was sent since `begin`.
         self._begun = self._asked = False
-        # For good from the first `begin` on: after a deadlock has ended a transaction, no statement that is already on
-        # its way can be committed by itself.
+        # Off for good from the first `begin` on. So when a deadlock ends a transaction, statements that are already on
+        # their way are not committed by themselves.
         self._autocommit = True
-        # The server may have rolled back by itself: the next statement would be committed on its own.
+        # The server may have rolled back by itself: without a ROLLBACK the next statement would run without the ones
+        # before it.
         self._must_roll_back = False
         self.server = Server("mysql", (), "")
         self._patience = math.inf
         self.id = 0
         """The server's number of the session, for KILL."""
         self.name = ""
-        """Of the server, which no other has: those behind one host are told apart by it."""
+        """The server's unique name, which distinguishes servers behind the same host."""
         self.read_only: str | None = None
         """Why the server took no writes when the session began; None: it took them."""
         self.cluster: Cluster | None = None
-        """None where there is none, or this user may not ask for `group.MEMBERS`."""
+        """None when the server belongs to no cluster, or this user may not read `group.MEMBERS`."""
         self.silent = False
-        """Whether a flight had no answer in time: the line is there, and the server stands still, or its COMMITs do."""
+        """Whether a flight got no answer in time: the connection is open, but the server or its COMMITs stand still."""
         self.era = 0
         """See `hosts`."""
         self.max_allowed_packet = 1 << 20
         self.number = secrets.randbits(63)
-        """Of the session's row in `witness`. The server's own numbers begin anew with it, and with another server."""
+        """The number of the session's row in `witness`. The server's own session numbers would repeat after a restart,
+        and on another server."""
         self._runs = 0
 
     def __repr__(self) -> str:
@@ -120,17 +122,19 @@ class Connection:
 
     @property
     def max_statement(self) -> int:
-        """The longest statement in bytes, for `Statement.bind_many`. For a byte more the server cuts the connection."""
+        """How many bytes a statement may have, for `Statement.bind_many`. If it has more, the server cuts the
+        connection."""
         return self.max_allowed_packet - 2
 
     def is_stale(self) -> bool:
-        """Closed, or the server has said something unasked, as it does only to hang up. Costs no round trip."""
+        """Whether it is closed, or the server has sent something unasked, which it does only to hang up. Costs no round
+        trip."""
         return self._wire.closed or self._wire.is_readable()
 
     async def execute(self, sql: bytes) -> int:
-        """Runs a statement that gives no rows; returns how many rows it matched.
+        """Runs a statement that returns no rows; returns how many rows it matched.
 
-        Outside a transaction it commits by itself, so a connection lost meanwhile is `OutcomeUnknown`.
+        Outside a transaction it is committed by itself, so losing the connection meanwhile raises `OutcomeUnknown`.
         """
         answer = await self._ask(sql, commits=not self._begun)
         if answer.columns:
@@ -138,11 +142,10 @@ class Connection:
         return answer.affected
 
     async def ask_all(self, statements: Sequence[bytes], *, write: bool) -> list[Answer]:
-        """Runs statements one after the other, without waiting for an answer in between; some of them `write`, or none.
+        """Runs statements one after the other, without waiting for answers in between. `write`: some of them write.
 
-        When one fails, those behind it have been tried all the same: roll back. The server stops reading while nobody
-        reads what it answers: what is asked behind an answer of many bytes must fit into the buffers of the two
-        sockets.
+        When one fails, those after it are tried all the same: roll back. The server stops reading while its answers are
+        not read, so statements after one with a long answer must fit into the buffers of the two sockets.
         """
         if write and len(statements) > 1 and not self._begun:
             raise RuntimeError("begin a transaction first")
@@ -153,27 +156,27 @@ class Connection:
         return (await self._ask(sql)).rows
 
     async def begin(self) -> None:
-        """Begins a transaction with the next statement, which costs no round trip.
+        """Begins a transaction with the next statement, at no extra round trip.
 
-        From the first on the session does nothing outside of transactions.
+        After the first `begin` the session runs no statement outside of a transaction.
         """
         if self._must_roll_back:
             raise RuntimeError("ROLLBACK first: a deadlock has ended the transaction")
         self._begun = True
 
     def count_run(self) -> int:
-        """A number for the transaction that begins to write, which no other of this session has."""
+        """A number for a transaction that begins to write; unique within this session."""
         self._runs += 1
         return self._runs
 
     async def commit(self, statements: Sequence[bytes] = ()) -> list[Answer]:
-        """Commits, behind these statements, in one flight: of what is sent as one the server carries out nothing behind
-        the first that fails. Then the transaction is still open, and is to be rolled back.
+        """Runs these statements and commits, in one flight. The server executes nothing after the first statement that
+        fails; then the transaction is still open and must be rolled back.
 
-        `OutcomeUnknown` when the answer does not come. Run it where no request's cancel scope can reach it.
+        Raises `OutcomeUnknown` when the answer does not come. Run it where no request's cancel scope can reach it.
         """
         answers: list[Answer] = []
-        if self._asked or statements:  # or else there is nothing to commit
+        if self._asked or statements:  # else there is nothing to commit
             *firsts, last = self._as_long_as_may_be([*statements, _COMMIT])
             for flight in firsts:
                 answers += await self._ask_as_one(flight)
@@ -182,7 +185,7 @@ class Connection:
         return answers
 
     def _as_long_as_may_be(self, statements: Sequence[bytes]) -> list[list[bytes]]:
-        """The statements in flights that the server takes; one for all but very long ones."""
+        """The statements, split into flights that the server accepts; one flight unless they are very long."""
         room = left = self.max_statement - len(_BEGIN) - 1
         flights: list[list[bytes]] = [[]]
         for sql in statements:
@@ -194,7 +197,7 @@ class Connection:
         return flights
 
     async def rollback(self) -> None:
-        """A connection that is lost or gets lost here is as good as rolled back, so that is no error."""
+        """Rolls back. A lost connection is no error, since the server rolls back by itself."""
         self._must_roll_back = False
         if self._asked and not self.closed:
             with suppress(Unavailable):
@@ -202,7 +205,7 @@ class Connection:
         self._begun = self._asked = False
 
     async def set_up(self, kind: Kind) -> None:
-        """Says what `session` has to say, and learns who answers."""
+        """Sets the variables of `session`, and reads what kind of server this is."""
         lacking = _LACKING.get(self._wire.server_version, frozenset())
         while True:
             try:
@@ -231,22 +234,22 @@ class Connection:
         self.read_only = cut_off or read_only.why_read_only(switches)  # a member that is cut off is mostly both
 
     async def _join(self, cluster: Cluster) -> str | None:
-        """Why nothing should be written here, as far as the cluster knows."""
+        """Asks about the cluster's state; returns why nothing should be written here, None if it may."""
         try:
             rows = await self.fetch(cluster.query)
         except Unavailable:
             raise
-        except StoreError:  # without the right; or an engine that has no such table
+        except StoreError:  # this user lacks the right, or the server has no such table
             return None
         self.cluster = cluster
         return cluster.why_cut_off(rows)
 
     async def catch_up(self) -> None:
-        """Waits until all is here that its Galera had committed: a node may answer before."""
+        """Waits until the node has applied all that its Galera had committed: a node may answer before that."""
         await self.ask_all(galera.CATCH_UP, write=False)
 
     async def ping(self) -> None:
-        """`Unavailable` when the server is away."""
+        """Raises `Unavailable` when the server does not answer."""
         await self._ask(b"", command=COM_PING)
 
     def close(self) -> None:
@@ -271,19 +274,19 @@ class Connection:
         return answers[len(begins) :]
 
     async def _ask_as_one(self, statements: Sequence[bytes], *, commits: bool = False) -> list[Answer]:
-        """`commits`: the last of them does."""
+        """Runs statements as one command. `commits`: the last one commits."""
         begins = self._begins(statements, begun=self._begun)
         with self._lost(commits=commits):
             answers = await self._wire.ask_as_one([*begins, *statements])
         error = answers[-1].error
         if error is not None:
-            # The COMMIT was not begun when one before it has failed; unless the error is no answer.
+            # If a statement before the COMMIT failed, the COMMIT was not begun; unless the error is no answer at all.
             self._raise(error, commits=commits and (error.unasked or len(answers) == len(begins) + len(statements)))
         self._autocommit = False
         return answers[len(begins) :]
 
     def _begins(self, statements: Sequence[bytes], *, begun: bool) -> list[bytes]:
-        """What is to be said before these."""
+        """The statement that has to be sent before these to begin the transaction, if any."""
         if self.closed:
             raise Unavailable("the connection is closed", 2006)
         if self._must_roll_back:
@@ -301,8 +304,8 @@ class Connection:
         fault = to_store_error(error.code, error.message)
         if error.unasked or isinstance(fault, Unavailable) or error.code == 1153:
             self._wire.quit()
-        # A COMMIT may fail behind the point of no return, with any error but one that says it was rolled back. That a
-        # node of a Galera says (1213) also when it was cut off in the middle, and the others may have it.
+        # A COMMIT may fail after the point of no return, with any error but one that says it was rolled back. A node of
+        # a Galera says that (1213) also when it was cut off in the middle and the other nodes may have the transaction.
         is_rolled_back = isinstance(fault, ReadOnly) and error.code in ROLLED_BACK
         is_rolled_back |= isinstance(fault, Contention) and self.cluster is not GALERA
         half_done = self._begun and not is_rolled_back
@@ -316,10 +319,10 @@ class Connection:
 
     @contextmanager
     def _lost(self, *, commits: bool) -> Generator[None, None, None]:
-        """What a line that is cut off means, or one that says nothing."""
+        """Raises the error for a connection that breaks or gives no answer in time."""
         lost = OutcomeUnknown if commits else Unavailable
         try:
-            # `trio.fail_after` would cost twice as much, for each flight.
+            # `trio.fail_after` would take twice as long, for each flight.
             with trio.CancelScope(deadline=trio.current_time() + self._patience) as waited:
                 yield
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
@@ -330,7 +333,7 @@ class Connection:
 
 
 async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
-    """A new session, ready for work. `Unavailable` after `timeout` seconds at the latest."""
+    """A new session, ready for work. Raises `Unavailable` after `timeout` seconds at the latest."""
     wire = Wire(dsn, timeout, several=write)
     try:
         # Fault 7: around everything, as a server may take the connection and never speak.
@@ -360,7 +363,7 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
         fault.args = (f"{dsn}: {fault}{hint}",)
         raise fault from error
     except Exception as error:
-        # Whatever trio-mysql trips over when it is not a MySQL server that answers.
+        # Any error that trio-mysql raises when something other than a MySQL server answers.
         reason = error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
         raise Unavailable(f"{dsn}: cannot log in: {reason!r}", 2012) from error
     finally:
@@ -369,13 +372,13 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
 
 
 async def _ask_why(dsn: Dsn, timeout: float) -> None:
-    """Raises what a server hung up for, if it says so. Where `init_connect` fails it answers the first command with
-    that; but when another command is on its way the line is reset, and what it has said goes with it."""
+    """Raises the reason for which a server hung up, if it gives one. Where `init_connect` fails, the server answers the
+    first command with that; but if another command is on its way, the connection is reset and the answer is lost."""
     wire = Wire(dsn, timeout, several=False)
     try:
         await wire.connect()
         await Connection(wire).ping()
-    except Exception as error:  # of all else the first failure has told enough
+    except Exception as error:  # any other failure was already reported by the first login
         if isinstance(error, Unavailable) and "init_connect" in str(error):
             raise Unavailable(f"{dsn}: init_connect of the server fails for this user: {error}", error.code) from error
     finally:

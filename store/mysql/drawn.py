@@ -1,4 +1,4 @@
-"""Offsets that are drawn in the flight of the COMMIT: its statements can name them, and its answers tell them.
+"""Offsets that are drawn in the flight of the COMMIT: its statements can refer to them, its answers contain them.
 
 A draw leaves the first of its offsets in LAST_INSERT_ID(), until the next draw.
 """
@@ -14,7 +14,7 @@ from .rows import Answer
 from .statements import bind, statement
 
 _FIRST = "IF(ROW_COUNT()>0,LAST_INSERT_ID(),NULL)"
-"""NULL, which is refused, when the draw before it found no row, or failed."""
+"""NULL, which the column refuses, when the draw before it found no row or failed."""
 
 
 @define
@@ -24,20 +24,21 @@ class Drawn:
     _rows: Mapping[int, Sequence[Sequence[Value]]]
     """By the id of their queue."""
     _begins: dict[int, int]
-    """Of those queues whose offsets are known."""
+    """The first offset of each queue whose offsets are known, by its id."""
     _places: dict[int, int] = field(factory=dict[int, int], init=False)
-    """Which statement of the flight draws for a queue."""
+    """The index of the statement in the flight that draws for a queue, by its id."""
 
     def begin(self, queue_id: int) -> int:
-        """Where the rows of a queue begin, once the transaction is committed."""
+        """The first offset of a queue's rows, once the transaction is committed."""
         return self._begins[queue_id]
 
     def written(self, text: Sequence[bytes | tuple[int, int]]) -> Any:
-        """A text with offsets in it, for a statement behind `statements`."""
+        """An SQL expression of a text with offsets in it, for a statement after `statements`."""
         return Sql(f"CONCAT({','.join([self._piece(piece) for piece in text])})")
 
     def statements(self, query: str, straight: bool, *, behind: int, room: int) -> list[bytes]:
-        """Draws and inserts, as part of a flight, behind so many others. One draw fails: nothing is behind it."""
+        """The statements that draw and insert, for a flight in which they come after `behind` others. If one draw
+        fails, nothing after it is executed."""
         prepared, _ = statement(query)
         flight: list[bytes] = []
         for queue_id, begin in self._begins.items():
@@ -57,17 +58,18 @@ class Drawn:
         return flight
 
     def hear(self, answers: Sequence[Answer]) -> None:
-        """The answers to the flight."""
+        """Takes the offsets from the answers to the flight."""
         for queue_id, place in self._places.items():
             self._begins[queue_id] = answers[place].last_insert_id
         self._places.clear()
 
     async def lacks_queues(self, tx: Transaction) -> bool:
-        """Whether one of them is not there any more."""
+        """Whether one of the queues has been removed."""
         return len(await tx.fetch("queue.ends", tuple[int, int], sorted(self._rows))) < len(self._rows)
 
     async def find(self, tx: Transaction) -> bool:
-        """Looks where the rows lie, since the answers are lost; False when one is there no more."""
+        """Finds the offsets of the rows in the stream, since the answers are lost; returns False when one of the rows
+        is gone already."""
         firsts = {queue_id: self._rows[queue_id][0] for queue_id in self._places}
         if firsts:
             ids = [first[0] for first in firsts.values()]

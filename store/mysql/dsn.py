@@ -1,12 +1,12 @@
-"""Where the database is and how to get in: `mysql://user:password@host:port/database?option=value`.
+"""Parses the DSN of a MySQL database: `mysql://user:password@host:port/database?option=value`.
 
-    ssl_mode=MODE    DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY, as MySQL's own clients have it; unless
-                     said, DISABLED on loopback and sockets, else VERIFY_IDENTITY
+    ssl_mode=MODE    DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY, as in MySQL's own clients; by default
+                     DISABLED on loopback and sockets, else VERIFY_IDENTITY
     ssl_ca=path      the certificates to trust instead of the system's (PEM)
     socket=path      a Unix socket; the host is then left empty: mysql://user@/database?socket=/run/mysqld/mysqld.sock
 
-Several hosts stand with commas between them, `host1:3306,host2:3306`: see `hosts`. What stands between the separators
-is percent-encoded where it holds `:/@?#[]%`. No message here repeats the password.
+Several hosts are separated by commas, `host1:3306,host2:3306`: see `hosts`. In all parts the characters `:/@?#[]%` are
+percent-encoded. No message here repeats the password.
 """
 
 from difflib import get_close_matches
@@ -21,8 +21,8 @@ DEFAULT_PORT = 3306
 _OPTIONS = ("ssl_mode", "ssl_ca", "socket")
 
 SslMode = Literal["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"]
-"""No TLS; TLS where the server offers it; TLS, with whomever; with a server whose certificate is trusted; and is its
-own."""
+"""No TLS; TLS if the server offers it; TLS with any server; TLS with a server whose certificate is trusted; and whose
+certificate is also for the host's name."""
 _MODES: dict[str, SslMode] = {mode: mode for mode in get_args(SslMode)}
 _VERIFYING: tuple[SslMode, ...] = ("VERIFY_CA", "VERIFY_IDENTITY")
 _FORM = "mysql://user:password@host:port/database"
@@ -44,11 +44,11 @@ class Dsn:
     ssl_ca: str | None = None
     socket: str | None = None
     others: tuple["Dsn", ...] = ()
-    """The same at the other hosts, in their order."""
+    """The DSNs of the other hosts, in their order, alike but for the host."""
 
     @property
     def each(self) -> tuple["Dsn", ...]:
-        """One for each host."""
+        """A DSN for each host."""
         return (attrs.evolve(self, others=()), *self.others)
 
     @property
@@ -89,7 +89,7 @@ class Dsn:
         try:
             port = parts.port
         except ValueError:
-            # The cause quotes what it took for a port, which may be a piece of a password.
+            # The cause is left out: it quotes the supposed port, which may be a part of the password.
             raise ValueError(_wrong_port(parts)) from None
         if port == 0:
             raise ValueError(_wrong_port(parts))
@@ -122,7 +122,8 @@ class Dsn:
 
 
 def _wrong_port(parts: SplitResult) -> str:
-    """The password is to blame where it may have ended the host: with an '@' behind it, or none before."""
+    """The message for a wrong port. It blames the password when that may have ended the host: with an '@' behind it, or
+    none before."""
     wrong = "the port is not a number from 1 to 65535"
     if "@" in parts.netloc and "@" not in parts.path + parts.query:
         return f"{wrong}; {_COMMAS}"
@@ -130,7 +131,7 @@ def _wrong_port(parts: SplitResult) -> str:
 
 
 def one_for_each_host(text: str) -> list[str]:
-    """The DSN with each of its hosts alone, in their order. Raises ValueError where a host is empty."""
+    """The DSN once for each of its hosts, with that host alone, in order. Raises ValueError when a host is empty."""
     end = min((place for mark in "/?#" if (place := text.find(mark, len("mysql://"))) > 0), default=len(text))
     user, mark, hosts = text[:end].rpartition("@")
     if "," in user.partition("@")[2]:

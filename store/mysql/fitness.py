@@ -1,4 +1,4 @@
-"""Whether a server behaves as Tarry requires: judged by what it does, whatever it calls itself. Nothing is changed."""
+"""Checks whether a server behaves as Tarry requires, by what it does and not by its name. Nothing is changed."""
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
@@ -28,11 +28,12 @@ _ASKED = {
     "UPDATE": "EXPLAIN UPDATE {table} SET {column} = {column} WHERE FALSE",
     "DELETE": "EXPLAIN DELETE FROM {table} WHERE FALSE",
 }
-"""Statements that do nothing, or fail for a table that is not there, once the right to them is looked at."""
+"""For each right a statement that does nothing, or fails for lack of a table, but only after the right was checked."""
 
 
 async def try_locks(one: Connection, other: Connection) -> None:
-    """Two sessions and one row. Raises `Unfit`. `one` is in autocommit mode; nobody else tries at the same time."""
+    """Tries whether two sessions can lock one row at once; raises `Unfit`. `one` is in autocommit mode. No other
+    program may try at the same time."""
     await one.execute(b"START TRANSACTION")
     try:
         await one.fetch(_LOCK)
@@ -62,7 +63,7 @@ def _unfit(connection: Connection, seen: str) -> Unfit:
 
 
 def wrong_settings(settings: Mapping[str, str]) -> list[str]:
-    """Settings of the server, as `server_settings` reads them, with which nothing can be written."""
+    """Settings of the server, as `server_settings` reads them, under which nothing can be written; a sentence each."""
     wrong: list[str] = []
     if settings.get("log_bin") == "ON" and settings.get("binlog_format") == "STATEMENT":
         wrong.append(
@@ -77,18 +78,19 @@ def wrong_settings(settings: Mapping[str, str]) -> list[str]:
 
 
 def rights_for(todo: Sequence[Migration]) -> tuple[str, ...]:
-    """What a user needs: for these migrations, and then for good."""
+    """The rights that a user needs: always, and for these migrations."""
     begin = {text.split()[0] for migration in todo for text in migration.statements}
     return (*_LASTING, *(right for right in ("CREATE", "ALTER") if right in begin))
 
 
 async def missing_rights(connection: Connection, rights: Collection[str], tables: Mapping[str, str]) -> list[str]:
-    """Which of these the user has not, on the database, or on each of the tables (a column of each)."""
+    """Which of these rights the user lacks, both on the database and on any of the tables. `tables` has a column of
+    each."""
     missing: list[str] = []
     for right in rights:
         absent = f"tarry_{secrets.token_hex(8)}"
         if not await _is_denied(connection, right, absent, "a"):
-            continue  # on the database, and so on all that is in it
+            continue  # the right is on the database, and so on all tables
         own = dict(tables) if right in _LASTING else dict[str, str]()
         if not own or [1 for table, column in own.items() if await _is_denied(connection, right, table, column)]:
             missing.append(right)
@@ -100,6 +102,6 @@ async def _is_denied(connection: Connection, right: str, table: str, column: str
     try:
         await connection.fetch(_ASKED[right].format(**names).encode())
     except Refused as error:
-        # CREATE TABLE LIKE wants to read what it is like, too.
+        # CREATE TABLE LIKE also needs SELECT on the other table.
         return error.code in _DENIED and (error.code != _TABLE_DENIED or right in str(error).partition(" denied")[0])
     return False

@@ -1,8 +1,8 @@
-"""Galera: whether a node commits what is written to it, and has what the others have committed.
+"""Galera: whether a node commits writes, and whether it has what the other nodes have committed.
 
-All nodes take writes. One that lost the majority, or is still being brought up to date, lets in and tells the time, and
-refuses whatever has to do with a table (1047). What a node has answered the others have received, but it may be a
-moment before they have applied it: who comes from another node waits for that.
+All nodes take writes. A node that lost the majority, or is still being brought up to date, accepts logins and tells the
+time, but refuses every statement on a table (1047). When a node acknowledges a commit, the other nodes have received
+it, but may apply it a moment later: a session that changes to another node waits for that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ STATES = (
 )
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 CATCH_UP = (b"SET wsrep_sync_wait = 1", b"SELECT 1", b"SET wsrep_sync_wait = DEFAULT")
-"""The second waits until all is applied that the cluster had committed when it was asked."""
+"""The second statement waits until the node has applied all that the cluster had committed when it was sent."""
 
 
 def why_cut_off(states: Sequence[Sequence[object]]) -> str | None:
-    """From the rows of `STATES`: why nothing can be written here. None: it can, or there is no Galera."""
+    """Says, from the rows of `STATES`, why nothing can be written here. None: it can, or there is no Galera."""
     told = _read(states)
     if told.get("wsrep_ready", "ON") == "ON":
         return None
@@ -31,7 +31,7 @@ def why_cut_off(states: Sequence[Sequence[object]]) -> str | None:
 
 
 def describe(states: Sequence[Sequence[object]]) -> Group | None:
-    """From the same: the Galera of the node at hand; None where it has found none."""
+    """The Galera of the connected node, from the rows of `STATES`; None if the node has found none."""
     told = _read(states)
     name, size = told.get("wsrep_cluster_state_uuid", _NOBODY), int(told.get("wsrep_cluster_size", 0))
     if name == _NOBODY:

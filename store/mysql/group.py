@@ -1,8 +1,8 @@
-"""Group Replication: whether what is written to a member becomes the group's.
+"""Group Replication: whether writes to a member reach its group.
 
-A primary that lost the majority goes on taking writes. Their COMMITs wait until the majority is back, without an end
-unless `group_replication_unreachable_majority_timeout` sets one; the others have elected another primary meanwhile. And
-a member that came back by itself, but not into its group, commits what the group never gets.
+A primary that lost the majority goes on taking writes. Their COMMITs wait until the majority is back, for ever unless
+`group_replication_unreachable_majority_timeout` limits it; meanwhile the other members elect another primary. And a
+member that was restarted outside of its group commits transactions that the group never gets.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 MEMBERS = b"SELECT MEMBER_ID = @@global.server_uuid, MEMBER_STATE FROM performance_schema.replication_group_members"
-"""Whether it is the server itself, and its state; no row where there is no group. Wants SELECT on that table."""
+"""For each member whether it is this server, and its state; no rows without a group. Needs SELECT on that table."""
 GRANT = "GRANT SELECT ON performance_schema.replication_group_members"
 FEWEST = 3
-"""Members of which one may be lost."""
+"""The smallest number of members of which one may be lost."""
 
 
 def why_cut_off(members: Sequence[Sequence[object]]) -> str | None:
-    """From the rows of `MEMBERS`: why nothing should be written here. None: the group has it, or there is none."""
+    """Says, from the rows of `MEMBERS`, why nothing should be written here. None: writes reach the group, or there is
+    no group."""
     states = [(bool(own), text(state)) for own, state in members]
     if not states:
         return None
@@ -40,15 +41,15 @@ def why_cut_off(members: Sequence[Sequence[object]]) -> str | None:
 
 @frozen
 class Group:
-    """What one member tells of its group, for the doctor."""
+    """What one member tells about its group, for the doctor."""
 
     name: str
     several_primaries: bool
     members: int
-    """0 where this user may not see them."""
+    """0 when this user may not see them."""
     text: str
     advice: Sequence[str]
-    """What should be set, or mended."""
+    """What should be set or repaired, a sentence each."""
     all_named: bool = True
     """Whether a DSN should name all members."""
 
@@ -73,7 +74,7 @@ _SEVERAL = (
 
 
 async def describe(connection: "Connection") -> Group | None:
-    """The group of the server at hand; None where it is in none."""
+    """The group of the connected server; None if it is in none."""
     settings = {text(name): text(value) for name, value in await connection.fetch(_SETTINGS)}
     if not settings.get("group_replication_group_name"):
         return None

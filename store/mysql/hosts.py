@@ -1,10 +1,10 @@
-"""Which of the DSN's hosts a server's sessions are with: the one that takes writes.
+"""Finds the one of the DSN's hosts that takes writes, and makes all sessions use it.
 
 A new session tries the host that was good last, then the others as they are listed, each for a bounded time, and stays
-with the first that is not read-only. From then on all sessions are with that one: those of an `era` that is over are
-given up by whoever holds them. So is every session when the server it is with says that it takes no writes any more.
+with the first that is not read-only. From then on all sessions are with that host: those of an earlier `era` are closed
+by their holders. So are all sessions when their server says that it takes no writes any more.
 
-Another server than the one before is looked at first: what has not the same database is left alone.
+When it is another server than before, it is checked first: a server without the same database is not used.
 """
 
 import math
@@ -25,77 +25,78 @@ from .group import Group, describe
 
 _PATIENCE = 5.0
 _EACH = 3.0
-"""Seconds for a host to let a session in; the second where there are several."""
+"""Seconds for the login at a host; the second value where there are several hosts."""
 _REST = 0.2
-"""Seconds for which all hear why no host is good, before the hosts are asked again."""
+"""Seconds for which the last failure is raised again, before the hosts are tried again."""
 
 _LEAVING = 1.0
-"""Seconds for the server to take the place of a session that was closed for free."""
+"""Seconds until the server counts the place of a closed session as free."""
 _IN_TURN = 0.2
-"""Seconds that a pool goes without a session before another gives up one that is in use."""
+"""Seconds that a pool waits without a session before another pool gives up one that is in use."""
 
 _LOGINS = 3
-"""By a look at a host: a balancer in front of several servers has led to another by then."""
+"""How many logins are made at a host to look at it: a balancer in front of several servers leads to another by then."""
 
 log = structlog.get_logger()
 
 
 class Sessions(Protocol):
-    """What a pool holds."""
+    """The sessions of a pool."""
 
     @property
     def held(self) -> int:
-        """How many there are."""
+        """How many sessions there are."""
         ...
 
     def spare(self) -> bool:
-        """Closes one that is at rest, if there is one."""
+        """Closes an idle session, if there is one."""
         ...
 
     def hang_up(self, name: str) -> None:
-        """Closes those that are not with this server."""
+        """Closes the sessions that are not with this server."""
         ...
 
 
 class Hosts:
-    """Those of one DSN, for all pools of one backend."""
+    """The hosts of one DSN, for all pools of one backend."""
 
     def __init__(self, dsn: Dsn, *, timeout: float | None = None) -> None:
-        """`timeout`: seconds for a host to let a session in."""
+        """`timeout`: seconds for the login at a host."""
         self.dsn = dsn
         self.timeout = timeout or (_EACH if dsn.others else _PATIENCE)
         self.era = 0
-        """A session of an earlier one is not to be used."""
+        """Counts the changes of the server; sessions of an earlier era must not be used."""
         self.name = ""
-        """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
+        """The name of the server that the sessions are with, see `Connection.name`; empty before the first."""
         self.check: Callable[[Connection], Awaitable[None]] = _take_any
-        """Asked of a session with another server than the one before; raises `Foreign`."""
+        """Checks a session with another server than before; raises `Foreign`."""
         self.settle: Callable[[Connection], Awaitable[str | None]] = _none
-        """Asked of a session with another node of a Galera: which node has the writes instead, see `one_writer`."""
+        """Called with a session at another node of a Galera: returns the node that has the writes instead, see
+        `one_writer`."""
         self.in_galera = False
-        """Whether the server that the sessions are with is a node of one."""
-        self._gave_way = False  # to another node of it, at which others write
-        self._before = ""  # the name of the one before
+        """Whether the server that the sessions are with is a node of a Galera."""
+        self._gave_way = False  # to another node of the Galera, at which others write
+        self._before = ""  # the name of the server before
         self.pools: list[Sessions] = []
-        # The callers that found no session in their pool, and since when; when one was last closed.
+        # Callers that found no session in their pool, and since when; the time at which a session was last closed.
         self._wanting, self._one_less_at = list[tuple[Sessions, float]](), -math.inf
         self._each = dsn.each
-        # Which of them was good last, and which is asked first: another, when that one did not answer.
+        # The host that was good last, and the host that is tried first: another one when the good one did not answer.
         self._good = self._first = 0
-        # Why none was good at the last look; then one at a time looks, and the others hear what it has found.
+        # Why no host was good at the last try. Then one caller at a time tries, and the others get its result.
         self._fault: StoreError | None = None
         self._turn = trio.Lock()
-        # What was told of hosts that have another database, since one was good.
+        # What was logged about hosts that have another database, since a host was good.
         self._foreign: set[str] = set()
-        # Of `look_aside`: which host it has looked at last, and where another server took writes.
+        # For `look_aside`: the host that it looked at last, and the hosts where another server took writes.
         self._aside, self._rivals = 0, set[str]()
         self._again_at = 0.0
-        # The server that was left, as its variables may say nothing of why it takes no writes; and until when.
+        # The server that was left, and until when it is refused: its variables may not show that it takes no writes.
         self._left, self._left_until = "", 0.0
 
     async def connect(self, *, write: bool) -> Connection:
-        """A new session with the host that takes writes. Raises `ReadOnly` when one is there that does not, another
-        `StoreError` when none is there; of several hosts the text tells why it is none of them."""
+        """A new session with the host that takes writes. Raises `ReadOnly` when a host can be reached but takes no
+        writes, another `StoreError` when none can be reached; for several hosts the text gives the reason of each."""
         if self._fault is None:
             return await self._try_each(write=write)
         async with self._turn:
@@ -113,7 +114,7 @@ class Hosts:
             try:
                 connection = await self._log_in(self._each[number], write=write)
                 if connection.cluster is GALERA and self.name not in (name, connection.name):
-                    connection.close()  # meanwhile another session has found one, which would have done as well
+                    connection.close()  # meanwhile another session has found a node, and all sessions must use the same
                     return await self._try_each(write=write)
                 return self._with(number, connection)
             except StoreError as error:
@@ -121,45 +122,47 @@ class Hosts:
                 if number == first:
                     self._first = (number + 1) % len(self._each)
         fault = _of_all(wrong)
-        if not isinstance(fault, Full):  # which says nothing of those who have a session
+        if not isinstance(fault, Full):  # then open sessions may work all the same
             self._fault, self._again_at = fault, trio.current_time() + _REST
         raise fault
 
     def leave(self) -> None:
-        """The server takes no writes: no session is used any more, and the next one looks for a host that does. Where
-        there are several it begins behind this one, and all rest when it comes back to it."""
+        """Gives up the server, since it takes no writes: no session is used any more, and the next login looks for a
+        host that takes them. Where there are several hosts it begins behind this one, which is refused for `_REST`
+        seconds."""
         self.era += 1
         if self.dsn.others:
             self._first = (self._good + 1) % len(self._each)
             self._left, self._left_until = self.name, trio.current_time() + _REST
 
     def give_way(self) -> None:
-        """Another node of the Galera has the writes: from now on only that one is good."""
+        """Leaves this node of the Galera, since another one has the writes: from now on only that one is good."""
         self._gave_way = True
         self.leave()
 
     def cut_off(self) -> None:
-        """The server's group can commit nothing: it is left, and so is every COMMIT that waits there."""
+        """Leaves the server and closes all sessions, with every COMMIT that waits there, since its group can commit
+        nothing."""
         self.leave()
         for pool in self.pools:
             pool.hang_up("")
 
     def note_silence(self) -> None:
-        """A session at rest got no answer, or one in use got none in time. Where there are other hosts no session that
-        is at rest is used any more, and these are asked first: else one after the other would be waited for."""
+        """Called when a session got no answer in time. Where there are other hosts, no idle session is used any more,
+        and the other hosts are tried first: otherwise callers would wait for one silent session after the other."""
         if self.dsn.others:
             self.era += 1
             self._first = (self._good + 1) % len(self._each)
 
     async def look_aside(self) -> bool:
-        """Looks at one of the hosts that the sessions are not with, the next one each time; whether another server
-        takes writes there. Costs a login."""
+        """Looks at one of the hosts that the sessions are not with, the next one each time. Returns whether another
+        server takes writes there. Costs a login."""
         aside = [number for number in range(len(self._each)) if number != self._good]
         self._aside = next((number for number in aside if number > self._aside), aside[0])
         found, place = await look_at(self._each[self._aside]), self._each[self._aside].place
         takes_writes = found.why is None and self.name not in found.names
         if takes_writes and found.cluster:
-            # All nodes of it have what is written to one of them.
+            # That is no rival if it belongs to the same cluster, whose nodes all get what one of them commits.
             good = await look_at(self._each[self._good])
             takes_writes = good.why is None and found.cluster != good.cluster
         (self._rivals.add if takes_writes else self._rivals.discard)(place)
@@ -167,31 +170,31 @@ class Hosts:
 
     @property
     def rivals(self) -> list[str]:
-        """The hosts at which `look_aside` has found another server that takes writes, too."""
+        """The hosts at which `look_aside` has found another server that also takes writes."""
         return sorted(self._rivals - {self._each[self._good].place})
 
     def forget_rivals(self) -> None:
-        """It may have been a change of the server."""
+        """Forgets the rivals found so far, which may have been seen during a change of the server."""
         self._rivals.clear()
 
     def make_room(self) -> bool:
-        """Where the server lets in no more: one of the pools closes a session that is at rest. False: there is none,
-        at rest or in use, nor was there a moment ago."""
+        """Called when the server accepts no more sessions: makes one of the pools close an idle session. Returns False
+        when no pool has a session, idle or in use, or had one a moment ago."""
         for pool in self.pools:
             if pool.spare():
                 return True
         if any(pool.held for pool in self.pools):
             return True
-        # Two pools close each other's, and the server has not noticed yet; or a third one is logging in meanwhile.
+        # Two pools may close each other's sessions before the server notices; or a third one is logging in meanwhile.
         return trio.current_time() < self._one_less_at + _LEAVING
 
     def note_one_less(self) -> None:
-        """A session of a pool is closed."""
+        """Notes that a pool has closed a session."""
         self._one_less_at = trio.current_time()
 
     @contextmanager
     def wanting(self, pool: Sessions, since: float) -> Generator[None, None, None]:
-        """For a caller in a pool without a session, where the server lets in no more."""
+        """Notes, inside its block, that a caller waits in a pool without sessions while the server accepts no more."""
         self._wanting.append((pool, since))
         try:
             yield
@@ -199,11 +202,11 @@ class Hosts:
             self._wanting.remove((pool, since))
 
     def is_one_wanted(self, by_another_than: Sessions) -> bool:
-        """Whether a session that comes back is to be closed, for a pool that has had none for long."""
-        if not self._wanting:  # this is asked after each use of a session
+        """Whether a returned session is to be closed, to make room for a pool that has been without one for long."""
+        if not self._wanting:  # this runs after each use of a session
             return False
         now = trio.current_time()
-        # One at a time: whoever wants one may not have found the last yet. A pool that has got one serves its callers.
+        # One at a time: a waiting caller may not have used the last room yet. A pool that has a session needs no more.
         return now > self._one_less_at + _IN_TURN and any(
             now > since + _IN_TURN and not pool.held and pool is not by_another_than for pool, since in self._wanting
         )
@@ -220,7 +223,7 @@ class Hosts:
         return connection
 
     async def _judge(self, connection: Connection, dsn: Dsn) -> None:
-        """Raises `StoreError` where it is not one to be used."""
+        """Raises `StoreError` if this session must not be used."""
         if connection.read_only is not None:
             raise ReadOnly(connection.read_only)
         if connection.name == self._left and trio.current_time() < self._left_until:
@@ -255,7 +258,7 @@ class Hosts:
                 if number == self._good and connection.name == self._before:
                     because = "this host leads to several servers in turn: it must lead to one at a time"
                 self._tell(number, because)
-            elif number and structlog.is_configured():  # a command's output is not for this
+            elif number and structlog.is_configured():  # in a command this would spoil the output
                 self._tell(number, "it takes the writes, and those before it do not")
             self._before, self.name = self.name, connection.name
             self.forget_rivals()
@@ -274,15 +277,15 @@ class Hosts:
 
 
 async def _take_any(_: Connection) -> None:
-    """Nothing is known that it should have."""
+    """Accepts any server: it is not known yet which database it must have."""
 
 
 async def _none(_: Connection) -> None:
-    """Nobody else writes."""
+    """Returns None: no other node has the writes."""
 
 
 def _of_all(wrong: list[StoreError]) -> StoreError:
-    """Why no host is good: waiting may help, if it may at one of them."""
+    """The error that tells why no host is good; of a kind for which waiting may help, if it may help at one of them."""
     if len(wrong) == 1:
         return wrong[0]
     text = f"none of the {len(wrong)} hosts takes writes. {'; '.join(map(str, wrong))}"
@@ -294,29 +297,29 @@ def _of_all(wrong: list[StoreError]) -> StoreError:
 
 @attrs.frozen
 class Looked:
-    """What is found at one host."""
+    """What was found at one host."""
 
     place: str
     names: frozenset[str] = frozenset()
-    """Of the servers that it leads to, see `Connection.name`; of none where nobody gets in."""
+    """The names of the servers that the host leads to, see `Connection.name`; empty if no login worked."""
     why: StoreError | None = None
-    """Why it takes no writes: it is `ReadOnly`, or nobody gets in. None: it takes them."""
+    """Why it takes no writes: `ReadOnly`, or the error of the login. None: it takes them."""
     group: Group | None = None
-    """That it is a member of, or its Galera."""
+    """The replication group or the Galera that it belongs to."""
 
     @property
     def cluster(self) -> str:
-        """Of the servers that all take writes, and have one database; empty for a server alone."""
+        """The name of its cluster, if all servers of that take writes to one database; else empty."""
         return self.group.name if self.group is not None and self.group.several_primaries else ""
 
 
 async def look_at_each(dsn: Dsn) -> list[Looked]:
-    """Logs in at each host, a few times: it may lead to one server now and to another then."""
+    """Logs in at each host a few times, since a host may lead to several servers in turn."""
     return [await look_at(one, logins=_LOGINS) for one in dsn.each]
 
 
 async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
-    """Logs in at one host, so many times."""
+    """Logs in at one host this many times, and returns what was found."""
     names = set[str]()
     why: StoreError | None = None
     group: Group | None = None

@@ -1,6 +1,6 @@
-"""SQL text and Python values to the bytes of a statement. Pure: no connection is needed, and none is asked.
+"""Makes the bytes of a statement from SQL text and Python values. Pure: no connection is needed.
 
-A value never meets quotes or escapes, so there is nothing to inject through, whatever the character set and sql_mode:
+Values are written without quotes or escapes, so nothing can be injected, whatever the character set and sql_mode:
 
     None    NULL                    int     decimal digits
     bool    1 or 0                  float   repr with an exponent: a DOUBLE, no DECIMAL; nan and inf refused
@@ -24,7 +24,7 @@ from .errors import too_long
 
 
 class Sql:
-    """A piece of SQL that stands for a value. Made of our own words and numbers, never of anybody's text."""
+    """A piece of SQL in place of a value. Made only of Tarry's own words and numbers, never of text from outside."""
 
     __slots__ = ("text",)
 
@@ -51,7 +51,7 @@ def literal(value: Scalar) -> str:
     """The SQL of one value."""
     write = _LITERALS.get(type(value))
     if write is None:
-        # bool before int, of which it is one; IntEnum and the like come here.
+        # For subclasses, such as IntEnum. bool comes before int, since it is a subclass of int.
         for kind in (bool, int, float, str, bytes):
             if isinstance(value, kind):
                 return _LITERALS[kind](value)
@@ -108,15 +108,15 @@ def _list(values: Any) -> str:
 
 
 class Statement:
-    """A statement cut at its placeholders, once; `bind` gives the bytes to send.
+    """A statement, split at its placeholders once; `bind` returns the bytes to send.
 
-    `bind_many` is for an INSERT whose one placeholder is that of `VALUES ?`: it writes many rows into as few statements
-    as fit.
+    `bind_many` is for an INSERT whose only placeholder is that of `VALUES ?`: it writes many rows into as few
+    statements as possible.
     """
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
-        # The text around the placeholders: always one longer than `_writers`.
+        # The text around the placeholders: always one item more than `_writers`.
         self._texts: list[str] = []
         self._writers: list[Callable[[Any], str]] = []
         start = 0
@@ -132,7 +132,7 @@ class Statement:
         return f"Statement({self.sql!r})"
 
     def bind(self, *values: Value) -> bytes:
-        """The statement with these values, one to a placeholder."""
+        """The statement with these values, one for each placeholder."""
         if len(values) != len(self._writers):
             raise TypeError(f"{len(values)} values for {len(self._writers)} placeholders: {self.sql}")
         pieces = [self._texts[0]]
@@ -142,9 +142,9 @@ class Statement:
         return "".join(pieces).encode()
 
     def bind_many(self, rows: Iterable[Sequence[Scalar]], *, max_bytes: int) -> list[bytes]:
-        """The rows in statements of at most `max_bytes` each; none for no rows.
+        """Statements of at most `max_bytes` each that insert the rows; none if there are no rows.
 
-        Raises `Unfit` for a row that alone is too long: the server would cut the connection for it.
+        Raises `Unfit` for a row that is too long by itself: the server would cut the connection.
         """
         if not self._takes_rows:
             raise TypeError(f"bind_many wants VALUES ? and no other placeholder: {self.sql}")

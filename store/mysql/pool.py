@@ -1,14 +1,15 @@
-"""Sessions kept open, so that a transaction does not wait for a login.
+"""A pool of open sessions, so that a transaction does not wait for a login.
 
     async with pool.connection() as connection:
         ...
 
-Take a connection for one piece of work and give it back at its end: none is held while a person, a handler or a long
-poll takes its time. A session is never reconnected. One that is closed, or whose block raised, is dropped, and the next
-caller gets a new one; who catches an error inside the block and rolls back keeps it.
+Take a connection for one piece of work and return it at the end: never hold one while a person, a handler or a long
+poll takes its time. A session is never reconnected. A session that is closed, or whose block raised, is dropped, and
+the next caller gets a new one; it is kept if the error is caught inside the block and rolled back.
 
-When the server lets in no more sessions, the pool goes on with those that it has, each handed to who has waited
-longest; one that has none gets one that is at rest in another, or in its turn one that is in use there.
+When the server accepts no more sessions, the pool goes on with those that it has, and hands each to the caller that has
+waited longest. A pool without sessions gets room for one: another pool closes an idle session, or in time one that is
+in use.
 """
 
 from collections import deque
@@ -24,43 +25,43 @@ from .hosts import Hosts
 from .session import WAITS
 
 _LINE = 5.0
-"""Seconds for which a caller stands in line for a session. Where each of those before it waits for a locked table the
-line does not move."""
+"""Seconds for which a caller waits for a session. If all callers before it wait for a locked table, the queue of
+callers does not move."""
 _ROOM = 0.05
-"""Seconds until another try, for a pool that has no session where the server lets in no more."""
+"""Seconds until another try, for a pool without sessions while the server accepts no more."""
 _FULL = 1.0
-"""Seconds for which nobody asks again, where the server let in no more, as long as there are sessions in use."""
+"""Seconds for which no new session is tried after the server accepted no more, as long as some are in use."""
 TRUSTED = 2.0
-"""Seconds of rest after which a connection is asked whether it is alive before it is handed out."""
+"""Seconds for which an idle connection is handed out without checking whether it is alive."""
 
 
 class Unused(Unavailable):
-    """Raised in the block of one who has asked the session nothing: it is kept."""
+    """Raised in a caller's block that has not used the session: the session is kept."""
 
 
 @attrs.define(eq=False)
 class _Waiter:
-    """Who would have a new session, where the server lets in no more."""
+    """A caller that waits for a session while the server accepts no more."""
 
     woken: trio.Event = attrs.field(factory=trio.Event)
     given: Connection | None = None
-    """One that came back; or else there may be room for a new one."""
+    """A session that was returned; None: there may be room for a new one."""
 
 
 class Pool:
-    """At most `size` sessions of one kind, made when they are wanted; whoever comes first is served first."""
+    """At most `size` sessions of one kind, made when they are needed; callers are served in order of arrival."""
 
     def __init__(self, hosts: Hosts, *, size: int, write: bool) -> None:
         self._hosts = hosts
         self._size = size
         self._write = write
-        # Held by each caller inside `connection`; trio serves those who wait in their order.
+        # Held by each caller inside `connection`; trio serves waiting tasks in order.
         self._places = trio.Semaphore(size)
-        # At rest, with the time it was given back; the longest at rest is leftmost, the last given back is taken first.
+        # Idle sessions, with the time of their return: the longest idle is leftmost, the last returned is taken first.
         self._idle: deque[tuple[Connection, float]] = deque()
-        # Given up before the server does it, which it would note in its log as an aborted connection.
+        # Idle sessions are closed before the server does it, which would log it as an aborted connection.
         self._rest = WAITS["write" if write else "read"].idle * 0.8
-        # An old session is handed to them, whoever comes meanwhile.
+        # They are handed sessions that are returned, before callers that come meanwhile.
         self._waiting: deque[_Waiter] = deque()
         self._full_until = 0.0
         self._closed = False
@@ -73,12 +74,12 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection, None]:
-        """A live session, not in a transaction. `Unavailable` when none can be made, `Locked` when those that there are
-        are in use for too long."""
+        """A live session, not in a transaction. Raises `Unavailable` when none can be made, `Locked` when all are in
+        use for too long."""
         try:
             self._places.acquire_nowait()
         except trio.WouldBlock:
-            # Which is a round of the event loop even where there is room.
+            # Only now, since `acquire` costs a round of the event loop even where there is room.
             with trio.move_on_after(_LINE) as waited:
                 await self._places.acquire()
             if waited.cancelled_caught:
@@ -106,7 +107,7 @@ class Pool:
             self._places.release()
 
     async def aclose(self) -> None:
-        """Closes what is at rest now, and what is in use as it comes back. Who waits gets `Unavailable`."""
+        """Closes idle sessions now, and those in use when they are returned. Waiting callers get `Unavailable`."""
         self._closed = True
         while self._idle:
             self._drop(self._idle.pop()[0])
@@ -114,18 +115,18 @@ class Pool:
 
     @property
     def held(self) -> int:
-        """Sessions that there are."""
+        """How many sessions the pool has."""
         return len(self._using) + len(self._idle)
 
     def spare(self) -> bool:
-        """Closes the session that is longest at rest, for another pool; False when none is."""
+        """Closes the session that has been idle longest, for another pool; returns False when none is idle."""
         if self._idle:
             self._drop(self._idle.popleft()[0])
             return True
         return False
 
     def hang_up(self, name: str) -> None:
-        """Closes sessions that are not with this server: the one before may be gone without a word."""
+        """Closes sessions with any other server than this one: the server before may have vanished silently."""
         for connection in self._using:
             if connection.name != name:
                 connection.close()
@@ -134,7 +135,7 @@ class Pool:
             self._drop(rested[0])
 
     def statistics(self) -> dict[str, int]:
-        """Connections in use and at rest, callers that wait; connections made and dropped so far."""
+        """Connections in use and idle, waiting callers; connections made and dropped so far."""
         return {
             "size": self._size,
             "in_use": len(self._using),
@@ -155,7 +156,7 @@ class Pool:
                     now = trio.current_time()
                     self._full_until = now + _FULL
                     if self._idle:
-                        continue  # it came back meanwhile
+                        continue  # a session was returned meanwhile
                     if now >= until or not (self._using or self._hosts.make_room()):
                         raise
             with trio.move_on_at(until):
@@ -172,7 +173,7 @@ class Pool:
         try:
             await waiter.woken.wait()
         except trio.Cancelled:
-            self._waiting.remove(waiter)  # it was not woken: who was is not cancelled here
+            self._waiting.remove(waiter)  # it was not woken: a woken waiter is not cancelled here
             raise
         return waiter.given
 
@@ -213,7 +214,8 @@ class Pool:
             self._drop(connection)
             if useless:
                 self._full_until = 0.0
-            # The first that waits logs in, if the place is ours; the others are served by those in use, if any are.
+            # If a place is free now, the first waiter logs in; the others get sessions that are in use, if there are
+            # any.
             for _ in range(min(int(useless), len(self._waiting)) if self._using else len(self._waiting)):
                 self._waiting.popleft().woken.set()
         elif self._waiting:

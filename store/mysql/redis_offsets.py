@@ -1,13 +1,13 @@
-"""Offsets of the queues whose sequencer is Redis.
+"""Draws the offsets of queues whose sequencer is Redis, and heals its counters from the database.
 
-A draw from Redis takes no lock, so commits of one queue overlap, in any order: `queue.next_offset` is then not the
-sequence but how far the queue is without a hole, and `store.stream.sealing` moves it on behind the commits. So a reader
-never passes a hole, whichever the sequencer.
+A draw from Redis takes no lock, so commits of one queue overlap, in any order. `queue.next_offset` is then not the
+sequence but the end of the part of the queue without holes, and `store.stream.sealing` moves it on behind the commits.
+So a reader never passes a hole, with either sequencer.
 
-Redis is believed only as far as the database agrees. What it draws below `next_offset` was drawn before; a counter
-that is not there was forgotten. Both are healed at once: under the lock of the queue's row the next offset is read from
-the stream itself. That is also how offsets are drawn while Redis is away. Two that draw the same offset all the same
-meet at the primary key of `message`, and the second draws anew (`store.Store`).
+Redis is trusted only as far as the database agrees. An offset below `next_offset` was drawn before, and a missing
+counter was forgotten. Both are healed at once: under the lock of the queue's row the next offset is read from the
+stream itself. In the same way offsets are drawn while Redis is away. If two transactions draw the same offset all the
+same, the second meets a duplicate key of `message`, and draws anew (`store.Store`).
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class RedisOffsets:
-    """Which queues are sequenced by Redis, and the drawing for them."""
+    """Knows which queues are sequenced by Redis, and draws their offsets."""
 
     def __init__(self, sequencer: RedisSequencer | None = None) -> None:
         self.sequencer = sequencer
@@ -32,7 +32,7 @@ class RedisOffsets:
         self._away = False
 
     async def draw(self, tx: Transaction, counts: Mapping[int, int]) -> dict[int, int]:
-        """So many offsets of each queue; where each begins."""
+        """Draws this many offsets of each queue; returns the first of each."""
         drawn = await self._ask(counts)
         ends: dict[int, int] = dict(await tx.fetch("queue.ends", tuple[int, int], sorted(counts)))
         return {
@@ -44,7 +44,8 @@ class RedisOffsets:
         }
 
     async def raise_to(self, floors: Mapping[int, int]) -> None:
-        """Tells Redis of offsets that are taken; one that is away hears of it when it is asked again."""
+        """Raises Redis' counters to these next free offsets. If Redis is away, they are healed when it is asked
+        again."""
         if self.sequencer is not None and floors:
             with suppress(SequencerAway):
                 await self.sequencer.raise_to(floors)
@@ -76,5 +77,5 @@ class RedisOffsets:
         ((_, end, _),) = rows
         free: int = max(end, await last_end(tx, queue_id=queue_id))
         await self.raise_to({queue_id: free})
-        # Drawn from Redis after all: others draw there at this moment, from what somebody else has healed.
+        # Drawn from Redis all the same: others may draw there at this moment, from a counter that was healed before.
         return max(free, (await self._ask({queue_id: count})).get(queue_id, free))

@@ -1,6 +1,6 @@
 """Counters in Redis, from which the offsets of some topics are drawn: one round trip and no lock for a whole batch.
 
-Redis may forget (a restart, FLUSHALL, an old snapshot) or be away, and nothing is lost by it: `sequencing` compares
+Nothing is lost when Redis forgets a counter (a restart, FLUSHALL, an old snapshot) or is away: `redis_offsets` compares
 what is drawn with the database, and draws there when it must. All use of the Redis library for offsets is in this file.
 """
 
@@ -11,11 +11,11 @@ from typing import Any
 import trio
 
 _TIMEOUT = 0.5
-"""Seconds for an answer: then the database is the sequencer, until Redis is asked again."""
+"""Seconds to wait for an answer: after that the database is the sequencer, until Redis is asked again."""
 _REST = 1.0
-"""Seconds for which a Redis that gave no answer is left alone."""
+"""Seconds for which Redis is not asked after it gave no answer."""
 
-# A counter that is not there is not made: whoever drew from it would begin at 0 once more.
+# A missing counter is not made here, since it would begin at 0 again.
 _DRAW = """
 local drawn = {}
 for i, key in ipairs(KEYS) do
@@ -40,7 +40,7 @@ class RedisSequencer:
     """The counters of one database's queues, each the next offset to be drawn. Raises `SequencerAway`."""
 
     def __init__(self, url: str, database: str) -> None:
-        # Imported here: only who uses Redis needs its library.
+        # Imported here: the library is needed only where Redis is used.
         import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
@@ -55,14 +55,15 @@ class RedisSequencer:
         self._away_until = 0.0
 
     async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
-        """Moves the counters on by so much; where each began. A counter that Redis does not know is left out."""
+        """Raises each counter by its count, and returns where each began. Counters that Redis does not know are left
+        out."""
         ends = await self._call(self._draw, counts)
         return {
             queue_id: int(end) - counts[queue_id] for queue_id, end in zip(counts, ends, strict=True) if int(end) >= 0
         }
 
     async def raise_to(self, floors: Mapping[int, int]) -> None:
-        """Makes counters that are lower, or not there, as high as this."""
+        """Raises counters that are lower than these floors, or missing, to them."""
         await self._call(self._raise, floors)
 
     async def aclose(self) -> None:

@@ -1,12 +1,13 @@
-"""The answer to one statement: bytes in, rows out. Pure: what reads the socket is `connection`, and only that.
+"""Decodes the answer to one statement: bytes in, rows out. Pure: only `wire` reads the socket.
 
-Text protocol, as MySQL 8+ and MariaDB 10.6+ speak it with the capabilities that `connection` asks for. An answer is
+The text protocol, as MySQL 8+ and MariaDB 10.6+ use it with the capabilities that `wire` asks for. An answer is
 
     OK | ERR | column count, column definitions, [EOF,] rows, (EOF or OK) | ERR
 
-in packets of a 3-byte length, a sequence number and the payload; one of 16 MB - 1 or more goes on in the next packet.
-Statements that were sent as one are answered one after the other, each saying whether another answer follows; the
-numbers go on. Behind an ERR nothing follows.
+in packets of a 3-byte length, a sequence number and the payload; a payload of 16 MB - 1 or more continues in the next
+packet. Statements that were sent as one are answered one after the other; each answer says whether another follows, and
+the sequence numbers go on. After an ERR nothing follows.
+
 Python values by column type, the same for both servers:
 
     integers, YEAR, BIT      int                    CHAR, TEXT, ENUM, SET, JSON           str
@@ -33,9 +34,9 @@ HEADER = 4
 MAX_PAYLOAD = 0xFFFFFF
 _LENGTH = 0xFFFFFF
 _REST = 16
-"""Rows that are read one by one after a look at what is not alike."""
+"""How many rows are decoded one by one after rows turned out not to be alike."""
 _PEEK = HEADER + 1
-"""A header and the byte that tells a row from the end; no packet of an answer but a continuation is shorter."""
+"""A header and the byte that distinguishes a row from the end; in an answer only a continuation packet is shorter."""
 
 _OK, _LOCAL_FILE, _END, _ERR = 0x00, 0xFB, 0xFE, 0xFF
 _NULL = 251
@@ -50,29 +51,30 @@ _integers = msgspec.json.Decoder(list[int]).decode
 
 
 class ProtocolError(Exception):
-    """The bytes are no answer of the kind that was asked for. The connection is of no more use."""
+    """The bytes are not a valid answer to what was asked. The connection cannot be used any more."""
 
 
 @attrs.frozen
 class ServerError:
-    """What an ERR packet says."""
+    """The contents of an ERR packet."""
 
     code: int
     message: str
     unasked: bool
-    """It is no answer: the server said it on its own, before it hung up, and has not read the statement."""
+    """It is not an answer: the server sent it by itself before it hung up, and has not read the statement."""
 
 
 class Answer:
-    """Takes what the socket gives, in pieces of any size, until `feed` says that the answer is whole.
+    """Takes bytes from the socket, in pieces of any size, until `feed` returns True: then the answer is complete.
 
-    Then either `error` is set, or `rows` for a statement that gives rows (`columns` > 0), or `affected`.
+    Then either `error` is set, or `rows` for a statement that returns rows (`columns` > 0), or `affected`.
     """
 
     def __init__(
         self, *, sequence: int = 1, deprecate_eof: bool = False, followed: bool = False, more: bool = False
     ) -> None:
-        """`followed`: other bytes come behind it; `more`: they are the answer to a statement that was sent with it."""
+        """`followed`: other bytes come after the answer. `more`: these are the answer to a statement that was sent
+        together with this one."""
         self.rows: list[Row] = []
         self.columns = 0
         self.affected = 0
@@ -83,10 +85,10 @@ class Answer:
         self._followed = followed or more
         self._more = more
         self._unasked = False
-        # Takes the next packet; None when the answer is whole.
+        # Takes the next packet; None when the answer is complete.
         self._expect: Callable[[bytes], None] | None = self._first
         self._converters: list[Callable[[Any], Any] | None] = []
-        # Pieces not decoded yet, their length, and the length from which on there is something to do.
+        # Pieces that are not decoded yet, their length, and the length at which decoding can go on.
         self._pieces: list[bytes] = []
         self._held = 0
         self._wanted = HEADER
@@ -94,19 +96,20 @@ class Answer:
         self._parts: list[bytes] = []
 
     def feed(self, data: bytes) -> bool:
-        """True when the answer is whole. Raises ProtocolError for nonsense, and for bytes after the end of the last."""
+        """Takes bytes; returns True when the answer is complete. Raises ProtocolError for invalid bytes, and for bytes
+        after the end of the last answer."""
         try:
             return self._take_ok(data) or self._feed(data)
         except (IndexError, ValueError, ArithmeticError, struct.error) as error:
             raise ProtocolError("an answer that cannot be read") from error
 
     def take_rest(self) -> bytes:
-        """What came behind an answer that is `followed` by another one; once."""
+        """Returns the bytes after an answer that is `followed` by another, and forgets them."""
         rest, self._pieces, self._held = b"".join(self._pieces), [], 0
         return rest
 
     def _take_ok(self, data: bytes) -> bool:
-        """Whether it is an OK that is there whole with the first piece, as the answers to most writes are."""
+        """Takes an OK that is complete in the first piece, as the answers to most writes are; False if it is not."""
         if self._pieces or len(data) <= HEADER or data[HEADER] != _OK or data[HEADER - 1] != self._sequence:
             return False
         length = _length_and_number(data)[0] & _LENGTH
@@ -128,7 +131,7 @@ class Answer:
         self._held += len(data)
         if self._held < self._wanted:
             return False
-        # Joined only when a packet is whole, so that a long one is not copied again with each piece.
+        # Joined only when a packet is complete, so that a long one is not copied again with each piece.
         data = b"".join(self._pieces) if len(self._pieces) > 1 else data
         position = 0
         while self._expect is not None:
@@ -189,7 +192,7 @@ class Answer:
         self._expect = self._row
 
     def _row(self, payload: bytes) -> None:
-        """A row of 16 MB or more, or the end. All others go through `_plain_rows`."""
+        """Takes a row of 16 MB or more, or the end. All other rows go through `_plain_rows`."""
         if payload[0] == _END and len(payload) < (MAX_PAYLOAD if self._deprecate_eof else 9):
             if self._deprecate_eof:
                 _, position = _read_length(payload, 1)
@@ -207,10 +210,10 @@ class Answer:
         self._convert(cells, nulls=None in cells)
 
     def _plain_rows(self, data: bytes, position: int) -> int:
-        """Decodes the whole rows from `position` on, of one packet each; returns where the first other thing begins.
+        """Decodes the complete rows from `position` on that are one packet each; returns where anything else begins.
 
-        The inner loop of every read. It slices cells only: values are made column by column, where C does the looping.
-        What is like the row before it is not even sliced here (see `alike`).
+        The inner loop of every read. It only slices cells: values are made column by column, with the loops in C. Rows
+        with the layout of the row before them are not even sliced here (see `alike`).
         """
         cells: list[bytes | None] = []
         add = cells.append
@@ -282,10 +285,10 @@ def _same(many: int, convert: Callable[[Any], Any] | None, column: Column) -> It
 
 
 def _values(convert: Callable[[Any], Any] | None, column: Sequence[bytes]) -> Iterable[Any]:
-    """Of a column without NULL."""
+    """The values of a column without NULL."""
     if convert is int:
         try:
-            return _integers(b"[%b]" % b",".join(column))  # a quarter of what one by one takes
+            return _integers(b"[%b]" % b",".join(column))  # takes a quarter of the time of converting one by one
         except msgspec.DecodeError:  # ZEROFILL
             pass
     return column if convert is None else map(convert, column)
@@ -314,7 +317,7 @@ def _read_cell(data: bytes, position: int, cells: list[bytes | None]) -> int:
 
 
 def read_error(payload: bytes, unasked: bool = False) -> ServerError:
-    """What an ERR packet says."""
+    """Reads an ERR packet."""
     # A server that refuses a connection before the handshake leaves the SQL state out.
     text = payload[9:] if payload[3:4] == b"#" else payload[3:]
     return ServerError(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"), unasked)
@@ -330,7 +333,7 @@ def _bits(cell: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def _converter_of(definition: bytes) -> Callable[[Any], Any] | None:
-    """By a column's definition; those of our queries are few, and the same each time."""
+    """The converter for a column, by its definition; cached, since there are few definitions in Tarry's queries."""
     position = 0
     for _ in ("catalog", "schema", "table", "original table", "name", "original name"):
         length, position = _read_length(definition, position)
@@ -347,7 +350,7 @@ _STRINGS = frozenset({15, 242, 247, 248, 249, 250, 251, 252, 253, 254, 255})
 
 
 def _converter(kind: int, charset: int, decimals: int) -> Callable[[Any], Any] | None:
-    """None leaves the bytes as they are."""
+    """The converter for a type; None leaves the bytes as they are."""
     if kind in _INTEGERS or (kind in _DECIMALS and decimals == 0):
         return int
     if kind in _FLOATS:

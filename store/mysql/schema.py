@@ -1,9 +1,9 @@
-"""The schema of one database on MySQL: what it has, and how it is brought to this program's version.
+"""The schema of a database on MySQL: reads which migrations it has, and brings it to this program's version.
 
-MySQL commits each statement of a migration by itself: one that was interrupted is run again from its beginning.
+MySQL commits each statement of a migration by itself: an interrupted migration is run again from its beginning.
 
-Two databases are told apart by the millisecond in which their first migration was applied: a replica has the same, and
-so has a copy.
+Two databases are distinguished by the millisecond in which their first migration was applied; a replica or a copy has
+the same one.
 """
 
 import time
@@ -19,7 +19,7 @@ from .literals import Statement
 from .tables import RECORDS, Found, check_tables, find_tables
 
 _DONE_BEFORE = frozenset({1060, 1061, 1091})
-"""A column or an index that is there, or is gone: a migration that was interrupted behind this statement."""
+"""A column or an index exists already, or is gone already: the migration was interrupted after this statement."""
 _NO_SUCH_TABLE, _NO_SUCH_COLUMN = 1146, 1054
 _BEGUN = b"SELECT applied_at FROM migration ORDER BY version LIMIT 1"
 _APPLY = Statement("INSERT INTO migration VALUES ?")
@@ -33,23 +33,23 @@ _OLDER = Statement(
     "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 - ? ORDER BY level, slot LIMIT 1"
 )
 _ALIVE = 5_000
-"""Milliseconds after which a server that has not renewed its row is dead: `service.engine.cluster.nodes.LEASE`."""
+"""Milliseconds after which a node that has not renewed its row is dead: `service.engine.cluster.nodes.LEASE`."""
 
 _ADVICE = "make it a replica, with read_only, or take it out of the DSN"
 
 
 async def read_applied(connection: Connection) -> Applied:
-    """What the database has."""
+    """The migrations that were applied to the database."""
     return Applied(await _checksums(connection, b"migration"), await _checksums(connection, b"migration_beside"))
 
 
 async def read_begun(connection: Connection) -> int | None:
-    """When its schema was begun, Unix milliseconds; None: there is none."""
+    """When the first migration was applied, Unix milliseconds; None: there is no schema."""
     return next((begun for (begun,) in await _fetch(connection, _BEGUN)), None)
 
 
 async def check_same(connection: Connection, begun: int) -> None:
-    """Raises `Foreign` unless it is the database that was begun then, with all that this program needs."""
+    """Raises `Foreign` unless this is the database that was begun then, with all migrations that this program needs."""
     try:
         found = await read_begun(connection)
     except SchemaError as error:
@@ -73,10 +73,10 @@ async def check_same(connection: Connection, begun: int) -> None:
 
 
 async def migrate(connection: Connection) -> list[str]:
-    """Applies what is missing; returns the names. Raises `SchemaError`, and then for the most part has changed nothing:
-    tables of others, and rights that are missing, are looked for first. The caller holds the lock for it.
+    """Applies the missing migrations; returns their names. Raises `SchemaError`, in most cases before anything was
+    changed: tables of others and missing rights are looked for first. The caller holds the lock for migrating.
 
-    Where nothing is missing nothing is changed, and no right to change tables is wanted.
+    If no migration is missing, nothing is changed and no right to change tables is needed.
     """
     known = load_migrations("mysql")
     found = await find_tables(connection, known)
@@ -93,7 +93,7 @@ async def migrate(connection: Connection) -> list[str]:
     for migration in todo:
         if migration.beside > floor:
             floor = migration.beside
-            for statement in _RAISE:  # from here on older servers do not start
+            for statement in _RAISE:  # from now on older servers do not start
                 await connection.execute(statement.bind(floor))
         await _run(connection, migration)
         apply = _APPLY if migration.version <= floor else _APPLY_BESIDE
@@ -103,7 +103,7 @@ async def migrate(connection: Connection) -> list[str]:
 
 
 async def _ask_the_living(connection: Connection, todo: Sequence[Migration]) -> None:
-    """Raises `SchemaError` where a server is at work that is too old for one of these."""
+    """Raises `SchemaError` when a running node is too old for one of these migrations."""
     for migration in todo:
         for name, level in await _fetch(connection, _OLDER.bind(migration.beside, _ALIVE)):
             raise SchemaError(
@@ -127,7 +127,7 @@ async def _run(connection: Connection, migration: Migration) -> None:
 
 
 async def find_faults(connection: Connection) -> list[tuple[str, str]]:
-    """What `migrate` would stop at, and what `rights` are missing for the work behind it."""
+    """Faults at which `migrate` would stop, and the `rights` that are missing for the work after it."""
     known = load_migrations("mysql")
     try:
         found = await find_tables(connection, known)
@@ -141,7 +141,8 @@ async def find_faults(connection: Connection) -> list[tuple[str, str]]:
 
 
 async def _find_missing_rights(connection: Connection, found: Found, todo: Sequence[Migration]) -> str:
-    """What the user lacks for these migrations, and then for good, as a sentence; empty where there is nothing."""
+    """The rights that the user lacks for these migrations and for later work, as a sentence; empty if none is
+    missing."""
     columns = {name: min(table.columns) for name, table in found.tables.items()}
     missing = await missing_rights(connection, rights_for(todo), columns)
     if not missing:
@@ -158,7 +159,7 @@ async def _checksums(connection: Connection, table: bytes) -> Mapping[int, bytes
 
 
 async def _fetch(connection: Connection, text: bytes) -> list[tuple[Any, ...]]:
-    """Its rows; none where the table is not there yet."""
+    """The rows of a SELECT; none if the table does not exist yet."""
     try:
         return list(await connection.fetch(text))
     except Refused as error:

@@ -1,4 +1,4 @@
-"""Settings of the server that are worth a word: what they lose, and what they cost."""
+"""Warnings about settings of the server: those that may lose commits, and those that cost time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,18 +9,18 @@ QUERY = (
     b" OR Variable_name LIKE 'rpl\\_semi\\_sync\\_%'"
 )
 _LONG = 3_600_000
-"""Milliseconds: no replica should be away for so long that nobody has looked."""
+"""Milliseconds: long enough that somebody notices a replica that is away."""
 STATUS_QUERY = b"SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'"
-"""No variable: it is set by ALTER INSTANCE, which MySQL has since 8.0.21 and MariaDB has not."""
+"""A status and not a variable: it is set by ALTER INSTANCE, which MySQL has since 8.0.21 and MariaDB does not have."""
 
 
 def read(rows: Iterable[Sequence[object]]) -> dict[str, str]:
-    """By name, in capitals; those that the server does not know are not there."""
+    """The values by name, in capitals; settings that the server does not know are missing."""
     return {text(name): text(value).upper() for name, value in rows}
 
 
 def lossy(settings: Mapping[str, str]) -> list[str]:
-    """Under which an answered commit may be lost with the machine."""
+    """Settings under which an acknowledged commit may be lost with the machine."""
     problems: list[str] = []
     if settings.get("innodb_flush_log_at_trx_commit") != "1":
         problems.append("innodb_flush_log_at_trx_commit is not 1: a crash of the server's machine loses up to a second")
@@ -35,7 +35,7 @@ def lossy(settings: Mapping[str, str]) -> list[str]:
 
 
 def several_primaries(settings: Mapping[str, str]) -> list[str]:
-    """Of a group in multi-primary mode, for one who names several of its members."""
+    """Warns about a group in multi-primary mode, for a DSN that names several of its members."""
     if not settings.get("group_replication_group_name") or settings["group_replication_single_primary_mode"] != "OFF":
         return []
     return [
@@ -45,10 +45,11 @@ def several_primaries(settings: Mapping[str, str]) -> list[str]:
 
 
 def slow(settings: Mapping[str, str]) -> list[str]:
-    """Without threads of its own for the redo log, a choice that MySQL has since 8.0.22 and MariaDB has not, all
-    sessions that commit were seen to stand for 100 ms at once, 17 times in a minute of commits by eight sessions with
-    the data in memory; with them, in turn on the same server, not once. By the stacks of mysqld the first of the group
-    waits in `log_buffer_wait_for_ready_for_write_lsn` for a wake-up that was lost, until its time-out."""
+    """Warns when the redo log has no writer threads of its own, a choice that MySQL has since 8.0.22 and MariaDB does
+    not have. Without them all committing sessions were seen to stall for 100 ms at once, 17 times in a minute of
+    commits by eight sessions with the data in memory; with them, on the same server, never. By the stacks of mysqld,
+    the first session of the group waits in `log_buffer_wait_for_ready_for_write_lsn` for a lost wake-up, until its
+    timeout."""
     if settings.get("innodb_log_writer_threads") != "OFF":
         return []
     return [
@@ -58,8 +59,8 @@ def slow(settings: Mapping[str, str]) -> list[str]:
 
 
 def falling_back(settings: Mapping[str, str]) -> list[str]:
-    """Semi-synchronous replication answers without a replica when none has been heard for long; and with AFTER_COMMIT
-    others have seen what a failover loses."""
+    """Warns about semi-synchronous replication: after a timeout it acknowledges commits without a replica; and with
+    AFTER_COMMIT other sessions see commits that a failover loses."""
     problems: list[str] = []
     for role in ("master", "source"):
         name = f"rpl_semi_sync_{role}"
@@ -80,5 +81,5 @@ def falling_back(settings: Mapping[str, str]) -> list[str]:
 
 
 def text(value: object) -> str:
-    """What a server calls a name or a value, which comes as bytes from some."""
+    """A name or a value as str; some servers return it as bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)

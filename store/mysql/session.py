@@ -1,15 +1,15 @@
 """The variables that each session sets before anything else, and why: no server default is trusted.
 
-Each variable stands here that changes what our statements mean, what they are given, or for how long they wait, of all
-that `SHOW VARIABLES` tells of MySQL 9.7 and MariaDB 10.11. None of them wants a right of its own.
+Of all variables that `SHOW VARIABLES` lists on MySQL 9.7 and MariaDB 10.11, those are set here that change what Tarry's
+statements mean, what they return, or how long they wait. None of them needs a right of its own.
 
-Left as the server has them are: what wants rights (`sql_log_bin`, `binlog_*`, `enforce_storage_engine`,
-`innodb_strict_mode`, `sql_require_primary_key`; `fitness` looks at those that matter); what is of the cluster's numbers
-(`auto_increment_*`, `gtid_*`, `group_replication_consistency`, `wsrep_sync_wait`), since no statement counts on the
-next number; guards of the machine's memory (`max_session_mem_used`, `connection_memory_limit`, `tmp_*`), whose errors
-name them; what chooses among plans (`optimizer_switch` and its kin), since what must not be left to them has a hint in
-its statement; what is logged, traced or profiled; and what no statement of ours uses (views, `/`, GROUP_CONCAT,
-recursion, JSON, temporary and MyISAM tables).
+These are left as the server has them: variables that need rights (`sql_log_bin`, `binlog_*`, `enforce_storage_engine`,
+`innodb_strict_mode`, `sql_require_primary_key`; `fitness` checks those that matter); those of a cluster's numbers
+(`auto_increment_*`, `gtid_*`, `group_replication_consistency`, `wsrep_sync_wait`), since no statement relies on the
+next number; limits of memory (`max_session_mem_used`, `connection_memory_limit`, `tmp_*`), whose errors name them;
+choices among plans (`optimizer_switch` and the like), since a statement that needs a certain plan has a hint; logging,
+tracing and profiling; and features that no statement uses (views, `/`, GROUP_CONCAT, recursion, JSON, temporary and
+MyISAM tables).
 """
 
 from typing import Literal, NamedTuple
@@ -18,19 +18,19 @@ Kind = Literal["write", "read", "migrate"]
 
 
 class Waits(NamedTuple):
-    """Seconds."""
+    """Timeouts of a session, in seconds."""
 
     idle: int
-    """For which the server lets a session rest. A writer that is paused or cut off must not keep its row locks: so the
-    server gives them up by itself, whoever else is there, and needs no other's KILL and the right to it."""
+    """How long the server lets a session be idle. A writer that is paused or cut off must not keep its row locks: the
+    server releases them by itself, so no other session needs to KILL it, or the right to do so."""
     line: int
-    """It may be paused in the middle of a statement, or of an answer, too: so long the server waits for the rest, or
-    that it is read."""
+    """How long the server waits for the rest of a statement, or for its answer to be read: the client may be paused in
+    the middle of either."""
     row: int
-    """For a row that somebody has locked. A writer keeps its own locks meanwhile, so that others wait with it."""
+    """How long a statement waits for a row lock. A writer keeps its own locks meanwhile, so others wait with it."""
     table: int
-    """For a table, or all of them: LOCK TABLES, FLUSH TABLES WITH READ LOCK, an ALTER that waits for whoever reads.
-    One that migrates keeps all others from the table while it waits behind a reader."""
+    """How long a statement waits for a table lock: LOCK TABLES, FLUSH TABLES WITH READ LOCK, an ALTER that waits for
+    readers. A migration that waits behind a reader keeps all others from the table."""
 
 
 WAITS: dict[Kind, Waits] = {
@@ -82,9 +82,9 @@ SETTINGS = (
     Setting(
         "sql_safe_updates", "0", "it refuses UPDATE by what it may read; on MySQL the statements have hints", "mysql"
     ),
-    # A scan would wait for rows of others.
+    # A scan would wait for row locks of other transactions.
     Setting("sql_safe_updates", "1", "a DELETE goes by the key however few rows the table has", "mariadb"),
-    # Or else it is a scan, which waits for rows of others.
+    # Otherwise it becomes a scan, which waits for row locks of other transactions.
     Setting("range_optimizer_max_mem_size", "8388608", "a long IN list stays a range over the key", "mysql"),
     # With the default a list of 1000 values is a join with a temporary table, which locks rows in no order at all.
     Setting("in_predicate_conversion_threshold", "0", "a long IN list stays a range over the key", "mariadb"),
@@ -100,7 +100,7 @@ SETTINGS = (
 
 
 def set_up(kind: Kind, lacking: frozenset[str] = frozenset()) -> bytes:
-    """The one statement that says it all, but for what the server does not know."""
+    """The statement that sets all variables, without those that the server does not know (`lacking`)."""
     waits = WAITS[kind]
     parts = [
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin",

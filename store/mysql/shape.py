@@ -1,8 +1,8 @@
-"""What our tables are, by the text of the migrations: their columns and indexes, and what may be otherwise.
+"""The columns and indexes that Tarry's tables must have, read from the migrations; and which deviations do no harm.
 
-Columns and indexes are told as in CREATE TABLE, on both servers in the same words, so that what is there is compared
-with what is to be as text, and what is to be is the statement that makes it good. The text of the migrations is ours:
-what is read of it here is what both servers make of it, which a test looks at.
+Columns and indexes are written as in CREATE TABLE, in the same words for both servers. So actual and required ones are
+compared as text, and the required text is a part of the statement that repairs the table. A test checks that both
+servers make of the migrations what is read from them here.
 """
 
 import re
@@ -26,24 +26,24 @@ _FORM = re.compile(r"(\w+)(?:\((\d+)\))?( UNSIGNED)?( .*)")
 _INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "BIGINT": 64}
 _BLOBS = ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
 _NO_MATTER = re.compile(r"(?<=INT)\(\d+\)|\s*/\*.*?\*/")
-"""The width at which an integer is shown, and how MariaDB compresses a column."""
+"""Ignored: the display width of an integer, and how MariaDB compresses a column."""
 
 
 @frozen
 class Made:
-    """One table, as migrations make it."""
+    """A table as the migrations make it."""
 
     columns: dict[str, str] = field(factory=dict[str, str])
-    """Each as behind its name in CREATE TABLE."""
+    """The definition of each column, as after its name in CREATE TABLE."""
     indexes: dict[str, str] = field(factory=dict[str, str])
-    """Each as in CREATE TABLE."""
+    """The definition of each index, as in CREATE TABLE."""
 
 
 Shape = Mapping[str, Made]
 
 
 def shape_of(migrations: Iterable[Migration]) -> Shape:
-    """The tables that these migrations make, one after the other; of tables that others make nothing."""
+    """The tables that these migrations make, applied in order; tables that other migrations make are left out."""
     return shape_of_statements(text for migration in migrations for text in migration.statements)
 
 
@@ -66,7 +66,7 @@ def shape_of_statements(statements: Iterable[str]) -> Shape:
 
 
 def dropped_from(table: str, migrations: Iterable[Migration]) -> frozenset[str]:
-    """The columns of a table that these migrations take away."""
+    """The columns of a table that these migrations drop."""
     return frozenset(
         name
         for migration in migrations
@@ -86,7 +86,7 @@ def _read_indexes(found: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def index(name: str, parts: Sequence[str], *, unique: bool, kind: str = "BTREE") -> str:
-    """As in CREATE TABLE."""
+    """The definition of an index, as in CREATE TABLE."""
     columns = ", ".join(parts)
     if name == "PRIMARY":
         return f"PRIMARY KEY ({columns})"
@@ -95,7 +95,8 @@ def index(name: str, parts: Sequence[str], *, unique: bool, kind: str = "BTREE")
 
 
 def column(type_: str, collation: str | None, default: str | None, extra: str, *, null: bool) -> str:
-    """As behind its name in CREATE TABLE, by what `information_schema.COLUMNS` says."""
+    """The definition of a column, as after its name in CREATE TABLE, made from a row of
+    `information_schema.COLUMNS`."""
     words = [_NO_MATTER.sub("", type_ if "'" in type_ else type_.upper())]  # the words of an ENUM stay
     if collation is not None:
         words.append(f"COLLATE {collation}")
@@ -110,7 +111,8 @@ def column(type_: str, collation: str | None, default: str | None, extra: str, *
 
 
 def takes_all(theirs: str, ours: str) -> bool:
-    """Whether a column takes all values that ours takes, and as ours does: a wider one of the same kind."""
+    """Whether a column takes all values that ours takes, and in the same way: it is equal, or a wider one of the same
+    kind."""
     there, needed = _FORM.fullmatch(theirs), _FORM.fullmatch(ours)
     if theirs == ours or there is None or needed is None:
         return theirs == ours
@@ -121,8 +123,9 @@ def takes_all(theirs: str, ours: str) -> bool:
 
 
 def may_refuse(there: str, made: Made, columns: Mapping[str, str]) -> bool:
-    """Whether an index of others' refuses rows that ours let in. One with all columns of a unique one of ours does not,
-    nor one with a column of theirs that is NULL, where no two are equal."""
+    """Whether an index that somebody added refuses rows that our indexes accept. One that has all columns of a unique
+    index of ours does not; nor does one with an added column that is NULL or numbered, since no two rows are equal
+    then."""
     if not there.startswith("UNIQUE "):
         return False
     whole = set(_WHOLE_PART.findall(there))
@@ -133,7 +136,7 @@ def may_refuse(there: str, made: Made, columns: Mapping[str, str]) -> bool:
 
 
 def _room(form: re.Match[str]) -> tuple[str, int, int]:
-    """The kind of a column, and the least and the largest that it takes."""
+    """The kind of a column, and the range of the values that it takes."""
     name, size, unsigned = form[1], form[2], form[3]
     if bits := _INTEGERS.get(name):
         return ("integer", 0, 2**bits) if unsigned else ("integer", -(2 ** (bits - 1)), 2 ** (bits - 1))
@@ -141,5 +144,5 @@ def _room(form: re.Match[str]) -> tuple[str, int, int]:
         return "blob", 0, _BLOBS.index(name)
     if name == "VARBINARY":
         return name, 0, int(size)
-    # BINARY among them: a longer one fills up with zeros what is shorter.
+    # All others must be equal, BINARY too: a longer one pads shorter values with zeros.
     return f"{name}({size})", 0, 0

@@ -15,15 +15,15 @@ _LIST = re.compile(r"\((?P<columns>[^()?]+)\) (?:(?<=\(shard, id\) )(?:IN|AT)|(?
 _TABLE = re.compile(r"\b(FROM|JOIN|INTO|(?<!KEY )UPDATE) (?=`?[a-z])")
 _UPDATE = re.compile(r"UPDATE (?P<table>\w+) SET (?P<sets>\w+ = \?(?:, \w+ = \?)*) WHERE (?P<key>\w+) = \?")
 _TOGETHER = 1000
-"""Rows of an UPDATE at the most."""
+"""How many rows an UPDATE has at most."""
 Writer: TypeAlias = Callable[[Any], Sql]
 
 
 @cache
 def statement(query: str, database: str | None = None) -> tuple[Statement, Mapping[int, Writer]]:
-    """The query, and which of its placeholders take lists that are written in a way of their own.
+    """The query as a statement, and by number those placeholders whose lists are written in a special way.
 
-    Its tables are those of `database`, or of the session's own.
+    Its tables are those of `database`, or of the session's database.
     """
     text = load_queries()[query]
     if database is not None:
@@ -46,23 +46,25 @@ def bind(query: str, values: Sequence[Bound], database: str | None = None) -> by
 
 
 def _twice(value: Any) -> Any:
-    """A list of one row has it two times: else MariaDB sees no range, and reads the whole table."""
+    """A list of one row, with that row twice: otherwise MariaDB uses no range and reads the whole table. Other values
+    are left as they are."""
     kind = cast("type[object]", type(value))
     return value * 2 if kind is list and len(value) == 1 and isinstance(value[0], tuple) else value
 
 
 def exactly(many: int) -> bytes:
-    """A statement that fails, as `errors` knows, unless the one before it has matched so many rows.
+    """A statement that fails, with an error that `errors` recognizes, unless the one before it has matched `many` rows.
 
-    Not DO, which on MariaDB keeps an error to itself.
+    Not DO, which ignores errors on MariaDB.
     """
     return b"SET @exactly=IF(ROW_COUNT()=%d,0,EXP(999))" % many
 
 
 def bind_each(query: str, rows: Sequence[Sequence[Value]], *, max_bytes: int) -> list[tuple[int, bytes]]:
-    """An `UPDATE table SET a = ?, b = ? WHERE id = ?` for many rows: of how many each statement is, and its bytes.
+    """Runs an `UPDATE table SET a = ?, b = ? WHERE id = ?` for many rows: returns statements, each as the number of its
+    rows and its bytes.
 
-    The rows are joined with the table, and come first, so that each finds its own by the key.
+    The given rows are joined with the table. They come first in the join, so that the table is read by its key.
     """
     text = load_queries()[query]
     match = _UPDATE.fullmatch(text)
@@ -72,7 +74,7 @@ def bind_each(query: str, rows: Sequence[Sequence[Value]], *, max_bytes: int) ->
     first = Statement("SELECT " + ", ".join(f"? AS {column}" for column in columns))
     other = Statement(" UNION ALL SELECT " + ", ".join("?" * len(columns)))
     sets = ", ".join(f"{match['table']}.{column} = given.{column}" for column in columns[:-1])
-    # With sql_safe_updates MariaDB refuses whatever reads a table whole, even if it is the one of the given rows.
+    # With sql_safe_updates MariaDB refuses statements that read a whole table, even the derived one of the given rows.
     opening = b"/*M! SET STATEMENT sql_safe_updates = 0 FOR */ UPDATE ("
     closing = (
         f") given STRAIGHT_JOIN {match['table']} FORCE INDEX (PRIMARY)"
@@ -98,13 +100,14 @@ def bind_each(query: str, rows: Sequence[Sequence[Value]], *, max_bytes: int) ->
 
 
 def _by_shard(places: Iterable[int]) -> Sql:
-    """A list for each shard: it costs MySQL a sixth less in a promotion than one list of pairs. An id is a place."""
+    """A list of ids for each shard: in a promotion it costs MySQL a sixth less than one list of pairs. Plain ids are
+    places, too."""
     return _lists(frozenset(places))
 
 
 @lru_cache(maxsize=4)
 def _lists(places: frozenset[int]) -> Sql:
-    """Kept, since promotion asks for the same places to lock, to copy and to remove them."""
+    """Cached, since promotion uses the same places to lock, to copy and to remove rows."""
     lists = [
         f"shard = {shard} AND id IN ({','.join(map(int.__repr__, sorted(ids)))})"
         for shard, ids in enumerate(by_shard(places))
@@ -116,7 +119,7 @@ def _lists(places: frozenset[int]) -> Sql:
 
 
 def _within(columns: Sequence[str], spans: Iterable[Sequence[int]]) -> Sql:
-    """A range of the index for each stretch."""
+    """A condition with a range of the index for each of these spans."""
     *leading, last = columns
     ranges = [
         " AND ".join(

@@ -1,11 +1,11 @@
-"""Whose the tables of a database are: looked at before anything is touched.
+"""Checks, before anything is changed, that the tables of a database are Tarry's and are as Tarry made them.
 
-A table with a name of ours is ours if it has all of our columns, and if the table `migration` says that we made it, or
-were about to when a migration was interrupted. Tables of other names are nobody's business here.
+A table with one of Tarry's names is Tarry's if it has all of its columns, and if the table `migration` says that Tarry
+made it, or was about to when a migration was interrupted. Tables with other names are ignored.
 
-Ours may have been changed by somebody since: without an index that a statement names, or with a column that takes less
-than ours, every write fails, or MariaDB cuts off what it copies, without an error; with a unique index or a column of
-theirs that wants a value, too. What does no harm may stay.
+Somebody may have changed the tables since. If an index that a statement names is missing, or a column takes less, every
+write fails, or MariaDB truncates what it copies without an error. Writes also fail with an added unique index, or with
+an added column that needs a value. Changes that do no harm are accepted.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -42,33 +42,33 @@ _FIND = (
 )
 _HERE = "WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ({names})"
 _HIDDEN = "0 /*!80000 + (IS_VISIBLE = 'NO') */ /*M! + (IGNORED = 'YES') */"
-"""Each server reads what is for it, whatever version it says it is."""
+"""Each server reads the part that is for it, whatever version it claims to have."""
 _SHOW = {"mysql": "VISIBLE", "mariadb": "NOT IGNORED"}
 _FIRST = b"the_house"
 _TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
 _MOST = 5
-"""Changes that are told one by one."""
+"""How many changes are listed one by one."""
 _ADVICE = "give Tarry a database of its own, or that table another name; nothing of it was touched"
 
 
 @frozen
 class Table:
-    """As the server tells of it."""
+    """A table as the server describes it."""
 
     type: str
     engine: str
     """Empty for a view."""
     columns: Mapping[str, str]
-    """Each as behind its name in CREATE TABLE."""
+    """The definition of each column, as after its name in CREATE TABLE."""
     indexes: Mapping[str, str] = field(factory=dict[str, str])
-    """Each as in CREATE TABLE."""
+    """The definition of each index, as in CREATE TABLE."""
     hidden: frozenset[str] = frozenset()
-    """Indexes that no statement may use."""
+    """Indexes that are hidden from statements (INVISIBLE or IGNORED)."""
 
 
 @frozen
 class Found:
-    """The tables with names of ours that a database has, under these names."""
+    """The tables of a database that have names of Tarry's tables, by these names."""
 
     database: str
     tables: Mapping[str, Table] = field(factory=dict[str, Table])
@@ -76,12 +76,13 @@ class Found:
 
     @property
     def has_records(self) -> bool:
-        """Those of migrations: they come first, one after the other."""
+        """Whether it has both tables that record migrations, which are made first, one after the other."""
         return all(name in self.tables for name in _RECORDS)
 
 
 async def find_tables(connection: Connection, migrations: Iterable[Migration]) -> Found:
-    """What there is of what these migrations make. Raises `SchemaError` where what records migrations is not ours."""
+    """Finds those tables that these migrations make. Raises `SchemaError` when the tables that record migrations are
+    not Tarry's."""
     known = {**_RECORDS, **shape_of(migrations)}
     flavour = connection.server.flavour
     here = _HERE.format(names=", ".join(f"'{name}'" for name in known))
@@ -91,7 +92,8 @@ async def find_tables(connection: Connection, migrations: Iterable[Migration]) -
     ]
 
     def ours(name: str) -> str | None:
-        """The server may find names that differ in case, and are others."""
+        """The name as Tarry writes it; None for a table that is not Tarry's: the server may also find names that differ
+        in case."""
         name = name.lower() if folds else name
         return name if name in known else None
 
@@ -112,7 +114,7 @@ async def find_tables(connection: Connection, migrations: Iterable[Migration]) -
 def _read_tables(
     ours: Callable[[str], str | None], tables: Sequence[Row], columns: Sequence[Row], parts: Sequence[Row]
 ) -> dict[str, Table]:
-    """By the name that is ours."""
+    """Makes tables from rows of `information_schema`, by the names as Tarry writes them."""
     definitions: dict[str, dict[str, str]] = {}
     for table, name, type_, collation, default, extra, null in columns:
         told = column(type_, collation, default, extra, null=bool(null))
@@ -147,7 +149,8 @@ def _index(name: str, rows: Sequence[Row]) -> str:
 
 
 def check_tables(found: Found, known: Sequence[Migration], applied: Collection[int]) -> None:
-    """Raises `SchemaError` unless all is there that those applied have made, and nothing in the way of the others."""
+    """Raises `SchemaError` unless everything exists that the applied migrations have made, and nothing stands in the
+    way of the others."""
     todo = [migration for migration in known if migration.version not in applied]
     made = shape_of([migration for migration in known if migration.version in applied])
     where = f"the database {found.database}"
@@ -155,7 +158,7 @@ def check_tables(found: Found, known: Sequence[Migration], applied: Collection[i
         if name not in found.tables:
             raise SchemaError(f"{where} lacks the table `{name}`, which Tarry has made: restore it from a backup")
         _check(found, name, one.columns.keys() - dropped_from(name, todo[:1]), made=True)
-    # One that was interrupted has left some of its tables; those behind it have not begun.
+    # An interrupted migration has left some of its tables; those after it have not begun.
     begun = shape_of(todo[:1])
     for name in shape_of(todo):
         if name in found.tables and name not in made:
@@ -167,8 +170,8 @@ def check_tables(found: Found, known: Sequence[Migration], applied: Collection[i
 
 
 def _check_changes(found: Found, shape: Shape, whole: Shape) -> None:
-    """Raises `SchemaError` for columns and indexes that are not as Tarry made them, so that it could not work; and for
-    what others added to a table, all of which is in `whole`."""
+    """Raises `SchemaError` for columns and indexes that were changed so that Tarry cannot work; and for harmful
+    additions to the tables that `whole` describes completely."""
     there = [(name, one) for name, one in shape.items() if name in found.tables]
     changed = [fault for name, one in there for fault in _changes(found, name, one)]
     changed += [fault for name, one in there if name in whole for fault in _additions(found, name, one, whole[name])]
@@ -181,7 +184,7 @@ def _check_changes(found: Found, shape: Shape, whole: Shape) -> None:
 
 
 def _changes(found: Found, name: str, made: Made) -> Iterable[str]:
-    """What is to be put right in a table, each with the statement that does it."""
+    """Harmful changes of a table, each with the statement that repairs it."""
     table, alter = found.tables[name], f"ALTER TABLE `{name}`"
     for one, needed in made.columns.items():
         if one in table.columns and not takes_all(table.columns[one], needed):
@@ -199,7 +202,7 @@ def _changes(found: Found, name: str, made: Made) -> Iterable[str]:
 
 
 def _additions(found: Found, name: str, made: Made, whole: Made) -> Iterable[str]:
-    """What somebody added that keeps rows of ours out."""
+    """Additions of others to a table that refuse Tarry's rows, each with the statement that repairs it."""
     table, alter = found.tables[name], f"ALTER TABLE `{name}`"
     for one, there in table.indexes.items():
         if one not in whole.indexes and may_refuse(there, made, table.columns):
@@ -212,7 +215,7 @@ def _additions(found: Found, name: str, made: Made, whole: Made) -> Iterable[str
 
 
 def _check(found: Found, name: str, needed: Set[str], *, made: bool = False) -> None:
-    """Raises `SchemaError` for a table that is not ours."""
+    """Raises `SchemaError` for a table that is not Tarry's."""
     table = found.tables.get(name)
     if table is None:
         return
@@ -232,7 +235,7 @@ def _check(found: Found, name: str, needed: Set[str], *, made: bool = False) -> 
 
 
 def _check_records(found: Found, rows: Sequence[Row]) -> None:
-    """The four columns are such as others may have, too."""
+    """Raises `SchemaError` if the table `migration` is another program's, which may have the same four columns."""
     if rows and not any(name == _FIRST for _, name in rows):
         raise SchemaError(
             f"the database {found.database} has a table `migration` that is not Tarry's, whose first is"

@@ -1,4 +1,4 @@
-"""Whom a session under TLS is with: what each `ssl_mode` of a DSN looks at."""
+"""The TLS context of a session: which server certificates each `ssl_mode` of a DSN accepts."""
 
 import ssl
 from functools import lru_cache
@@ -9,7 +9,7 @@ from .dsn import SslMode
 
 @lru_cache(8)
 def trust(mode: SslMode, ca: str | None) -> ssl.SSLContext | None:
-    """None without TLS. Raises `Refused` when there are no certificates to trust in the file `ca`."""
+    """The TLS context; None without TLS. Raises `Refused` when no certificates can be read from the file `ca`."""
     if mode == "DISABLED":
         return None
     try:

@@ -1,19 +1,19 @@
-"""The bytes of one session. All use of trio-mysql is in this file.
+"""Sends and receives the bytes of one session. All use of trio-mysql is in this file.
 
-trio-mysql 1.0.3 has seen no release since 2021. It is used to log in; `rows` reads the answers. `Wire`
-holds a remedy for each of its faults, numbered here and in the tests:
+trio-mysql 1.0.3 is the last release, of 2021. It is used to log in; `rows` decodes the answers. `Wire` has a remedy for
+each of its faults, which are numbered here and in the tests:
 
-    1   caching_sha2_password is not awaited, so MySQL 9 lets nobody in          `_CachingSha2`
+    1   caching_sha2_password is not awaited, so no login works at MySQL 9       `_CachingSha2`
     2   text comes back as bytes                                                 `use_unicode`; `rows` knows the types
     3   after a cancelled read it reconnects the same object with stale bytes    an object connects once
     4   closing calls a method that streams do not have: the socket leaks        `_force_close`
     5   a cancelled write leaves half a packet sent and the connection "open"    `_write_bytes`
     6   an unread second result is an endless loop                               `ask_as_one` reads each
     7   connect_timeout covers TCP only                                          `connect`
-    8   TLS is skipped in silence when the server offers none                    `_get_server_information`
+    8   TLS is skipped silently when the server offers none                      `_get_server_information`
     9   a password beyond Latin-1 cannot be sent                                 it is given as UTF-8 bytes
     10  a server that asks for the password in clear gets it, TLS or not         `_RefuseClear`
-    11  a way to log in that it has not is no error of its own                   `_process_auth`
+    11  an unsupported login method raises no error of its own                   `_process_auth`
     12  an error before the greeting has no SQL state, and loses six letters     `_WholeErrors`
 """
 
@@ -33,7 +33,7 @@ from .rows import MAX_PAYLOAD, Answer, ProtocolError, read_error
 from .trust import trust
 
 if TYPE_CHECKING:
-    # trio-mysql carries no types: this is all of it that is used here, as it is in 1.0.3.
+    # trio-mysql has no types: these are the parts that are used here, as of 1.0.3.
     class _Packet:
         def get_all_data(self) -> bytes: ...
         def read_all(self) -> bytes: ...
@@ -81,10 +81,10 @@ COM_QUERY, COM_PING = 3, 14
 
 _NO_SUCH_PLUGIN = (2059, 2061)
 _LACKS = {"client_ed25519": "for which Tarry needs the package pynacl (pip install pynacl)"}
-"""Ways to log in that a package more makes possible."""
+"""Login methods that need another package."""
 
 _SENT_TOGETHER = 1 << 20
-"""Bytes of statements that are sent at once, if there are several."""
+"""Bytes: several statements are sent together up to this size."""
 _PRELUDE = struct.Struct("<IB")
 _HEADER = struct.Struct("<I")
 
@@ -94,7 +94,7 @@ _READ_BYTES = 1 << 16
 
 
 class _WholeErrors(_AnyPacket):
-    """Fault 12. So it is where a server has no room for another session."""
+    """Fault 12, which occurs when a server has no room for another session."""
 
     def raise_for_error(self) -> None:
         error = read_error(self._data)
@@ -127,7 +127,7 @@ class _CachingSha2:
 
 
 class _RefuseClear:
-    """Fault 10. Whoever sits between could ask for the password and would get it."""
+    """Fault 10. Without this, a machine in the middle could ask for the password and would get it."""
 
     def __init__(self, wire: "Wire") -> None:
         self._wire = wire
@@ -141,7 +141,7 @@ class _RefuseClear:
 
 
 def pack(command: int, payload: bytes) -> list[bytes]:
-    """A command as the protocol's packets, each a header and a piece; a piece of full length is followed by another."""
+    """A command as packets of the protocol, each a header and a piece; after a piece of full length another follows."""
     packets = [_PRELUDE.pack(min(len(payload) + 1, MAX_PAYLOAD), command), payload[: MAX_PAYLOAD - 1]]
     sent = MAX_PAYLOAD - 1
     while sent <= len(payload):
@@ -162,7 +162,7 @@ class Wire(_TrioMysql):
         self._busy = False
         # Logged in and set up.
         self.ready = False
-        # The socket's, once logged in, when bytes go over it as they are: to ask the kernel at once is cheaper. Or -1.
+        # The socket's descriptor, after a login without TLS: asking the kernel directly is cheaper. Otherwise -1.
         self._descriptor = -1
         self._poll = select.poll()
         super().__init__(
@@ -192,19 +192,19 @@ class Wire(_TrioMysql):
 
     @property
     def sealed(self) -> bool:
-        """TLS or a Unix socket: nobody listens."""
+        """Whether it is TLS or a Unix socket, so nobody can listen."""
         return self._secure
 
     @property
     def verified(self) -> bool:
-        """And it is the server that was meant."""
+        """Whether it is sealed, and the server is known to be the right one."""
         return self._secure and self._ssl_mode not in ("PREFERRED", "REQUIRED")
 
     def is_readable(self) -> bool:
         return bool(self._poll.poll(0))
 
     async def connect(self) -> None:
-        # Fault 3: bytes of the former life may be in the buffer, also by way of `ping`.
+        # Fault 3: bytes of an earlier session may be in the buffer, also after a reconnect by `ping`.
         if self._spent:
             raise RuntimeError("a connection is not used again: make a new one")
         self._spent = True
@@ -216,7 +216,7 @@ class Wire(_TrioMysql):
         if isinstance(self._sock, trio.SocketStream):
             self._descriptor = own.fileno()
         if own.family != socket.AF_UNIX:
-            # A server that vanishes without a word is noticed in half a minute, not in hours.
+            # A server that vanishes silently is noticed in half a minute, not in hours.
             for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
                 own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
             own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
@@ -231,9 +231,9 @@ class Wire(_TrioMysql):
         return await super()._read_packet(packet_type)
 
     async def ask(self, command: int, payloads: Sequence[bytes]) -> list[Answer]:
-        """Sends commands, and then reads the answers, to their end, with one await to a read of the socket.
+        """Sends commands, then reads all answers, with one await for each read of the socket.
 
-        After a command that the server refused, those behind it are carried out all the same.
+        Commands after one that the server refused are executed all the same.
         """
         stream = self._stream()
         self._busy = True
@@ -264,9 +264,9 @@ class Wire(_TrioMysql):
         return answers
 
     async def ask_as_one(self, statements: Sequence[bytes]) -> list[Answer]:
-        """Sends statements that give no rows as one command, of which the server carries out the first until one fails.
+        """Sends statements that return no rows as one command; the server executes them until one fails.
 
-        Then the error is the last of the answers, and those behind it have none.
+        Then the error is the last of the answers; the statements after it have none.
         """
         stream = self._stream()
         self._busy = True
@@ -276,7 +276,7 @@ class Wire(_TrioMysql):
             await self._send(stream, b"".join(packets))
             rest = b""
             for behind in reversed(range(len(statements))):
-                # Each is one packet, an OK or an ERR.
+                # Each answer is one packet, an OK or an ERR.
                 answer = Answer(sequence=(len(packets) // 2 + len(answers)) % 256, more=behind > 0)
                 answers.append(answer)
                 rest = await self._read(stream, answer, rest)
@@ -291,13 +291,15 @@ class Wire(_TrioMysql):
         return answers
 
     async def _read(self, stream: _Stream, answer: Answer, rest: bytes) -> bytes:
-        """An answer to its end, from the rest of what was read before; the rest of what was read for it."""
+        """Reads an answer to its end, beginning with the bytes `rest` of the read before; returns the bytes after
+        it."""
         while not answer.feed(rest or await self._receive(stream)):
             rest = b""
         return answer.take_rest()
 
     def quit(self) -> None:
-        """Closes; says so if that can be said without waiting, or the server's log complains."""
+        """Closes the session. Tells the server if that is possible without waiting, since otherwise its log
+        complains."""
         if self.ready and not self._busy and self._descriptor >= 0:
             with suppress(OSError):
                 os.write(self._descriptor, _QUIT)
@@ -314,7 +316,7 @@ class Wire(_TrioMysql):
 
     async def _send(self, stream: _Stream, data: bytes) -> None:
         if self._descriptor >= 0:
-            # At once: what waits for its answer next needs no round of the event loop before.
+            # Written directly: the caller waits for the answer next, so a round of the event loop before is not needed.
             try:
                 sent = os.write(self._descriptor, data)
             except BlockingIOError:
@@ -328,7 +330,7 @@ class Wire(_TrioMysql):
 
     async def _receive(self, stream: _Stream) -> bytes:
         if self._descriptor >= 0:
-            await trio.lowlevel.wait_readable(self._descriptor)  # none is there so soon that to look first would help
+            await trio.lowlevel.wait_readable(self._descriptor)  # no answer comes so soon that trying first would help
             try:
                 data = os.read(self._descriptor, _READ_BYTES)
             except BlockingIOError:
@@ -346,7 +348,7 @@ class Wire(_TrioMysql):
         offered = bool(self.server_capabilities & _CLIENT_SSL)
         if self._ssl_mode not in ("DISABLED", "PREFERRED") and not offered:
             raise Unavailable("the server offers no TLS: set it up there, or say ssl_mode=DISABLED", 2026)  # fault 8
-        # What was said in clear must not be taken for what comes under TLS.
+        # Bytes that came in clear must not be taken for bytes under TLS.
         if self._ssl_mode != "DISABLED" and offered and self._rbuf_offset != len(self._rbuf):
             raise ProtocolError("bytes between the greeting and TLS")
         if self._auth_plugin_name != "mysql_native_password":

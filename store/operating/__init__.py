@@ -1,1 +1,2 @@
-"""What an operator does to a group: seek, replay, redrive, purge."""
+"""Operations of an operator: seek, replay, redrive and purge of a group; erasing messages, access keys, ended
+sessions."""

@@ -1,6 +1,6 @@
-"""Sessions that were signed out: remembered until their time is over, by the ids in their cookies.
+"""Signed-out browser sessions: remembered by the ids in their cookies until they would have expired.
 
-They lie with the requests that are remembered, of no topic: what is past its time goes there by itself.
+They are stored with the idempotency keys, under no topic, where entries whose time is over are removed by themselves.
 """
 
 from ..ports import Transaction
@@ -9,12 +9,13 @@ _NO_TOPIC = 0
 
 
 async def end(tx: Transaction, session: bytes, until: int) -> None:
-    """It is over, `until` when it would have been anyway. Raises `DuplicateKey` where it was before."""
+    """Records that a session is signed out; `until` is when it would have expired. Raises `DuplicateKey` when it was
+    signed out before."""
     await tx.execute_many("idempotency.add", [(_NO_TOPIC, _key(session), bytes(32), b"", until)])
 
 
 async def is_ended(tx: Transaction, session: bytes) -> bool:
-    """Whether it was signed out, at whichever server."""
+    """Whether the session was signed out, at any node."""
     return bool(await tx.fetch("idempotency.find", tuple[bytes, bytes, bytes, int], _NO_TOPIC, [_key(session)]))
 
 

@@ -1,15 +1,15 @@
-"""Erasing: what a message says goes for good, its body and its headers, and that it was there stays.
+"""Erasing: removes the content of a message for good, its body and its headers, but keeps the record that it existed.
 
-What a data-protection request wants. The body becomes empty wherever the message lies, and the dead letters of every
-group are such places; why its attempts failed goes as well, since reasons quote what they are about. Its life stays:
-times, states, attempts, clients; and key, ordering key and tag, by which it is found, ordered and chosen.
+This answers a data-protection request. The body becomes empty in every place of the message, the dead letters of all
+groups included. The reasons of its failed attempts are removed as well, since reasons may quote the message. Its life
+stays: times, states, attempts, clients; and key, ordering key and tag, by which it is found, ordered and chosen.
 
-The message says so by its content type (see `store.erased`). The table `erased` remembers it for good: for the lake,
-which is told later, and for who asks.
+An erased message is marked by its content type (see `store.erased`). The table `erased` remembers it for good: for the
+lake, which is told later, and for callers who ask.
 
 Locks: the row of `erased`, then the cursors of all groups where the message lies, under which failures are written and
-letters come and go; then retries, which promotion locks without waiting. So nothing that was read before is written
-after.
+letters come and go; then retries, which promotion locks without waiting. So no content that was read before is written
+back afterwards.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,25 +25,26 @@ from ..ports import Transaction
 from ..rows import Cancelled, ErasedRow, GroupRow, QueueRow, Return
 
 _GROUPS = 1000
-"""To a statement."""
+"""How many groups a statement asks about at most."""
 
 
 @frozen
 class Erasure:
-    """That a message is erased."""
+    """The erasure of a message."""
 
     id: int
     erased_at: int
-    """The first time."""
+    """When it was erased for the first time."""
     lake: Literal["none", "pending", "erased"]
-    """Whether the lake has it no more: the next run of the archive sees to that. `none`: the store has no lake."""
+    """Whether the message is also erased in the lake, which the next run of the archive does. `none`: there is no
+    lake."""
     lake_at: int | None
     known: bool
     """The store knows the message, or knew it when it was erased."""
 
 
 class _Lying(NamedTuple):
-    """Where a message lies in the stream."""
+    """The place of a message in the stream."""
 
     topic_id: int
     queue_id: int
@@ -52,7 +53,7 @@ class _Lying(NamedTuple):
 
 
 class _Letter(NamedTuple):
-    """A copy among the dead letters."""
+    """A copy of a message among the dead letters."""
 
     group_id: int
     queue_id: int
@@ -61,7 +62,7 @@ class _Letter(NamedTuple):
 
 
 class _Parked(NamedTuple):
-    """A message behind one of its key."""
+    """A parked message."""
 
     group_id: int
     queue_id: int
@@ -71,17 +72,17 @@ class _Parked(NamedTuple):
 
 
 async def topic_of(tx: Transaction, id_: int) -> str | None:
-    """The name of the topic of a message that may be erased, or was; None where the store does not know it."""
+    """The name of the topic of a message that may be erased, or was; None if the store does not know the message."""
     topic_id = await _topic_id(tx, id_)
     names = await tx.fetch("topic.names", tuple[int, str], [topic_id]) if topic_id else []
     return names[0][1] if names else None
 
 
 async def erase(tx: Transaction, id_: int, now: int) -> Erasure | Literal["waiting", "unknown"]:
-    """Erases a message; once more it finds nothing to do, or what came since.
+    """Erases a message. Called again, it erases only what was added since.
 
-    `waiting`: it waits for its time, and is to be cancelled first. `unknown`: the store does not know it, and there is
-    no lake that may. With a lake it is remembered all the same.
+    `waiting`: the message waits for its time, and has to be cancelled first. `unknown`: the store does not know it, and
+    there is no lake that may have it. If there is a lake, the erasure is recorded all the same.
     """
     if await tx.fetch("delay.queues", tuple[int, int], places_of([id_])):
         return "waiting"
@@ -102,7 +103,7 @@ async def erase(tx: Transaction, id_: int, now: int) -> Erasure | Literal["waiti
 
 
 async def _topic_id(tx: Transaction, id_: int) -> int | None:
-    """In the order in which a message moves, so that none slips by."""
+    """The message's topic. Reads the tables in the order in which a message moves, so that it is not missed."""
     cancelled = await tx.fetch("cancelled.find", Cancelled, [id_])
     if cancelled:
         return cancelled[0].topic_id
@@ -128,7 +129,7 @@ async def _letters(tx: Transaction, id_: int, group_ids: Sequence[int]) -> list[
 
 
 async def _erase_copies(tx: Transaction, id_: int, topic_id: int, mark: str) -> bool:
-    """Whether there was something to erase."""
+    """Erases all copies of a message; returns whether there was something to erase."""
     group_ids = sorted(group.id for group in await tx.fetch("consumer_group.of_topics", GroupRow, [topic_id]))
     queues = await tx.fetch("queue.of_topics", QueueRow, [topic_id])
     numbers = {lying.number for lying in await tx.fetch("message.kept", _Lying, [id_])}
@@ -158,7 +159,8 @@ async def _erase_content(tx: Transaction, id_: int, group_ids: Sequence[int], ma
 
 
 async def _forget_reasons(tx: Transaction, id_: int) -> bool:
-    """Why its attempts failed goes, wherever it is on its way. Retries first: promotion makes returns of them."""
+    """Removes the reasons of its failed attempts in all groups. Retries first, since promotion makes returns of
+    them."""
     resting = await tx.fetch("retry.of_messages", tuple[int, int, int, int, bytes], [id_])
     changed = await _rewrite(tx, "retry.rewrite", ((h, (shard_of(i), i)) for _, _, i, _, h in resting))
     back = await tx.fetch("redelivery.of_messages", Return, [id_])

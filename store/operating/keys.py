@@ -1,7 +1,7 @@
-"""Keys by which clients get in: what each may do, and its SHA-256. The text of a key is nowhere.
+"""Access keys of clients: the scopes of each, and its SHA-256. The text of a key is never stored.
 
-A revoked key stays as a row: its name is in logs, and is never given to another; and a store that had keys once is not
-open to everybody when none is left.
+A revoked key stays as a row: its name is in logs, and is never given to another key; and a store that once had keys
+does not become open to everybody when none is left.
 """
 
 from typing import Literal, NamedTuple
@@ -12,11 +12,11 @@ from ..ports import Transaction
 from ..rows import encode
 
 MAX_SCOPES = 8192
-"""Bytes of all scopes of a key, with a space between them."""
+"""The most bytes of all scopes of a key, with a space between them."""
 
 
 class KeyRow(NamedTuple):
-    """A key as it lies there."""
+    """An access key as it is stored."""
 
     name: str
     digest: bytes
@@ -27,7 +27,7 @@ class KeyRow(NamedTuple):
 
 @frozen
 class Key:
-    """A key, and what it may do."""
+    """An access key, and what it may do."""
 
     name: str
     digest: bytes = field(repr=False)
@@ -37,19 +37,19 @@ class Key:
 
 
 async def add(tx: Transaction, key: Key) -> None:
-    """Raises `DuplicateKey` when there is one of this name, or was."""
+    """Adds a key. Raises `DuplicateKey` when there is or was one with this name."""
     scopes = encode(" ".join(key.scopes))
     await tx.execute_many("access_key.add", [(encode(key.name), key.digest, scopes, key.created_at)])
 
 
 async def revoke(tx: Transaction, name: str, now: int) -> Literal["revoked", "before", "unknown"]:
-    """Ends a key; `before` when that was done already."""
+    """Revokes a key; `before`: it was revoked already."""
     if await tx.execute("access_key.revoke", now, encode(name)):
         return "revoked"
     return "before" if any(key.name == name for key in await all_keys(tx)) else "unknown"
 
 
 async def all_keys(tx: Transaction) -> list[Key]:
-    """All that there ever were, by name."""
+    """All keys that there ever were, in order of their names."""
     rows = await tx.fetch("access_key.all", KeyRow)
     return [Key(row.name, row.digest, tuple(row.scopes.split()), row.created_at, row.revoked_at) for row in rows]

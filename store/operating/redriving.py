@@ -1,10 +1,9 @@
-"""Redrive and purge: dead letters go back to their group, or away; a bounded batch in a transaction.
+"""Redrive and purge: dead letters go back to their group, or are removed; a bounded batch in a transaction.
 
-A redriven letter leaves `dead` and enters the ladder of its group in one transaction, due at once and with attempt 1:
-it is in one place at any moment. A message that retention has taken from the stream is put back there from the letter's
-copy. One past its time would not be handed out, so its letter is left where it is; and so is one that is astray: by
-somebody's own SQL it has no place to go back to. Locks: the group's cursors, under which letters come and go, and then
-the letters.
+A redriven letter moves from `dead` to the ladder of its group in one transaction, due at once and with attempt 1, so it
+is in one place at any moment. A message that retention has removed from the stream is restored from the letter's copy.
+An expired letter would not be handed out, so it stays; so does one that is astray: spoilt by SQL from outside, it has
+no place to go back to. Locks: the group's cursors, under which letters come and go, then the letters.
 """
 
 from collections import Counter
@@ -24,30 +23,30 @@ from ..rows import LockedDead
 
 @frozen
 class Letters:
-    """Which dead letters: of a stretch of time, or those of these ids that are of it."""
+    """Chooses dead letters: all of a span of time, or those with these ids that are in the span."""
 
     since: int = 0
     until: int = 1 << 62
-    """Unix milliseconds of `dead_at`; the end is not of it."""
+    """Unix milliseconds of `dead_at`; the end is not included."""
     ids: tuple[int, ...] | None = None
     after: int = -1
-    """Of those that died at `since`, the ones behind this id."""
+    """Of the letters that died exactly at `since`, only those behind this id."""
     key: str | None = None
     tag: str | None = None
     reason: str | None = None
-    """Of the last attempt; with `*` at its end, how that begins."""
+    """The reason of the last attempt; with `*` at the end, how it begins."""
 
     def behind(self, last: tuple[int, int]) -> "Letters":
-        """Those that come after the letter that died then and has this id."""
+        """The same letters, behind the one with this `(dead_at, id)`."""
         return evolve(self, since=last[0], after=last[1])
 
     @property
     def are_sought(self) -> bool:
-        """Whether they have to be looked through."""
+        """Whether each letter must be examined for its key, tag or reason."""
         return (self.key, self.tag, self.reason) != (None, None, None)
 
     def fit(self, key: str | None, tag: str | None, history: bytes) -> bool:
-        """Whether a letter of this key, tag and history is one of them."""
+        """Whether a letter with this key, tag and history is chosen."""
         if (self.key is not None and key != self.key) or (self.tag is not None and tag != self.tag):
             return False
         if self.reason is None:
@@ -57,7 +56,7 @@ class Letters:
 
 
 class _Sought(NamedTuple):
-    """What is looked at of a letter."""
+    """The columns of a letter by which it is chosen."""
 
     id: int
     dead_at: int
@@ -68,22 +67,22 @@ class _Sought(NamedTuple):
 
 @frozen
 class Redriven:
-    """What one batch did, or would do."""
+    """The result of one batch, as done or as it would be done."""
 
     count: int
     timers: tuple[tuple[int, int], ...] = ()
-    """(due, entry) of what went onto the ladder."""
+    """(due, entry) of the retries that were put onto the ladder."""
     expired: int = 0
-    """Letters that were left where they are, since they are past their time."""
+    """Letters that stay because they are expired."""
     astray: int = 0
-    """Letters that were left, since the topic has no such queue, or a queue no such offset."""
+    """Letters that stay because the topic has no such queue, or a queue no such offset."""
     last: tuple[int, int] | None = None
-    """When the last letter of the batch died, and its id: the next batch begins behind it."""
+    """(dead_at, id) of the last letter of the batch: the next batch begins behind it."""
 
 
 async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> list[LockedDead]:
     if not await tx.fetch("cursor.lock", CursorRow, group.id, sorted(group.queue_ids)):
-        return []  # a broadcast topic's, or removed meanwhile
+        return []  # the group is of a broadcast topic, or was removed meanwhile
     if letters.ids is None:
         place = (letters.since, letters.until, letters.since, letters.after)
         return await tx.fetch("dead.aged", LockedDead, group.id, *place, limit)
@@ -96,7 +95,7 @@ async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> 
 async def redrive(
     tx: Transaction, group: Group, letters: Letters, limit: int, now: int, make_id: Callable[[int], int]
 ) -> Redriven:
-    """Redrives `limit` letters at most, or all that are named. `make_id` makes the id of a retry from its time."""
+    """Redrives at most `limit` letters, or all that are named. `make_id` makes the id of a retry from its due time."""
     found = await _lock(tx, group, letters, limit)
     last = (found[-1].dead_at, found[-1].id) if found else None
     kept = [row for row in found if not is_past(row.expires_at, now)]
@@ -121,9 +120,9 @@ async def redrive(
 async def set_retries(
     tx: Transaction, group: Group, places: Sequence[Sequence[Value]], now: int, make_id: Callable[[int], int]
 ) -> tuple[tuple[int, int], ...]:
-    """Puts messages onto the ladder, due now; returns the timers, each a (due, entry).
+    """Puts messages onto the ladder, due now; returns the timers, each as (due, entry).
 
-    A place is a retry queue, and of the message that comes back there its queue, offset, id, attempt and history.
+    A place is the retry queue that a message comes back to, and the message's queue, offset, id, attempt and history.
     """
     ids = [make_id(now) for _ in places]
     rows = [(shard_of(id_), id_, group.id, *place, now, 0) for id_, place in zip(ids, places, strict=True)]
@@ -134,15 +133,15 @@ async def set_retries(
 
 @frozen
 class Fitting:
-    """What was found in a look: (dead_at, id) of those that fit, and the letters that are still to be looked at; None
-    when all were."""
+    """The result of one search: (dead_at, id) of the chosen letters, and the letters that are still to be examined;
+    None when all were."""
 
     places: tuple[tuple[int, int], ...]
     ahead: Letters | None
 
 
 async def fitting(tx: Transaction, group: Group, letters: Letters, limit: int) -> Fitting:
-    """Those that fit among the next `limit` letters."""
+    """Finds the chosen letters among the next `limit` ones."""
     if letters.ids is None:
         place = (letters.since, letters.until, letters.since, letters.after)
         rows = await tx.fetch("dead.sought", _Sought, group.id, *place, limit)
@@ -157,7 +156,7 @@ async def fitting(tx: Transaction, group: Group, letters: Letters, limit: int) -
 
 
 async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> Redriven:
-    """Removes `limit` letters at most, or all that are named."""
+    """Removes at most `limit` letters, or all that are named."""
     rows = await _lock(tx, group, letters, limit)
     if not rows:
         return Redriven(0)
@@ -168,14 +167,14 @@ async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> 
 
 
 async def would_redrive(tx: Transaction, group: Group, letters: Letters, now: int) -> Redriven:
-    """What a redrive of all of them would do."""
+    """What a redrive of all these letters would do."""
     there = await count(tx, group, letters)
     expired, astray = await _count_left(tx, group, letters, now)
     return Redriven(there - expired - astray, (), expired, astray)
 
 
 async def count(tx: Transaction, group: Group, letters: Letters) -> int:
-    """How many letters these are."""
+    """How many letters of these times or ids exist; key, tag and reason are ignored."""
     if letters.ids is not None:
         return len(await _named(tx, group, letters))
     (letters_there,) = await tx.fetch("dead.count", int, group.id, letters.since, letters.until)
@@ -183,7 +182,7 @@ async def count(tx: Transaction, group: Group, letters: Letters) -> int:
 
 
 async def _count_left(tx: Transaction, group: Group, letters: Letters, now: int) -> tuple[int, int]:
-    """How many of them a redrive leaves: what is past its time, and what is astray."""
+    """How many of these letters a redrive leaves where they are: expired ones, and those that are astray."""
     if letters.ids is not None:
         there = await _named(tx, group, letters)
         kept = [row for row in there if not is_past(row.expires_at, now)]
@@ -195,7 +194,7 @@ async def _count_left(tx: Transaction, group: Group, letters: Letters, now: int)
 
 
 async def _named(tx: Transaction, group: Group, letters: Letters) -> list[LockedDead]:
-    """Those that are named and there."""
+    """The named letters that exist."""
     if not letters.ids:
         return []
     found = await tx.fetch("dead.places", LockedDead, group.id, list(letters.ids))

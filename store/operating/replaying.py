@@ -1,10 +1,10 @@
-"""Replay: a range of the stream comes once more to one group, through its retry queues, in bounded batches.
+"""Replay: sends a range of the stream to one group again, through its retry queues, in bounded batches.
 
-How far it has come is written in the same transaction, under what was asked for: the same request goes on where an
-earlier one stopped or was killed, so nothing is left out or comes twice. Another request takes its place. A replay of
-many ranges has a name, and goes through a queue by ascending offsets: below where it has come to all is done, and that
-stays known when one of its ranges is done. Where all of a topic is meant its queues are read here, under the
-topic's lock: another server may have given it more than are known to whoever asks. Locks: the topic, the cursors of the
+The progress is written in the same transaction, under a digest of the request: the same request goes on where an
+earlier one stopped or was killed, so no message is left out or comes twice. Another request replaces it. A replay of
+many ranges has a name, and goes through a queue by ascending offsets: everything below its progress is done, and the
+progress is kept when one of its ranges is done. For a replay of all queues of a topic, the queues are read here, under
+the topic's lock: another node may have added some that the caller does not know. Locks: the topic, the cursors of the
 retry queues, then the replay's own rows.
 """
 
@@ -23,21 +23,21 @@ from .redriving import set_retries
 
 @frozen
 class Range:
-    """From one position up to another, which is not of it."""
+    """A range from one position up to another, which is not included."""
 
     begin: Position
     end: Position
     queues: tuple[Queue, ...] | None
-    """None: all that the topic has by then."""
+    """None: all queues that the topic has then."""
     request: bytes
-    """32 bytes that stand for what was asked for."""
+    """A digest of the request, 32 bytes."""
     named: bool = False
-    """They stand for a name, and this is one range of many."""
+    """`request` is the digest of a name, and this is one of its many ranges."""
 
 
 @frozen
 class Replayed:
-    """What one batch did."""
+    """The result of one batch."""
 
     count: int
     done: bool
@@ -47,7 +47,7 @@ class Replayed:
 async def replay(
     tx: Transaction, group: Group, range_: Range, limit: int, now: int, make_id: Callable[[int], int]
 ) -> Replayed:
-    """Replays `limit` messages at most. `make_id` makes the id of a retry from its time. Raises `GroupGone`."""
+    """Replays at most `limit` messages. `make_id` makes the id of a retry from its due time. Raises `GroupGone`."""
     if range_.queues is None:
         group = await as_it_is(tx, group)
     queues = group.topic.queues if range_.queues is None else range_.queues
@@ -74,8 +74,8 @@ async def replay(
 
 
 async def _left(tx: Transaction, group: Group, range_: Range, queues: Sequence[Queue]) -> dict[int, tuple[int, int]]:
-    """What is left to do by queue: where the same request stopped, or all of it. Of a queue that the topic has gained
-    since, all is left."""
+    """The offsets that are left by queue: from where the same request stopped, or the whole range; the whole range also
+    for a queue that was added since."""
     known: dict[int, tuple[int, int]] = {}
     for queue in queues:
         for request, at, until in await tx.fetch("replay.lock", tuple[bytes, int, int], group.id, queue.id):
@@ -89,7 +89,8 @@ async def _left(tx: Transaction, group: Group, range_: Range, queues: Sequence[Q
 
 
 async def extent(tx: Transaction, range_: Range, queues: Sequence[Queue]) -> dict[int, tuple[int, int]]:
-    """The first offset and the end in each of these queues; what retention took in between counts."""
+    """The first offset and the end of the range in each of these queues; removed messages in between are counted,
+    too."""
     places: dict[int, tuple[int, int]] = {}
     for queue in queues:
         begin = await offset_of(tx, queue.id, range_.begin)

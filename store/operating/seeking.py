@@ -1,15 +1,16 @@
 """Seek: an operator moves a group to another position, in one transaction.
 
-The claims of the queues that are moved are closed first, and so are those of their retry queues; whoever acks one of
-them afterwards hears that its lease is lost. What such a claim of the topic's own queue still held is left to the new
-position; what it held of a retry queue goes back onto the ladder, uncounted and due at once, since no seek brings it
-again. Messages that rest on the ladder, and dead letters, stay where they are.
+The claims of the moved queues and of their retry queues are closed first; a client that acks one of them afterwards is
+told that its lease is lost. Open messages of a claim of the topic's own queue are left to the new position. Those of a
+claim of a retry queue go back onto the ladder, uncounted and due at once, since a seek does not bring them again.
+Messages that rest on the ladder, and dead letters, stay where they are.
 
-Where all of a topic is meant its queues are read here, under the topic's lock: another server may have given it more
-than are known to whoever asks.
+For a seek in all queues of a topic, the queues are read here, under the topic's lock: another node may have added some
+that the caller does not know.
 
-Locks: claims by key, the topic, then cursors. Claims that came before the last of these were held are locked last, when
-no more can come: who is just settling one of them may meet us in a deadlock, and one of the two is run again.
+Locks: claims by key, the topic, then cursors. Claims that were made before the last cursor was locked are locked at the
+end, when no more can come. A turn that is settling one of them may deadlock with the seek; then one of the two runs
+again.
 """
 
 from collections import Counter, defaultdict
@@ -30,15 +31,15 @@ from .redriving import set_retries
 
 @frozen
 class Sought:
-    """What a seek did."""
+    """The result of a seek."""
 
     queues: tuple[tuple[int, int], ...]
     """(number, offset) of each queue that was moved."""
     closed: tuple[ClaimKey, ...] = ()
     timers: tuple[tuple[int, int], ...] = ()
-    """(due, entry) of what went back onto the ladder."""
+    """(due, entry) of the retries that were put back onto the ladder."""
     acked: int = 0
-    """What users' own transactions had acked of those claims, counted now."""
+    """How many messages of those claims users' own transactions had acked, counted now."""
 
 
 async def seek(
@@ -49,8 +50,8 @@ async def seek(
     now: int,
     make_id: Callable[[int], int],
 ) -> Sought:
-    """Moves the group in these queues of its topic; None: in all that there are by now. `make_id` makes the id of a
-    retry from its time. Raises `GroupGone` and `TopicGone`."""
+    """Moves the group in these queues of its topic; None: in all that it has now. `make_id` makes the id of a retry
+    from its due time. Raises `GroupGone` and `TopicGone`."""
     known = group.topic.queues if queues is None else queues
     places = sorted(id_ for queue in known for id_ in (queue.id, group.retry_queue_of[queue.id].id))
     await tx.fetch("claim.lock_all", ClaimRow, group.id, places)
@@ -97,7 +98,7 @@ async def seek(
 async def targets(
     tx: Transaction, group: Group, queues: Sequence[Queue] | None, position: Position
 ) -> list[tuple[int, int]]:
-    """(number, offset) of each of these queues, where a seek would move the group. Raises `TopicGone`."""
+    """(number, offset) of each of these queues: where a seek would move the group. Raises `TopicGone`."""
     some = await queues_now(tx, group.topic) if queues is None else queues
     return [(queue.number, await offset_of(tx, queue.id, position)) for queue in some]
 
@@ -105,7 +106,7 @@ async def targets(
 async def _back(
     tx: Transaction, group: Group, held: Sequence[ClaimRow], now: int, make_id: Callable[[int], int]
 ) -> tuple[tuple[int, int], ...]:
-    """What claims of retry queues still hold, back onto the ladder: due now, with the attempt it had."""
+    """Puts open messages of claims of retry queues back onto the ladder: due now, with the attempt that they had."""
     offsets: dict[int, list[int]] = defaultdict(list)
     for claim in held:
         offsets[claim.queue_id] += [claim.first + i for i, o in enumerate(claim.outcome) if o == Outcome.OPEN]
@@ -120,7 +121,7 @@ async def _back(
 
 
 async def _let_through(tx: Transaction, group: Group, acked: Mapping[int, Sequence[int]], now: int) -> None:
-    """Ordered topics: nothing waits any more for what a user's own transaction has acked of a retry queue."""
+    """Ordered topics: takes messages of retry queues that users' own transactions have acked out of their chains."""
     chains = Chains(group, now)
     for own, back in group.retry_queue_of.items():
         if back.id in acked:

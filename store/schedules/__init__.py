@@ -1,1 +1,1 @@
-"""Recurring schedules: one message of each waits, and puts the next in its place."""
+"""Recurring schedules: one message of each waits, and when it is due, the next one is made to wait."""

@@ -1,6 +1,6 @@
-"""A schedule's course as the store sees it: times and messages, worked out by functions that are handed in.
+"""A schedule's course: its fire times and messages, computed by functions that are passed in.
 
-The store knows no calendar.
+The store itself knows no calendar.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ from attrs import evolve, frozen
 from ..content import Attributes
 
 Outcome = Literal["fired", "missed", "overlapped", "run", "backfilled", "cancelled", "kept"]
-"""What became of a fire time. `missed`: its turn came too late. `overlapped`: the message before was unsettled still.
-`run`, `backfilled`: somebody asked for it. `cancelled`: its message was cancelled, or was due when the schedule was
-paused. `kept`: its turn has been, and its message is kept back until the one before is settled; it will be something
-else."""
+"""What became of a fire time. `missed`: its turn came too late. `overlapped`: the message before it was still
+unsettled. `run`, `backfilled`: an operator asked for it. `cancelled`: its message was cancelled, or was due when the
+schedule was paused or removed. `kept`: its message is kept back until the one before is settled; then the outcome
+changes."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
@@ -25,14 +25,14 @@ class Post(Attributes, frozen=True, kw_only=True):
 
 
 class Judgement(NamedTuple):
-    """What is to be done when the turn of a fire time has come. Times are Unix milliseconds."""
+    """What to do at the turn of a fire time. Times are Unix milliseconds."""
 
     sent: bool
     """Whether its message goes to the stream."""
     next_at: int | None
     """The fire time that the schedule waits for from now on."""
     missed_until: int | None = None
-    """The fire times after it and before then are left out, since they are too late; None: there are none."""
+    """The fire times between this one and then are left out, since they are too late; None: there are none."""
 
 
 @frozen
@@ -44,15 +44,16 @@ class Course:
     due: Callable[[int], int]
     """When the message of a fire time is due."""
     judge: Callable[[int, int], Judgement]
-    """Of a fire time whose turn it is, and now."""
+    """Judges a fire time whose turn it is, given that time and the current time."""
     post: Callable[[int], Post]
     group: str | None
-    """A message is not sent while one before it is unsettled in this group."""
+    """A message is not sent while the one before it is unsettled in this group."""
     keeps: bool = False
-    """It is kept back then, and those of the fire times that come meanwhile are left out; False: it is left out."""
+    """In that case the message is kept back, and the fire times that come meanwhile are left out; False: the message
+    itself is left out."""
 
     def made(self, change: Callable[[Post], Post]) -> "Course":
-        """The same with other messages."""
+        """The same course with changed messages."""
 
         def post(fire_at: int) -> Post:
             return change(self.post(fire_at))
@@ -67,17 +68,18 @@ class Armed(NamedTuple):
     id: int
     topic_id: int
     fresh: bool = True
-    """False: it has waited before, for another time."""
+    """False: the message has waited before, for another time."""
 
 
 Courses = Callable[[str, bytes, int], Course | None]
-"""By name, specification and when it was made, a schedule's course; None while nobody here can tell."""
+"""Returns a schedule's course from its name, its specification and when it was made; None while this node cannot
+tell."""
 
 
 class Fired(NamedTuple):
-    """What a transaction over schedules has changed of what waits."""
+    """Which messages wait or no longer wait after a transaction over schedules."""
 
     armed: Sequence[Armed] = ()
-    """It waits from now on."""
+    """Messages that wait from now on."""
     dropped: Sequence[tuple[int, int]] = ()
-    """(due, id) of what waits no more, though its time has not come."""
+    """(due, id) of messages that no longer wait, though they are not due yet."""

@@ -1,13 +1,13 @@
-"""A schedule's turn: its message is due, and goes to the stream or not; the next one is put there to wait.
+"""The turn of a schedule, when its message is due: decides whether the message is sent, and makes the next one wait.
 
-Of a schedule one message waits, the one that its row names. So each fire time has its turn once, whatever servers do:
-the turn is one transaction with promotion, which has the message's row locked; the schedule's row comes behind it in
-the order of locks, and is not waited for. A message that no schedule names is of an older revision, and is dropped.
-A fire time that has come, though its message waits still, has its turn before the schedule is changed (`let_go`).
+Of each schedule one message waits, the one that its row names. So each fire time has its turn once, whatever the nodes
+do: the turn is in the transaction of the promotion, which holds the message's row; the schedule's row comes after it in
+the order of locks, and is not waited for. A message that no schedule names belongs to an older revision, and is
+dropped. A fire time that has come while its message still waits has its turn before the schedule is changed (`let_go`).
 
-A message that is kept back until the one before is settled stays the one that the row names, and is due again a little
-later, until it goes. Its fire time then is not later than `last_at`, which goes on over the fire times that come
-meanwhile; that is how one that is kept back is told from one that waits for its turn.
+A message that is kept back until the one before is settled remains the one that the row names, and is made due again a
+little later, until it goes. Its fire time is then not later than `last_at`, which advances over the fire times that
+come meanwhile. This distinguishes a message that is kept back from one that waits for its turn.
 """
 
 from collections import Counter
@@ -30,27 +30,29 @@ from ..timers.timers import Judged, lock_waiting, remove_waiting, reschedule
 from .course import OUTCOMES, Armed, Course, Courses, Fired, Outcome
 
 _SOONEST, _LATEST = 1_000, 10_000
-"""Milliseconds until it is looked again whether the message before is settled: a tenth of what it has taken so far."""
+"""Milliseconds until the next check whether the message before is settled: a tenth of the time it has taken so far,
+within these bounds."""
 _TURNS = 15
-"""In a second: what comes since the one before has its turn then, together, in one transaction. A fire time at a full
-second need not wait. What is of an order is not put off: others of it would come before it."""
+"""Turns per second: fire times since the turn before have theirs together, in one transaction. A fire time at a full
+second does not wait. Messages of an order are not delayed, since others of it would get ahead of them."""
 _PASSED = 100
-"""Fire times that each look tells singly as left out, while one is kept back; the last tells of the others. More come
-only where all servers were down."""
+"""How many fire times each check records singly as left out, while a message is kept back; the last record covers the
+others. There are more only when all nodes were down."""
 
 
 def is_due(schedule: ScheduleRow, now: int) -> bool:
-    """Whether the fire time that it waits for has come. Its message may wait on: for its jitter, its turn, a rate."""
+    """Whether the fire time that it waits for has come. Its message may still wait: for its jitter, its turn, a
+    rate."""
     return schedule.next_at is not None and schedule.next_at <= now
 
 
 def is_kept(schedule: ScheduleRow) -> bool:
-    """Whether its message is kept back, and waits for the one before."""
+    """Whether its message is kept back until the one before is settled."""
     return schedule.next_at is not None and schedule.next_at <= schedule.last_at
 
 
 class _Turn(NamedTuple):
-    """What the turn of a fire time comes to."""
+    """The result of the turn of a fire time."""
 
     outcome: Outcome
     last_at: int
@@ -61,37 +63,38 @@ class _Turn(NamedTuple):
 
 @define
 class Firing:
-    """One run of one transaction; made anew for each."""
+    """The turns and changes of schedules in one run of a transaction; made anew for each run."""
 
     courses: Courses
     ids: IdMaker
     now: int
     tally_shard: int
-    """Whose tally rows are counted in."""
+    """The shard of the tally rows to count in."""
     orders: Orders
     spread: int = 0
     made: dict[tuple[int, int], int] = field(factory=dict[tuple[int, int], int])
-    """Ids by schedule and fire time. A later run is given those of the one before: a message has one id."""
+    """Ids by schedule and fire time. A later run gets the ids of the run before, so that a message has one id."""
     armed: list[Armed] = field(factory=list[Armed], init=False)
-    """What waits when this is committed."""
+    """Messages that wait from the commit on."""
     overdue: list[Found] = field(factory=list[Found], init=False)
-    """Of ordered topics that which waits from now on, though its time has come."""
+    """Messages of ordered topics that wait from now on although they are due."""
     dropped: list[tuple[int, int]] = field(factory=list[tuple[int, int]], init=False)
-    """(due, id) of what waits no more then, though its time has not come."""
+    """(due, id) of messages that no longer wait from the commit on, though they are not due yet."""
 
     @property
     def fired(self) -> Fired:
-        """What waits since, and what waits no more."""
+        """Which messages wait and which no longer wait from the commit on."""
         return Fired(self.armed, self.dropped)
 
     async def judge(self, tx: Transaction, rows: Sequence[Due]) -> Judged:
-        """Which of these messages, locked and due, are to be sent; their schedules go on. Others are dropped.
+        """Decides which of these messages, locked and due, are sent; their schedules go on. The others are dropped.
 
-        Those whose schedule or tally somebody holds are neither sent nor dropped: another look finds them.
+        Messages whose schedule or tally another transaction holds are neither sent nor dropped: a later sweep finds
+        them.
         """
-        asked = [row.id for row in rows] * (2 if len(rows) == 1 else 1)  # two at least, for MariaDB to see a range
+        asked = [row.id for row in rows] * (2 if len(rows) == 1 else 1)  # two at least, so that MariaDB uses a range
         free = Asked("schedule.lock_next", ScheduleRow, asked)
-        # A topic that is there has its tally locked, and so stays until this is committed.
+        # An existing topic has its tally locked, and so is not removed before the commit.
         tallies = await lock_tallies(tx, {row.topic_id for row in rows}, self.tally_shard, before=[free])
         schedules = {row.next_id: row for row in free.rows}
         held = set[int | None]()
@@ -112,7 +115,7 @@ class Firing:
             if schedule is None or schedule.next_at is None or schedule.topic_id in tallies.gone:
                 dropped.append(row.id)
                 if schedule is not None:
-                    await tx.execute("schedule.remove", schedule.id)  # with its topic
+                    await tx.execute("schedule.remove", schedule.id)  # its topic is gone
             elif course is not None:
                 turn = await self._turn(tx, schedule, course, schedule.next_at)
                 fires += turn.fires
@@ -127,15 +130,15 @@ class Firing:
             await tx.later_many("fire.add", fires)
         self.overdue.clear()
         await self.arm(tx, advanced)
-        await drop(tx, await lock_waiting(tx, dropped), self.tally_shard, self.now)  # once more, with their keys
+        await drop(tx, await lock_waiting(tx, dropped), self.tally_shard, self.now)  # read again, with their keys
         return Judged(sent, left, tuple(self.overdue))
 
     async def let_go(self, tx: Transaction, schedule: ScheduleRow, waiting: Waiting) -> ScheduleRow:
-        """The turn of a fire time that has come, by what its schedule says before it is changed. Its message, locked,
-        goes at its own time as any other, whatever the schedule says from now on; or it is dropped, or kept back. The
-        schedule with the next fire time, whose message is not there yet."""
+        """Takes the turn of a fire time that has come, by the schedule as it is before a change. Its message, locked,
+        will be sent at its own time like any other, whatever the schedule says then; or it is dropped, or kept back.
+        Returns the schedule with the next fire time, whose message does not exist yet."""
         fire_at, course = schedule.next_at or 0, self.course(schedule)
-        if course is None:  # nobody here can tell more than that it has come
+        if course is None:  # this node knows nothing but that the time has come
             turn = _Turn("fired", fire_at, None, [self.fire(schedule, fire_at, waiting.id, "fired")])
         else:
             turn = await self._turn(tx, schedule, course, fire_at)
@@ -151,11 +154,11 @@ class Firing:
         return schedule._replace(last_at=turn.last_at, last_id=last_id, next_at=turn.next_at, next_id=None)
 
     async def make_plain(self, tx: Transaction, waiting: Waiting) -> None:
-        """Its message, locked, waits for no turn any more."""
+        """Makes a schedule's message, locked, a plain one, which needs no turn any more."""
         await tx.later_exactly(1, "delay.make_plain", [waiting.place])
 
     async def take_back(self, tx: Transaction, waiting: Waiting) -> None:
-        """Its message, locked, is not sent."""
+        """Drops a schedule's message, locked, before its time."""
         await drop(tx, [waiting], self.tally_shard, self.now)
         self.dropped.append((waiting.due, waiting.id))
 
@@ -169,13 +172,13 @@ class Firing:
             outcome = "missed"
         elif await self.is_overlapped(tx, schedule, course):
             outcome = "kept" if course.keeps else "overlapped"
-            if course.keeps:  # what it stands for as well, where many were late, does not come again
+            if course.keeps:  # late fire times that this message also stands for must not come again
                 last_at = max(fire_at, self.now if next_at is None else next_at - 1)
         id_ = schedule.next_id if outcome in ("fired", "kept") else None
         return _Turn(outcome, last_at, next_at, [self.fire(schedule, fire_at, id_, outcome, missed_until)])
 
     async def _kept(self, tx: Transaction, schedule: ScheduleRow, course: Course, fire_at: int) -> _Turn:
-        """Another look at a message that is kept back. The fire times that have come meanwhile are left out."""
+        """Takes another turn of a message that is kept back. The fire times that have come meanwhile are left out."""
         last_at, fires = self.passed(schedule, course, course.due)
         if await self.is_overlapped(tx, schedule, course):
             return _Turn("kept", last_at, fire_at, fires)
@@ -185,8 +188,8 @@ class Firing:
     def passed(
         self, schedule: ScheduleRow, course: Course, due: Callable[[int], int] = int
     ) -> tuple[int, list[Sequence[Value]]]:
-        """The fire times that have come while one is kept back, as rows of `fire`, and the last of them; what is `due`
-        later has not."""
+        """The fire times that have come while a message is kept back: the last of them, and all as rows of `fire`. A
+        fire time has come when it is `due`."""
         last_at, fires = schedule.last_at, list[Sequence[Value]]()
         while (at := course.after(last_at)) is not None and due(at) <= self.now:
             if len(fires) == _PASSED:
@@ -197,7 +200,7 @@ class Firing:
         return last_at, fires
 
     async def is_overlapped(self, tx: Transaction, schedule: ScheduleRow, course: Course) -> bool:
-        """Whether the last message that it sent is unsettled in its group."""
+        """Whether the last message that the schedule sent is unsettled in its group."""
         if course.group is None or schedule.last_id is None:
             return False
         groups = await tx.fetch("consumer_group.of_topics", GroupRow, [schedule.topic_id])
@@ -205,7 +208,7 @@ class Firing:
         return group is not None and await is_unsettled(tx, schedule.last_id, group)
 
     async def _keep(self, tx: Transaction, row: Due | Waiting, schedule: ScheduleRow, course: Course) -> None:
-        """Its message, locked, is due again a little later; it keeps its id."""
+        """Makes a schedule's message, locked, due again a little later; it keeps its id."""
         since = course.due(schedule.next_at or 0)
         due = max(self.now + min(max((self.now - since) // 10, _SOONEST), _LATEST), row.due)
         await reschedule(tx, [(row.id, due)], self.now)
@@ -214,7 +217,7 @@ class Firing:
         self.armed.append(Armed(due, row.id, row.topic_id, fresh=False))
 
     def course(self, schedule: ScheduleRow) -> Course | None:
-        """What it says; None while nobody here can tell."""
+        """The schedule's course; None while this node cannot tell."""
         return self.courses(schedule.name, schedule.spec, schedule.made_at)
 
     def fire(
@@ -226,7 +229,8 @@ class Firing:
     async def unkeep(
         self, tx: Transaction, schedule: ScheduleRow, id_: int | None, outcome: Outcome
     ) -> list[Sequence[Value]]:
-        """The fire time that it keeps back has this end; the row of `fire`, if that was forgotten meanwhile."""
+        """Records the final outcome of the fire time that is kept back. If its row of `fire` was removed meanwhile,
+        returns a new row."""
         if schedule.next_at is None:
             return []
         row = self.fire(schedule, schedule.next_at, id_, outcome)
@@ -234,7 +238,8 @@ class Firing:
         return [] if known else [row]
 
     async def arm(self, tx: Transaction, schedules: Iterable[ScheduleRow]) -> list[ScheduleRow]:
-        """The messages of their `next_at` wait from now on; each schedule is written down, locked before."""
+        """Makes the messages of each schedule's `next_at` wait, and writes the schedules, which are locked. Returns
+        them with the ids of these messages."""
         armed: list[ScheduleRow] = []
         rows: list[Sequence[Value]] = []
         labels: list[Sequence[Value]] = []
@@ -268,8 +273,9 @@ class Firing:
         due: int | None = None,
         special: int = 0,
     ) -> int:
-        """The id of the message of a fire time, whose row and label are added to these; due then, unless said. One that
-        is late is due at once; in an ordered topic it takes the place that its time gives it."""
+        """Adds the row and the label of a fire time's message to `rows` and `labels`; returns its id. It is due at the
+        fire time, unless `due` is given. A late message is due at once; in an ordered topic it keeps the place of its
+        time."""
         post = course.post(fire_at)
         deliver_at = course.due(fire_at) if due is None else due
         due = min(deliver_at if ordered else max(deliver_at, self.now), LATEST_DUE)
@@ -291,7 +297,7 @@ class Firing:
         return id_
 
     async def add(self, tx: Transaction, rows: Sequence[Sequence[Value]], labels: Sequence[Sequence[Value]]) -> None:
-        """Messages that wait, counted."""
+        """Writes waiting messages with their labels, and counts them."""
         if not rows:
             return
         await tx.later_many("delay.add_special", rows)
@@ -306,7 +312,7 @@ class Firing:
 
 
 def turn_at(due: int) -> int:
-    """When what is due then has its turn; both Unix milliseconds."""
+    """The time of the turn for messages that are due at `due`; both Unix milliseconds."""
     second, millisecond = divmod(due, 1000)
     turn = -(-millisecond * _TURNS // 1000)
     return 1000 * second + 1000 * turn // _TURNS
@@ -321,13 +327,13 @@ class HadTurn(NamedTuple):
 
 
 async def had_turns(tx: Transaction, schedule: ScheduleRow, times: Sequence[int]) -> list[HadTurn]:
-    """Those of these fire times."""
-    asked = list(times) * (2 if len(times) == 1 else 1)  # two at least, for MariaDB to see a range
+    """The fire times among these that have had their turn."""
+    asked = list(times) * (2 if len(times) == 1 else 1)  # two at least, so that MariaDB uses a range
     return await tx.fetch("fire.among", HadTurn, schedule.id, asked) if asked else []
 
 
 async def drop(tx: Transaction, rows: Collection[Waiting], tally_shard: int, now: int) -> None:
-    """Messages of schedules that are not to be sent, locked: they leave nothing behind, and are counted."""
+    """Removes messages of schedules, locked, that are not sent: they are counted, and leave nothing else behind."""
     if not rows:
         return
     await remove_waiting(tx, rows)

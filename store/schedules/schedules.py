@@ -1,11 +1,12 @@
-"""Schedules by name: set, paused, resumed, run, backfilled, removed; and repaired when their message left another way.
+"""Schedules by name: sets, pauses, resumes, runs, backfills and removes them; repairs those whose message is gone.
 
-Who changes one locks its row, and then, without a wait, the row of the message that waits. Where its fire time is ahead
-it makes room, or, if somebody holds it at this moment, is dropped at its turn, since no schedule names it any more.
+A change locks the schedule's row and then, without waiting, the row of its waiting message. If the fire time is still
+ahead, the message is removed; or, if another transaction holds it at this moment, it is dropped at its turn, since no
+schedule names it any more.
 
-A fire time that has come is lost to no change, though its message waits still: its turn is taken first, by what the
-schedule said until then, or it is told as cancelled where the schedule is paused or removed. Who meets such a message
-held has to ask again (`Held`).
+A change never loses a fire time that has come while its message still waits: its turn is taken first, by the schedule
+as it was; or it is recorded as cancelled if the schedule is paused or removed. If another transaction holds such a
+message, the caller has to ask again (`Held`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,52 +23,52 @@ from .course import OUTCOMES, Course, Outcome, Post
 from .firing import Firing, HadTurn, had_turns, is_due, is_kept
 
 Result = Literal["made", "changed", "kept", "unmatched", "behind"]
-"""`unmatched`: it is not at the revision that was asked for. `behind`: it is not changed yet; a fire time has had its
-turn, and the next one has come as well: ask again."""
+"""`unmatched`: the schedule is not at the revision that was asked for. `behind`: it is not changed yet; a fire time has
+had its turn, and the next one has come as well: ask again."""
 
 _SENT: tuple[Outcome, ...] = ("fired", "run", "backfilled")
 
 
 WaitingKey = tuple[int, int]
-"""Of a schedule among those that wait: (next_at, id)."""
+"""The place of a schedule among those that wait: (next_at, id)."""
 
 FIRST: WaitingKey = (-1, 0)
-"""Before all."""
+"""A place before all schedules."""
 
 _END = 1 << 62
-"""Behind all fire times."""
+"""A time after all fire times."""
 _TOLD = 100
-"""Fire times that a removal tells of."""
+"""How many fire times a removal reports at most."""
 
 
 class Wish(NamedTuple):
-    """What a schedule is to be."""
+    """What a schedule is to be after a change."""
 
     name: str
     topic: Topic
     queue: Queue
     spec: bytes
     paused: bool | None
-    """None: as it is; a new one is not."""
+    """None: unchanged; a new schedule is not paused."""
     revision: int | None = None
-    """The only one at which it is to be done."""
+    """Change the schedule only if it is at this revision."""
     absent: bool = False
-    """Only when there is none."""
+    """Make the schedule only if there is none."""
 
 
 class Fire(NamedTuple):
-    """What became of a fire time."""
+    """The outcome of a fire time."""
 
     fire_at: int
     message_id: int | None
     outcome: int
     at: int
     missed_until: int | None
-    """The fire times after it and before then had no turn, but for those that are told on their own."""
+    """The fire times between this one and then had no turn, but for those with a row of their own."""
 
     @property
     def what(self) -> Outcome:
-        """The same in a word."""
+        """The outcome as a word."""
         return OUTCOMES[self.outcome]
 
 
@@ -82,17 +83,17 @@ async def find_schedule(tx: Transaction, name: str) -> ScheduleRow | None:
 
 
 async def page(tx: Transaction, after: str, limit: int) -> list[ScheduleRow]:
-    """Schedules by name, from behind one."""
+    """A page of schedules in order of their names, behind the name `after`."""
     return await tx.fetch("schedule.page", ScheduleRow, after.encode(), limit)
 
 
 async def fires(tx: Transaction, schedule_id: int, before: int, limit: int) -> list[Fire]:
-    """What became of its fire times before one, the latest first."""
+    """The outcomes of a schedule's fire times before a time, the latest first."""
     return await tx.fetch("fire.page", Fire, schedule_id, before, limit)
 
 
 async def put(tx: Transaction, firing: Firing, wish: Wish) -> tuple[Result, ScheduleRow | None]:
-    """Makes or changes a schedule. Its next fire time is later than now, and than the last whose turn has been."""
+    """Makes or changes a schedule. Its next fire time is later than now, and than the last that has had its turn."""
     row = await _lock(tx, wish.name)
     at = None if row is None else row.revision
     if (wish.absent and row is not None) or wish.revision not in (None, at):
@@ -116,7 +117,7 @@ async def put(tx: Transaction, firing: Firing, wish: Wish) -> tuple[Result, Sche
     elif is_due(row := await _let_go(tx, firing, row), firing.now) and not is_kept(row):
         await firing.arm(tx, [row])
         return "behind", row
-    if row.spec != wish.spec and row.last_at > firing.now:  # what was cancelled ahead of its time was of the old one
+    if row.spec != wish.spec and row.last_at > firing.now:  # fire times cancelled ahead of time were of the old one
         await tx.execute("fire.remove_ahead", row.id, firing.now, OUTCOMES.index("cancelled"))
         row = row._replace(last_at=max([one.fire_at for one in await fires(tx, row.id, _END, 1)], default=0))
     queue_id = row.queue_id if row.topic_id == wish.topic.id else wish.queue.id
@@ -129,7 +130,7 @@ async def put(tx: Transaction, firing: Firing, wish: Wish) -> tuple[Result, Sche
 
 
 async def pause(tx: Transaction, firing: Firing, name: str, *, paused: bool) -> ScheduleRow | None:
-    """It rests, or goes on with the next fire time; what was in between is left out."""
+    """Pauses the schedule, or resumes it with the next fire time; the times in between are left out."""
     row = await _lock(tx, name)
     if row is None or bool(row.paused) == paused:
         return row
@@ -140,8 +141,8 @@ async def pause(tx: Transaction, firing: Firing, name: str, *, paused: bool) -> 
 async def remove(
     tx: Transaction, firing: Firing, name: str, revision: int | None
 ) -> tuple[bool, ScheduleRow | None, list[Fire]]:
-    """Removes it, and the message that waits; False when it is at another revision. With the fire times that had come
-    and are not sent any more."""
+    """Removes a schedule and its waiting message. Returns False when it is at another revision; its row; and the fire
+    times that had come and are not sent any more."""
     row = await _lock(tx, name)
     if row is None or (revision is not None and row.revision != revision):
         return row is None and revision is None, row, []
@@ -158,14 +159,15 @@ async def remove(
 async def run(
     tx: Transaction, firing: Firing, name: str, made: Callable[[Post], Post] = _as_it_is
 ) -> tuple[int, int] | None:
-    """A message of it now, `made` of what it says, paused or not: its id and its fire time; None when there is none."""
+    """Sends a message of the schedule now, changed by `made`, also when it is paused. Returns the message's id and fire
+    time; None when there is no such schedule."""
     row = await _lock(tx, name)
     course = None if row is None else firing.course(row)
     if row is None or course is None:
         return None
     at = firing.now
     taken = {had.fire_at for had in await had_turns(tx, row, range(at, at + 100))}
-    # None of its own times, whose turn may be still to come.
+    # Not one of the schedule's own fire times, whose turn may still come.
     at = next(one for one in range(at, at + 101) if one not in taken and course.after(one - 1) != one)
     ((_, id_),) = await _send(tx, firing, row, course.made(made), {at: None}, "run")
     return id_, at
@@ -174,7 +176,8 @@ async def run(
 async def backfill(
     tx: Transaction, firing: Firing, name: str, times: Sequence[int], made: Callable[[Post], Post] = _as_it_is
 ) -> list[tuple[int, int]] | None:
-    """Messages of these fire times now, but for those that were sent or wait for their turn: (fire time, id)."""
+    """Sends messages of these fire times now, but for those that were sent or wait for their turn. Returns (fire time,
+    id) of each; None when there is no such schedule."""
     row = await _lock(tx, name)
     course = None if row is None else firing.course(row)
     if row is None or course is None:
@@ -182,27 +185,27 @@ async def backfill(
     had = {one.fire_at: one for one in await had_turns(tx, row, times)}
     left = _unsent(row, times, had)
     for at in left:
-        if at in had:  # what was left out is made up for
+        if at in had:  # it was left out, and is sent now
             await tx.execute("fire.remove", row.id, at)
     missed = {at: had[at].missed_until if at in had else None for at in left}
     return await _send(tx, firing, row, course.made(made), missed, "backfilled")
 
 
 async def unsent(tx: Transaction, row: ScheduleRow, times: Sequence[int]) -> list[int]:
-    """Those of these fire times that a backfill would send."""
+    """The fire times among these that a backfill would send."""
     return _unsent(row, times, {one.fire_at: one for one in await had_turns(tx, row, times)})
 
 
 def _unsent(row: ScheduleRow, times: Sequence[int], had: Mapping[int, HadTurn]) -> list[int]:
     done = {at for at, one in had.items() if OUTCOMES[one.outcome] in _SENT}
-    # One that is kept back waits still; those that have come meanwhile do not.
+    # A fire time that is kept back still waits; those that have come meanwhile do not.
     until = row.last_at + 1 if is_kept(row) else row.next_at
     return [at for at in times if at not in done and (until is None or at < until) and at != row.next_at]
 
 
 async def overdue(tx: Transaction, before: int, after: WaitingKey, limit: int) -> tuple[list[int], WaitingKey | None]:
-    """The messages, of a page of schedules whose fire time was before this, that do not wait; and where the next page
-    begins. (Those that wait may be many: they are kept back, or somebody has put them off.)"""
+    """Of a page of schedules whose fire time was before `before`: those messages that do not wait, and where the next
+    page begins. (Many may still wait: they are kept back, or were rescheduled.)"""
     where = (after[0], *after, before, limit)
     rows = await tx.fetch("schedule.overdue", tuple[int | None, int, int | None], *where)
     missing = await _gone(tx, [id_ for _, _, id_ in rows if id_ is not None])
@@ -210,7 +213,7 @@ async def overdue(tx: Transaction, before: int, after: WaitingKey, limit: int) -
 
 
 async def _gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
-    """Those of these messages that do not wait."""
+    """The messages among these that do not wait."""
     if not ids:
         return []
     waiting = {id_ for id_, _ in await tx.fetch("delay.queues", tuple[int, int], places_of(ids))}
@@ -218,8 +221,8 @@ async def _gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
 
 
 async def mend(tx: Transaction, firing: Firing, ids: Sequence[int]) -> int:
-    """Schedules whose turn was not taken, though their message is gone: it was cancelled, or somebody's own SQL made it
-    another. They go on; how many did. Those whose message waits are left alone."""
+    """Makes schedules go on whose turn was not taken although their message is gone: it was cancelled, or changed by
+    SQL from outside. Returns how many there were. Schedules whose message waits are left alone."""
     asked = await _gone(tx, ids)
     asked *= 2 if len(asked) == 1 else 1
     mended: list[ScheduleRow] = []
@@ -235,8 +238,8 @@ async def mend(tx: Transaction, firing: Firing, ids: Sequence[int]) -> int:
 
 
 async def forget_fires(tx: Transaction, after: int, keep: int, limit: int) -> tuple[int, int | None]:
-    """Of a page of schedules only the latest fire times are kept, and with archiving on what is not archived. How many
-    went, and where the next page begins."""
+    """Removes old fire times of a page of schedules: keeps the latest `keep`, and with archiving on those that are not
+    archived. Returns how many were removed, and where the next page begins."""
     rows = await tx.fetch("schedule.ids", tuple[int, int], after, limit)
     archived = await fires_archived_until(tx)
     gone = 0
@@ -264,8 +267,8 @@ async def _change(tx: Transaction, firing: Firing, row: ScheduleRow) -> Schedule
 
 
 async def _let_go(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
-    """Before a change: the message that waits makes room, but a fire time that has come has its turn first. One that is
-    kept back stays."""
+    """Prepares a change: takes back the waiting message, but if its fire time has come, takes the turn first. A message
+    that is kept back stays."""
     row, waiting = await _take(tx, firing, row)
     if waiting is not None and not is_due(row, firing.now):
         await firing.take_back(tx, waiting)
@@ -276,7 +279,7 @@ async def _let_go(tx: Transaction, firing: Firing, row: ScheduleRow) -> Schedule
 
 
 async def _pass_over(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
-    """The fire times that have come while one is kept back are told, before that ends or goes on otherwise."""
+    """Records the fire times that have come while a message is kept back, before that ends or changes."""
     course = firing.course(row)
     last_at, passed = (row.last_at, []) if course is None else firing.passed(row, course)
     if passed:
@@ -285,8 +288,8 @@ async def _pass_over(tx: Transaction, firing: Firing, row: ScheduleRow) -> Sched
 
 
 async def _keep_on(tx: Transaction, firing: Firing, row: ScheduleRow, *, moved: bool) -> ScheduleRow:
-    """After a change, to another topic or not: what is kept back stays so, goes, or is left out, as the schedule now
-    says."""
+    """After a change, decides by the new schedule whether a message that is kept back stays so, is sent, or is left
+    out. `moved`: the schedule has another topic now."""
     course = firing.course(row)
     overlapped = course is not None and not moved and await firing.is_overlapped(tx, row, course)
     if overlapped and course is not None and course.keeps:
@@ -307,7 +310,7 @@ async def _keep_on(tx: Transaction, firing: Firing, row: ScheduleRow, *, moved: 
 
 
 async def _stop(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
-    """The message that waits is not sent; of fire times that have come that is told."""
+    """Takes back the waiting message; records the fire times that have come as overlapped or cancelled."""
     row, waiting = await _take(tx, firing, row)
     if is_kept(row):
         row = await _pass_over(tx, firing, row)
@@ -328,8 +331,8 @@ async def _stop(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRo
 
 
 async def _take(tx: Transaction, firing: Firing, row: ScheduleRow) -> tuple[ScheduleRow, Waiting | None]:
-    """The message that waits, locked. None where none does, or where somebody holds one whose time is ahead; what went
-    another way has its end, and the schedule goes on from there. Raises `Held`."""
+    """Locks the waiting message. Returns None if none waits, or if another transaction holds it and its fire time is
+    ahead. If the message is gone, its outcome is recorded, and the schedule goes on from there. Raises `Held`."""
     if row.next_id is None:
         return row, None
     for waiting in await lock_waiting(tx, [row.next_id]):
@@ -342,14 +345,14 @@ async def _take(tx: Transaction, firing: Firing, row: ScheduleRow) -> tuple[Sche
 
 
 async def _went(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
-    """The message of a schedule went another way: it was cancelled, or somebody's own SQL made it another. The schedule
-    with the next fire time, whose message is not there yet."""
+    """Records the outcome of a schedule's message that is gone: it was cancelled, or changed by SQL from outside.
+    Returns the schedule with the next fire time, whose message does not exist yet."""
     if row.next_id is None or row.next_at is None:
         return row
     sent = bool(await tx.fetch("message.find", Streamed, [row.next_id]))
     cancelled = bool(await tx.fetch("cancelled.find", Cancelled, [row.next_id]))
     outcome: Outcome = "fired" if sent or not cancelled else "cancelled"
-    last_at = max(row.last_at, row.next_at)  # the later one where it was kept back
+    last_at = max(row.last_at, row.next_at)  # `last_at` is later if the message was kept back
     course = firing.course(row)
     _, next_at, missed_until = (True, None, None) if course is None else course.judge(last_at, firing.now)
     await _settle(tx, firing, row, row.next_id if sent else None, outcome, missed_until)
@@ -360,7 +363,7 @@ async def _went(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRo
 async def _settle(
     tx: Transaction, firing: Firing, row: ScheduleRow, id_: int | None, outcome: Outcome, missed: int | None = None
 ) -> None:
-    """The fire time that a schedule waits for has this end; `kept` was none."""
+    """Records the final outcome of the fire time that a schedule waits for, also in place of `kept`."""
     if row.next_at is None:
         return
     if is_kept(row):
@@ -372,7 +375,7 @@ async def _settle(
 
 
 async def _start(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
-    """The message of the next fire time waits, unless it is paused."""
+    """Makes the message of the next fire time wait, unless the schedule is paused."""
     course = None if row.paused else firing.course(row)
     next_at = None if course is None else course.after(max(firing.now, row.last_at))
     (row,) = await firing.arm(tx, [row._replace(next_at=next_at, next_id=None)])
@@ -382,7 +385,8 @@ async def _start(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleR
 async def _send(
     tx: Transaction, firing: Firing, row: ScheduleRow, course: Course, times: Mapping[int, int | None], outcome: Outcome
 ) -> list[tuple[int, int]]:
-    """Messages of these fire times, due now: (fire time, id). Each with when others were missed with it until."""
+    """Writes messages of these fire times, due now; returns (fire time, id) of each. `times` has the `missed_until` of
+    each fire time."""
     rows: list[Sequence[Value]] = []
     labels: list[Sequence[Value]] = []
     ordered = bool(await firing.orders.among(tx, {row.topic_id}))

@@ -1,6 +1,7 @@
-"""The embedded store: a file that is its own (`file_lock`), one writer thread, readers on connections of their own.
+"""The embedded store: a file that it alone uses (`file_lock`), one writer thread, readers on connections of their own.
 
-WAL with synchronous=FULL: an answered commit is on the disk. Time begins with the host's clock and goes on by itself.
+WAL with synchronous=FULL: an acknowledged commit is on the disk. Time starts at the host's clock and then runs by
+itself (`steady_clock`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +28,10 @@ _READERS = 2
 
 
 class SQLiteBackend:
-    """A `store.ports.Backend` over one file. A second server on the same file is refused with `StoreInUse`."""
+    """A `store.ports.Backend` over one file. Raises `StoreInUse` if another server has the file."""
 
     def __init__(self, path: Path, clock: SteadyClock | None = None) -> None:
-        # Resolved once, so that neither a link that is turned nor a change of folder leads a later reader elsewhere.
+        # Resolved once, so that a changed link or another working directory does not lead later readers elsewhere.
         self.path = _resolved(path)
         self._lock = FileLock(self.path)
         try:
@@ -43,11 +44,11 @@ class SQLiteBackend:
         self._limit = trio.CapacityLimiter(_READERS)
 
     async def write(self, work: Work[T], *, heavy: bool = False) -> T:
-        """Runs `work` in the writer thread. A commit here is never in doubt."""
+        """Runs `work` in the writer thread. The outcome of a commit is always known here."""
         return await self._writer.write(work, heavy=heavy)
 
     async def read(self, work: Work[T]) -> T:
-        """Runs `work` in a thread on a connection of its own."""
+        """Runs `work` in a thread, on a connection of its own."""
         return await trio.to_thread.run_sync(self._read, work, limiter=self._limit, abandon_on_cancel=False)
 
     def _read(self, work: Work[T]) -> T:
@@ -61,43 +62,43 @@ class SQLiteBackend:
             self._idle.append(connection)
 
     async def now(self) -> int:
-        """The host's clock as it was when the store was opened, and the time since."""
+        """The host's clock when the store was opened, plus the time since."""
         return self._clock.now()
 
     async def exact_now(self) -> float:
-        """The same, with its fraction."""
+        """As `now`, with fractions of a millisecond."""
         return self._clock.exact_now()
 
     async def note(self, work: Work[T]) -> T:
-        """As any other piece of work: there is one writer."""
+        """Runs `work` as any other write, in one transaction: there is one writer."""
         return await self._writer.write(work)
 
     @property
     def shared(self) -> bool:
-        """Its file is one server's."""
+        """False: one server alone uses the file."""
         return False
 
     def waited_for(self) -> bool:
-        """Whether light work waits for the heavy work that asks."""
+        """Whether light work waits for the running heavy work."""
         return self._writer.waited_for()
 
     @property
     def server(self) -> str:
-        """There is none."""
+        """Empty: there is no database server."""
         return ""
 
     def admit(self, server: str) -> None:
-        """There is no other."""
+        """Does nothing: there is no database server."""
 
     async def agree(self) -> None:
-        """There is no other."""
+        """Does nothing: there is no database server."""
 
     async def rivals(self) -> list[str]:
-        """There is no other."""
+        """Empty: there is no database server."""
         return []
 
     def skew(self) -> int:
-        """By how many milliseconds the host's clock was set since."""
+        """How many milliseconds the host's clock was set ahead since the store was opened."""
         return self._clock.skew()
 
     async def migrate(self) -> list[str]:
@@ -112,7 +113,7 @@ class SQLiteBackend:
             raise translate(error) from error
 
     async def applied(self) -> Applied:
-        """The migrations that the file has."""
+        """The migrations that were applied to the file."""
         return await trio.to_thread.run_sync(self._applied)
 
     def _applied(self) -> Applied:
@@ -123,41 +124,41 @@ class SQLiteBackend:
             raise translate(error) from error
 
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
-        """There is one writer, so there is nothing to gain."""
+        """Raises `Refused` for Redis: with one writer there is nothing to gain from it."""
         del topic_queues
         if by_redis:
             raise Refused("offsets are drawn from Redis on MySQL only: leave sequencer out, or say store")
 
     async def reseat(self, ends: Mapping[int, int]) -> list[int]:
-        """No queue is sequenced elsewhere."""
+        """Returns all queues: none is sequenced elsewhere."""
         return list(ends)
 
     async def durability(self) -> list[str]:
-        """The pragmas are set by every connection, so there is nothing to find."""
+        """Empty: every connection sets the pragmas itself."""
         return []
 
     async def room(self) -> None:
-        """Nobody counts."""
+        """None: sessions are not limited."""
         return
 
     async def advice(self) -> list[str]:
-        """For the same reason there is none."""
+        """Empty: every connection sets the pragmas itself."""
         return []
 
     async def faults(self) -> list[tuple[str, str]]:
-        """The schema tells."""
+        """Empty: faults show when the schema is read or migrated."""
         return []
 
     async def longest_statement(self) -> None:
-        """There is no end."""
+        """None: there is no limit."""
         return
 
     async def largest_transaction(self) -> None:
-        """There is none."""
+        """None: there is no limit."""
         return
 
     async def aclose(self) -> None:
-        """Ends the writer after what waits for it, and lets the file go."""
+        """Ends the writer after the waiting work, and releases the file."""
         await self._writer.aclose()
         while self._idle:
             self._idle.pop().close()

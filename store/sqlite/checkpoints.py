@@ -1,14 +1,14 @@
-"""Checkpoints: what is in the log goes into the file, in a thread beside the writer's.
+"""Checkpoints: copies the write-ahead log into the file, in a thread beside the writer's.
 
-SQLite would have the writer do it, in the COMMIT that fills the log: 7 ms in place of one, for whoever waits for that
-commit. A pass beside it copies what the log held when it began. When nothing came since, the next transaction begins
-the log anew. Where transactions follow each other without a rest something always came, and the log grows. So when it
-is long, one pass follows the other until what came meanwhile is little, and the writer copies that between two
-transactions.
+SQLite itself would make the writer do it, in the COMMIT that fills the log: that takes 7 ms in place of one, for the
+callers that wait for it. A pass in another thread copies what the log held when the pass began. If nothing was written
+since, the next transaction restarts the log. While transactions follow each other without a pause something is always
+written, and the log grows. So when it is long, passes follow each other until little was written meanwhile, and the
+writer copies that between two transactions.
 
-No copy begins of a log of which all is copied. There a transaction may begin the log anew while the copy looks at it,
-and up to 3.51.2 SQLite then takes what is written next for copied (sqlite.org/wal.html, "the WAL-reset bug"). While
-something is left to copy nobody begins the log anew.
+No copy is begun when all of the log is copied: then a transaction may restart the log while the copy reads it, and up
+to 3.51.2 SQLite takes what is written next for copied (sqlite.org/wal.html, "the WAL-reset bug"). While something is
+left to copy, no transaction restarts the log.
 """
 
 import sqlite3
@@ -21,20 +21,20 @@ from .errors import translate
 from .log import NOTHING, Log
 
 _PASS = 4 << 20
-"""Bytes of the log after which there is a pass."""
+"""Bytes of the log after which there is another pass."""
 _LONG = 32 << 20
-"""Bytes from which on the writer copies what passes have left, when nobody waits; from twice as many on, with each pass
-that is due, it copies all that is there, whoever waits. What a file has beyond that is cut off when its log begins
-anew; no sooner, since that takes the COMMIT which does it 12 ms."""
+"""Bytes: from this size on the writer copies what passes have left, while nothing waits. From twice this size on it
+copies all of it with each pass that is due, even if callers wait. A log file longer than that is truncated when the log
+restarts; no sooner, since that takes the COMMIT that does it 12 ms."""
 _LITTLE = 1 << 20
 """Bytes that a pass may leave to the writer."""
 _PASSES = 5
-"""One behind the other, at most."""
+"""How many passes follow each other at most."""
 _CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
 
 
 class Checkpoints:
-    """Of one file, whose writer's connection this is."""
+    """The checkpoints of one file; `writer` is the connection of its writer."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection) -> None:
         try:
@@ -48,20 +48,21 @@ class Checkpoints:
         self._next = _PASS
         self._wanted = threading.Event()
         self._copying = threading.Lock()
-        self._copied = NOTHING  # what is beyond it has come since the last copy
+        self._copied = NOTHING  # frames beyond it were written after the last copy
         self._help = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="tarry-sqlite-checkpoints", daemon=True)
         self._thread.start()
 
     def committed(self, *, waited_for: bool) -> None:
-        """There was a commit, and somebody waits for the next transaction or not; in the writer's thread."""
+        """To be called after each commit, in the writer's thread. `waited_for`: light work waits for the next
+        transaction."""
         if self._log.began_anew():
             self._next, self._help = _PASS, False
         if not (self._help or self._log.exceeds(self._next)):
             return
         size = self._log.size()
-        if size <= _PASS:  # the pass that wanted help was of the log before
+        if size <= _PASS:  # the pass that asked for help was before the log restarted
             self._help = False
             return
         if size > self._next:
@@ -72,7 +73,7 @@ class Checkpoints:
             self._copy(self._writer)
 
     def close(self) -> None:
-        """Ends the thread, with a last pass; the writer has ended."""
+        """Ends the thread, with a last pass; to be called when the writer has ended."""
         self._closed = True
         self._wanted.set()
         self._thread.join()
@@ -101,6 +102,6 @@ class Checkpoints:
         with self._copying:
             if self._copied.reaches(self._log.extent()):
                 return
-            with suppress(sqlite3.Error):  # a full disk, say: the log keeps all, and the next commit tells
+            with suppress(sqlite3.Error):  # such as a full disk: the log keeps everything, and the next commit fails
                 connection.execute(_CHECKPOINT).fetchall()
             self._copied = self._log.extent()

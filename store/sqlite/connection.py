@@ -18,19 +18,19 @@ T = TypeVar("T")
 
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",  # an acknowledged commit survives power loss, as far as the disk tells the truth
+    "PRAGMA synchronous = FULL",  # an acknowledged commit survives power loss, if the disk does not lie
     "PRAGMA cache_size = -65536",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA busy_timeout = 2000",
-    "PRAGMA ignore_check_constraints = ON",  # of `types`: what is written here is whole numbers and bytes
+    "PRAGMA ignore_check_constraints = ON",  # those of `types`: Tarry itself writes integers and bytes only
 )
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection in autocommit mode: transactions are begun and ended by name."""
+    """A connection in autocommit mode: transactions are begun and ended by statements."""
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-        connection.text_factory = bytes  # what somebody has written as TEXT is what its bytes are, as everywhere
+        connection.text_factory = bytes  # a TEXT that others wrote is read as its bytes, as all columns are
         for pragma in _PRAGMAS:
             connection.execute(pragma)
     except sqlite3.Error as error:
@@ -39,8 +39,8 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 _MANY, _FEW = 128, 32
-"""Rows of one INSERT: so many, or else up to so few. For each INSERT the thread lets go of the interpreter, and stands
-in line behind the event loop; and each number of rows is a statement of its own, which is kept."""
+"""Rows of one INSERT: `_MANY`, or at most `_FEW`. With each INSERT the thread releases the interpreter's lock, and
+waits behind the event loop to get it back; and each number of rows is a statement of its own, which is cached."""
 
 
 class SQLiteTransaction:
@@ -58,7 +58,7 @@ class SQLiteTransaction:
             raise translate(error) from error
 
     async def execute(self, query: str, *values: Bound) -> int:
-        """Runs a statement; how many rows it matched."""
+        """Runs a statement; returns how many rows it matched."""
         text, parameters = bind(query, values)
         try:
             return self._connection.execute(text, parameters).rowcount
@@ -79,16 +79,16 @@ class SQLiteTransaction:
         return many
 
     async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
-        """Several SELECTs."""
+        """Runs several SELECTs."""
         for asked in queries:
             asked.rows = await self.fetch(asked.query, asked.row, *asked.values)
 
     async def later(self, query: str, *values: Bound) -> None:
-        """Runs a statement: nothing is far away here."""
+        """Runs a statement at once: there is no network to save round trips on."""
         await self.execute(query, *values)
 
     async def later_exactly(self, many: int, query: str, *values: Bound) -> None:
-        """Runs a statement. Raises `StoreError` unless it matches so many rows."""
+        """Runs a statement. Raises `StoreError` unless it matches exactly `many` rows."""
         got = await self.execute(query, *values)
         if got != many:
             raise StoreError(f"{query} matched {got} rows in place of {many}; the transaction is rolled back")
@@ -98,15 +98,15 @@ class SQLiteTransaction:
         await self.execute_many(query, rows)
 
     async def later_each(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Runs the statement for each."""
+        """Runs the statement for each row."""
         for row in rows:
             await self.later_exactly(1, query, *row)
 
     async def note(self) -> None:
-        """A file is one server's."""
+        """Does nothing: one server alone uses the file."""
 
     async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
-        """Every queue here is sequenced by its own row."""
+        """Draws nothing: every queue here is sequenced by its own row."""
         del counts
         return {}
 
@@ -121,7 +121,7 @@ class SQLiteTransaction:
         return _Drawn(begins)
 
     def _draw(self, queue_id: int, many: int, *, straight: bool) -> int:
-        """The first of so many offsets."""
+        """Draws `many` offsets of a queue; returns the first."""
         try:
             found = self._connection.execute(draw(), (many, many if straight else 0, queue_id)).fetchall()
         except (sqlite3.Error, OverflowError) as error:
@@ -134,12 +134,12 @@ class SQLiteTransaction:
 
 @frozen
 class _Drawn:
-    """`store.ports.Offsets` that are known."""
+    """`store.ports.Offsets` that are known at once."""
 
     _begins: dict[int, int]
 
     def begin(self, queue_id: int) -> int:
-        """The first of a queue."""
+        """The first offset of a queue."""
         return self._begins[queue_id]
 
     def written(self, text: Sequence[bytes | tuple[int, int]]) -> bytes:
@@ -148,7 +148,7 @@ class _Drawn:
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a function over a SQLite transaction to its end: it never suspends, so one step is all it takes."""
+    """Runs a function over a SQLite transaction to its end; one step is enough, since it never suspends."""
     try:
         work.send(None)
     except StopIteration as end:

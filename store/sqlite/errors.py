@@ -1,4 +1,4 @@
-"""SQLite's errors as the store's, in one place."""
+"""Maps SQLite's errors to the store's, in one place."""
 
 import sqlite3
 

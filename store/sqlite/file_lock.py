@@ -1,13 +1,13 @@
-"""Whose file it is: two locks, of its name and of the file itself, held for as long as the store is open.
+"""Makes sure that one server alone uses a file: two locks, of its name and of the file itself, while the store is open.
 
-The name, because SQLite finds the write-ahead log by it: whoever moves a file away and makes another in its place is
-refused too. The file, because it may be reached under another name: through a link to a folder, or mounted elsewhere.
-A file with a second hard link is refused outright: under the other name its write-ahead log would not be found, and
-with it what was answered.
+The name is locked because SQLite finds the write-ahead log by it: so a server is also refused when the file was moved
+away and another one made in its place. The file is locked because it may be reached under another name: through a link
+to a folder, or mounted elsewhere. A file with a second hard link is refused outright: under the other name its
+write-ahead log would not be found, and acknowledged commits would be missing.
 
-SQLite's own locks are POSIX locks: the process loses all of them when it closes any descriptor of the file. So this
-one is opened before SQLite's and closed after them, and the name is locked first, so that a second look from within
-the same process ends before it opens the file.
+SQLite's own locks are POSIX locks: the process loses all of them when it closes any descriptor of the file. So this one
+is opened before SQLite's and closed after them. The name is locked first, so that a second attempt from within the same
+process fails before it opens the file.
 """
 
 import fcntl
@@ -18,14 +18,15 @@ from pathlib import Path
 from ..errors import Refused, StoreInUse, Unavailable
 
 _MODE = 0o600
-"""Of files made here: messages are nobody else's business. SQLite gives its own files the mode of the database."""
+"""The mode of files made here: other users must not read messages. SQLite gives its own files the database's mode."""
 
 
 class FileLock:
-    """Held from the making to `close`, or to the end of the process. Raises `StoreInUse`, `Refused`, `Unavailable`."""
+    """Held from when it is made to `close`, or to the end of the process. Raises `StoreInUse`, `Refused`,
+    `Unavailable`."""
 
     def __init__(self, path: Path) -> None:
-        """`path` is resolved; the file is made when there is none."""
+        """`path` must be resolved; the file is made if it is missing."""
         self._descriptors: list[int] = []
         try:
             self._take(path.with_name(path.name + ".lock"), path)
@@ -51,7 +52,7 @@ class FileLock:
         return descriptor
 
     def close(self) -> None:
-        """Lets it go, after SQLite's own connections are closed."""
+        """Releases the locks; to be called after SQLite's own connections are closed."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 

@@ -1,6 +1,6 @@
-"""The embedded store beside its server: another program's few rows, in a file that a server may hold.
+"""Access to the embedded store beside its server, for other programs that read or write a few rows.
 
-No lock of the server's, and no schema is made. SQLite itself lets one writer in after the other.
+It takes no lock that a server may hold, and makes no schema. SQLite itself lets one writer in after the other.
 """
 
 import random
@@ -23,18 +23,18 @@ from .schema import read_applied
 T = TypeVar("T")
 
 _PATIENCE = 15.0
-"""Seconds for which a writer that is in the way is waited for."""
+"""Seconds to wait for another writer that is in the way."""
 _PAUSE = 0.1
 
 
 class SQLiteGuest:
-    """A `store.ports.Guest` over a file that is there. Raises `SchemaError` where there is none."""
+    """A `store.ports.Guest` over an existing file. Raises `SchemaError` if there is none."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise SchemaError(f"there is no store at {path} yet: `tarry migrate` or `tarry serve` makes it")
         self._connection = connect(path.resolve())
-        # What is in the log a server copies, at its own time (see `checkpoints`), or else whoever closes the file last.
+        # The log is copied into the file by a server, in its own time (see `checkpoints`), or by the last one to close.
         self._connection.execute("PRAGMA wal_autocheckpoint = 0")
 
     async def write(self, work: Work[T]) -> T:
@@ -42,7 +42,7 @@ class SQLiteGuest:
         return await self._patiently(lambda: self._write(work))
 
     async def read(self, work: Work[T]) -> T:
-        """Runs `work` outside of any lock."""
+        """Runs `work` without a lock."""
         return await self._patiently(lambda: drive(work(SQLiteTransaction(self._connection))))
 
     async def now(self) -> int:
@@ -50,14 +50,14 @@ class SQLiteGuest:
         return time.time_ns() // 1_000_000
 
     async def applied(self) -> Applied:
-        """The migrations that the file has."""
+        """The migrations that were applied to the file."""
         try:
             return read_applied(self._connection)
         except Error as error:
             raise translate(error) from error
 
     async def aclose(self) -> None:
-        """Lets the file go."""
+        """Closes the file."""
         self._connection.close()
 
     async def _patiently(self, step: Callable[[], T]) -> T:

@@ -1,8 +1,8 @@
-"""The write-ahead log of a file: how much of it is in use.
+"""Finds how much of a file's write-ahead log is in use.
 
-Its size does not tell. SQLite begins a log anew at its start, and what the one before wrote behind that stays in the
-file. To have SQLite cut it each time costs the COMMIT that does 12 ms, for a log of 32 MB on ext4. So the frames tell:
-those in use carry the two salts of the log's header, those behind them older ones
+The size of the log does not tell, since SQLite restarts a log at its beginning, and leaves old frames behind the new
+ones. Making SQLite truncate it each time would cost the COMMIT that does it 12 ms, for a log of 32 MB on ext4. So the
+frames are examined: those in use have the two salts of the log's header, those after them have older salts
 (sqlite.org/fileformat2.html#walformat).
 """
 
@@ -17,19 +17,20 @@ from attrs import frozen
 _HEADER, _FRAME_HEADER = 32, 24
 _PAGE_SIZE, _SALTS = slice(8, 12), slice(16, 24)
 _SALTS_OF_FRAME = 8
-"""Where they are in its header."""
+"""The position of the salts in a frame's header."""
 
 
 class Extent(NamedTuple):
     """How much of a log is in use."""
 
     salts: bytes
-    """Others after each time that it has begun anew."""
+    """They change each time the log restarts."""
     size: int
     """Bytes."""
 
     def reaches(self, other: "Extent") -> bool:
-        """Whether it has all that the other has, since it is of the same beginning and as long."""
+        """Whether it contains all of the other: the log has not restarted between them, and this is as long or
+        longer."""
         return self.salts == other.salts and self.size >= other.size
 
 
@@ -37,7 +38,7 @@ NOTHING = Extent(b"", 0)
 
 
 class Log:
-    """Of one file, while a connection to it is open: the last one to close removes the log."""
+    """The log of a file. A connection to the file must be open, since the last one to close removes the log."""
 
     def __init__(self, path: Path) -> None:
         self._path = f"{path}-wal"
@@ -45,11 +46,11 @@ class Log:
         self._salts = b""
 
     def size(self) -> int:
-        """Bytes in use; 0 when there is no log, or none that can be read."""
+        """How many bytes are in use; 0 when there is no log, or it cannot be read."""
         return self.extent().size
 
     def extent(self) -> Extent:
-        """What is in use, and since which beginning."""
+        """How much is in use, with the salts since the last restart."""
         with suppress(OSError):
             file = self._opened()
             frames = _Frames.of(file)
@@ -60,14 +61,15 @@ class Log:
         return NOTHING
 
     def exceeds(self, size: int) -> bool:
-        """Whether more bytes than these are in use; two reads of the file, where `size` takes a dozen."""
+        """Whether more than `size` bytes are in use; takes two reads of the file, where the method `size` takes a
+        dozen."""
         with suppress(OSError):
             frames = _Frames.of(self._opened())
             return frames is not None and frames.in_use((size - _HEADER) // frames.length)
         return False
 
     def began_anew(self) -> bool:
-        """Whether it has begun at its start again since this was asked last, or begun at all."""
+        """Whether the log has restarted, or started at all, since the last call."""
         with suppress(OSError):
             frames = _Frames.of(self._opened())
             before, self._salts = self._salts, b"" if frames is None else frames.salts
@@ -75,7 +77,7 @@ class Log:
         return False
 
     def close(self) -> None:
-        """Leaves the file alone."""
+        """Closes the log's file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -88,20 +90,20 @@ class Log:
 
 @frozen
 class _Frames:
-    """What the log's header says of its frames."""
+    """What the log's header says about its frames."""
 
     file: int
     salts: bytes
     length: int
-    """Bytes of one."""
+    """Bytes of a frame."""
 
     @classmethod
     def of(cls, file: int) -> "_Frames | None":
-        """None: there is no header yet."""
+        """Reads the header of the log; None if there is none yet."""
         header = os.pread(file, _HEADER, 0)
         page = int.from_bytes(header[_PAGE_SIZE], "big")
         return cls(file, header[_SALTS], _FRAME_HEADER + page) if page and len(header) == _HEADER else None
 
     def in_use(self, frame: int) -> bool:
-        """Whether it belongs to the log as it is now."""
+        """Whether this frame belongs to the log since its last restart."""
         return os.pread(self.file, len(self.salts), _HEADER + frame * self.length + _SALTS_OF_FRAME) == self.salts

@@ -1,4 +1,4 @@
-"""The schema of an embedded store: what it has, and how it is brought to this program's version, all or nothing."""
+"""The schema of an embedded store: reads which migrations it has, and applies the missing ones, all or none."""
 
 import sqlite3
 import time
@@ -23,12 +23,12 @@ log = structlog.get_logger()
 
 
 def read_applied(connection: sqlite3.Connection) -> Applied:
-    """What the store has."""
+    """The migrations that were applied to the store."""
     return Applied(_checksums(connection, "migration"), _checksums(connection, "migration_beside"))
 
 
 def migrate(connection: sqlite3.Connection) -> list[str]:
-    """Applies what is missing, in a transaction; returns the names. Raises `SchemaError`."""
+    """Applies the missing migrations in one transaction; returns their names. Raises `SchemaError`."""
     connection.execute("BEGIN IMMEDIATE")  # the lock: a second program waits here
     for name in _TABLES:
         connection.execute(_TABLE.format(name=name))
@@ -53,7 +53,7 @@ def migrate(connection: sqlite3.Connection) -> list[str]:
 
 
 def _checksums(connection: sqlite3.Connection, table: str) -> dict[int, bytes]:
-    """None where the table is not there yet."""
+    """The checksums by version; empty if the table does not exist yet."""
     try:
         return dict(connection.execute(f"SELECT version, checksum FROM {table}").fetchall())  # noqa: S608  # one of two
     except sqlite3.OperationalError as error:

@@ -14,7 +14,7 @@ _IDS = "(shard, id) IN (?*)"
 _IDS_HERE = "(shard, id) IN (SELECT value & 15, value FROM json_each(?))"
 _AT = "(shard, id) AT (?*)"
 _AT_HERE = "(shard, id) IN (SELECT (max(value, ~value) & 15) + 16 * (value < 0), max(value, ~value) FROM json_each(?))"
-# Nobody runs ANALYZE here, and without it SQLite may prefer a part of the primary key to the whole of an index.
+# ANALYZE is never run here, and without it SQLite may prefer a part of the primary key to a whole index.
 _INDEX = re.compile(r"/\*! FORCE INDEX \(((?:idx|udx)_\w+)\) \*/")
 
 _WITHIN = re.compile(
@@ -37,7 +37,7 @@ def _text(query: str) -> str:
 
 
 def _each_stretch(match: re.Match[str]) -> str:
-    """A search for each stretch: of so many ORs SQLite would think longer than it reads."""
+    """Makes WITHIN a join that searches each range: planning as many ORs would take SQLite longer than reading."""
     *leading, last = [column.strip() for column in match[2].split(",")]
     conditions = [f"{column} = json_extract(span.value, '$[{place}]')" for place, column in enumerate(leading)]
     conditions.append(f"{last} >= json_extract(span.value, '$[{len(leading)}]')")
@@ -50,8 +50,8 @@ def _each_stretch(match: re.Match[str]) -> str:
 def bind(query: str, values: Sequence[Bound]) -> tuple[str, list[Any]]:
     """The statement's text and its parameters.
 
-    A list of numbers or of stretches travels as one JSON parameter, so that the text stays the same and its plan is
-    kept; a list of bytes or of rows is spelled out, since JSON holds no bytes.
+    A list of numbers or of ranges is passed as one JSON parameter, so that the text stays the same and its plan is
+    cached; a list of bytes or of rows is written out, since JSON has no bytes.
     """
     text = _text(query)
     flat: list[Any] = []
@@ -71,7 +71,7 @@ def bind(query: str, values: Sequence[Bound]) -> tuple[str, list[Any]]:
 
 
 def _any_of(text: str, rows: int) -> str:
-    """A search for each row: SQLite would read the whole table for a list of rows."""
+    """Makes a condition for each row: for a list of rows SQLite would read the whole table."""
     before, columns, after = _ROWS.split(text, maxsplit=1)
     row = " AND ".join(f"{column.strip()} = ?" for column in columns.split(","))
     return f"{before}({' OR '.join([row] * rows)}){after}"
@@ -79,12 +79,12 @@ def _any_of(text: str, rows: int) -> str:
 
 @cache
 def insert(query: str, width: int, rows: int = 1) -> str:
-    """An INSERT for so many rows of that many columns."""
+    """An INSERT of `rows` rows with `width` columns."""
     row = f"({', '.join('?' * width)})"
     return _text(query).replace("VALUES ?", f"VALUES {', '.join([row] * rows)}")
 
 
 @cache
 def draw() -> str:
-    """The UPDATE that draws offsets, and says where they end: one statement, where a look before it would be two."""
+    """The UPDATE that draws offsets and returns their end; a SELECT before an UPDATE would be two statements."""
     return f"{_text('queue.draw').rstrip(';')} RETURNING next_offset"

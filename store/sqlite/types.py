@@ -1,12 +1,12 @@
-"""What a column takes: in each of the tables a CHECK, so that somebody's own SQL is refused a value of another type.
+"""Adds a CHECK of the type to each column, so that SQL from outside cannot write a value of another type.
 
-SQLite itself takes any, and one text among the times of messages would be in everybody's way: wherever it is read with
-others. Whole numbers are to be such; where there are bytes a text is none the worse. Our own writes are not held to it
-(`connection`), and so it costs nothing. Neither STRICT tables, which take no text for bytes and want SQLite 3.37, nor
-triggers, which cost as long as a third of the INSERT.
+SQLite itself accepts any value, and one text among the times of messages would break every query that reads it with
+others. Integer columns must hold integers; columns of bytes may hold text, too. Tarry's own writes are not checked
+(`connection`), so this costs nothing. STRICT tables are no choice, since they take no text for bytes and need SQLite
+3.37; nor are triggers, which take a third of the time of the INSERT.
 
-A CHECK is a part of the text of a table, and of nothing on the disk besides: so the text is changed, as
-sqlite.org/lang_altertable.html says, and no table is written anew. Rows of before are put right, each column by itself.
+A CHECK exists only in the text of a table's definition. So that text is changed, as sqlite.org/lang_altertable.html
+says, and no table is rewritten. Existing rows are repaired, each column by itself.
 """
 
 import re
@@ -24,12 +24,12 @@ _TAKES = {"INTEGER": ("integer",), "BLOB": ("blob", "text")}
 _TEXTS = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
 _CHANGE = "UPDATE sqlite_master SET sql = ? WHERE type = 'table' AND name = ?"
 _NAMED = 5
-"""Rows of which it is said what they held."""
+"""How many rows of a column are reported with the values that they had."""
 
 
 @frozen
 class _Column:
-    """Of a table."""
+    """A column of a table."""
 
     name: str
     kind: str
@@ -39,18 +39,19 @@ class _Column:
 
     @property
     def passes(self) -> str:
-        """A condition."""
+        """The condition of the CHECK."""
         types = _TAKES[self.kind] + (("null",) if self.may_be_null else ())
         return f"(typeof({self.name}) IN ({', '.join([repr(one) for one in types])}))"
 
     @property
     def check(self) -> str:
-        """As it stands in the table's text."""
+        """The CHECK as a part of the table's definition."""
         return f", CHECK {self.passes}"
 
     @property
     def meant(self) -> str:
-        """What a value stands for: that of a text is 0, or nothing where there may be nothing."""
+        """An expression that repairs a value: a text becomes a number (0 if it is none), or NULL where that is
+        allowed."""
         cast = f"CAST({self.name} AS {self.kind})"
         return (
             f"CASE typeof({self.name}) WHEN 'real' THEN {cast} END"
@@ -60,26 +61,26 @@ class _Column:
 
     @property
     def apart(self) -> str:
-        """A value that no other row has."""
+        """An expression for a value that no other row has."""
         if self.kind == "INTEGER":
             return "-(random() & 9223372036854775807)"
         return f"CAST({self.name} || hex(randomblob(8)) AS BLOB)"
 
 
 Checks = dict[str, set[str]]
-"""By table the CHECKs that it has."""
+"""The CHECKs of each table."""
 
 
 def loosen(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> Checks:
-    """Takes the CHECKs away, for a column that has one cannot be dropped; returns what there was."""
+    """Removes the CHECKs, since a column that has one cannot be dropped; returns those that there were."""
     texts = _texts(connection, migrations)
     _change(connection, {table: _CHECK.sub("", text) for table, text in texts.items()}, texts)
     return {table: {match[0] for match in _CHECK.finditer(text)} for table, text in texts.items()}
 
 
 def hold(connection: sqlite3.Connection, migrations: Sequence[Migration], before: Checks | None = None) -> list[str]:
-    """Sees to it that each column has its CHECK, and that what lies there passes it, but for those that had it
-    `before`; says what did not."""
+    """Gives each column its CHECK, and repairs rows that do not pass it, but for columns that had it `before`. Returns
+    a text for each repaired value."""
     texts, wanted, told = _texts(connection, migrations), dict[str, str](), list[str]()
     there_are = {table: _columns(connection, table) for table in texts}
     if all(column.check in texts[table] for table, columns in there_are.items() for column in columns):
@@ -96,7 +97,7 @@ def hold(connection: sqlite3.Connection, migrations: Sequence[Migration], before
 
 
 def _made(migrations: Sequence[Migration]) -> dict[str, set[str]]:
-    """By table the columns that these make: a file may hold others' in our tables."""
+    """The columns of each table that the migrations make; Tarry's tables may also have columns that others added."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.text_factory = bytes
         for migration in migrations:
@@ -106,7 +107,7 @@ def _made(migrations: Sequence[Migration]) -> dict[str, set[str]]:
 
 
 def _texts(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> dict[str, str]:
-    """By table the statement that makes it; a file may hold others' besides."""
+    """The definition of each of Tarry's tables; a file may also hold other tables."""
     ours = {table for one in migrations for table in _TABLE.findall(one.text)}
     texts = {name.decode(): text.decode() for name, text in connection.execute(_TEXTS).fetchall()}
     return {name: text for name, text in texts.items() if name in ours}
@@ -128,8 +129,9 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[_Column]:
 def _put_right(
     connection: sqlite3.Connection, table: str, columns: Sequence[_Column], new: Sequence[_Column]
 ) -> list[str]:
-    """Makes what does not pass what SQLite takes it for; says of which rows. What is then in the way of another goes
-    below 0, where nothing looks and the doctor names it, or gets a longer name."""
+    """Repairs values that do not pass the CHECKs of the `new` columns; returns a text for each. A value that would then
+    collide with another row's becomes a negative number, which nothing reads and the doctor reports, or a longer
+    name."""
     fails = " OR ".join([f"NOT {column.passes}" for column in new])
     if not new or not connection.execute(f"SELECT 1 FROM `{table}` WHERE {fails} LIMIT 1").fetchall():  # noqa: S608  # the schema's
         return []
@@ -152,8 +154,8 @@ def _change(connection: sqlite3.Connection, wanted: dict[str, str], texts: dict[
     if not changed:
         return
     connection.execute("PRAGMA writable_schema = ON")
-    if connection.execute("PRAGMA writable_schema").fetchone() == (1,):  # some systems' own SQLite lets nobody
+    if connection.execute("PRAGMA writable_schema").fetchone() == (1,):  # the SQLite of some systems forbids it
         connection.executemany(_CHANGE, changed)
         (version,) = connection.execute("PRAGMA schema_version").fetchone()
-        connection.execute(f"PRAGMA schema_version = {version + 1}")  # others read the tables anew
+        connection.execute(f"PRAGMA schema_version = {version + 1}")  # makes other connections read the tables again
     connection.execute("PRAGMA writable_schema = RESET")

@@ -1,11 +1,11 @@
-"""The writer thread: one connection, and everything that waits goes into one transaction.
+"""The writer thread: one connection; all light work that waits goes into one transaction.
 
-Where there are several, each runs in a savepoint of its own, so that one that fails is undone alone; then all are
-committed together, and only then answered. One fsync serves all that came while the one before it ran.
+Several pieces of work in one transaction run in a savepoint each, so that one that fails is undone alone; all are
+committed together, and answered only then. So one fsync serves all work that came while the one before ran.
 
-Heavy work has a transaction of its own, and its turn after the others. While it runs it may ask whether anybody is
-`waited_for`, and end early: a claim or a publish that comes while a thousand messages fall due waits for a piece of
-them.
+Heavy work has a transaction of its own, and its turn after light work. While it runs it may ask whether it is
+`waited_for`, and end early. So a claim or a publish that comes while a thousand messages fall due waits only for a
+piece of them.
 """
 
 import queue
@@ -30,10 +30,11 @@ from .turns import Turns
 T = TypeVar("T")
 
 _TOGETHER = 64
-"""At most so many pieces of work in one transaction."""
+"""How many pieces of work one transaction has at most."""
 _LINGER = 0.0015
-"""Seconds that heavy work waits behind light work for more of that. Who was told of a commit mostly comes back at once:
-what was promoted is claimed, what was claimed is acked. In between a piece of heavy work would take twice as long."""
+"""Seconds that heavy work waits, after light work, for more light work. Most callers come back at once when their
+commit is answered: promoted messages are claimed, claimed ones are acked. A piece of heavy work in between would take
+twice as long."""
 
 
 @define
@@ -85,7 +86,7 @@ class Writer:
         return cast(T, job.result)
 
     async def aclose(self) -> None:
-        """Ends after the work that is waiting."""
+        """Ends the thread after the waiting work."""
         if self._closed:
             return
         self._closed = True
@@ -96,7 +97,7 @@ class Writer:
         self._connection.close()
 
     def waited_for(self) -> bool:
-        """Whether light work waits, and may have the next turn. Asked by work that runs, in its thread."""
+        """Whether light work waits and would have the next turn. Called by running work, in the writer's thread."""
         self._take_in()
         return bool(self._light) and self._turns.light_first
 
@@ -117,7 +118,7 @@ class Writer:
             self._checkpoints.committed(waited_for=self.waited_for())
 
     def _linger(self) -> None:
-        """Waits a moment for more light work, if heavy work is what waits."""
+        """Waits a moment for more light work, if heavy work waits."""
         self._take_in()
         end = time.perf_counter() + _LINGER
         while self._heavy and not self._light and self._turns.light_first and (left := end - time.perf_counter()) > 0:
@@ -125,7 +126,7 @@ class Writer:
                 self._sort(self._jobs.get(timeout=left))
 
     def _take_in(self) -> None:
-        """Takes all that is there."""
+        """Sorts all jobs that have arrived."""
         while not self._jobs.empty():
             self._sort(self._jobs.get())
 
@@ -172,6 +173,6 @@ class Writer:
         self._connection.execute("RELEASE work")
 
     def _roll_back(self) -> None:
-        with suppress(sqlite3.Error):  # what cannot be rolled back was not committed either; the next BEGIN tells
+        with suppress(sqlite3.Error):  # nothing was committed in any case; if it persists, the next BEGIN fails
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

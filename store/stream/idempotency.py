@@ -1,4 +1,4 @@
-"""Requests that were answered before: known by their idempotency key, per topic, for a while."""
+"""Idempotency keys: finds requests to a topic that were answered before, for as long as their keys are kept."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Set
@@ -8,11 +8,11 @@ from ..ports import Transaction
 Known = dict[tuple[int, str], tuple[bytes, bytes]]
 """By topic and key: the fingerprint of the request, and its answer."""
 Request = tuple[str, bytes]
-"""Its idempotency key, and its fingerprint."""
+"""The idempotency key of a request, and its fingerprint."""
 
 
 async def known(tx: Transaction, asked: Mapping[int, Collection[str]], now: int) -> Known:
-    """Those of these keys, by topic, that were used within their window. What is past it is removed."""
+    """The keys among these, given by topic, that were used within their window. Removes those whose window is over."""
     found: Known = {}
     for topic_id in sorted(asked):
         over: list[bytes] = []
@@ -29,7 +29,7 @@ async def known(tx: Transaction, asked: Mapping[int, Collection[str]], now: int)
 
 
 async def seen(tx: Transaction, topic_id: int, asked: Set[Request], now: int) -> set[Request]:
-    """Those of these requests to a topic that were answered within their window."""
+    """The requests among these, to a topic, that were answered and whose window is not over."""
     keys = sorted({key.encode() for key, _ in asked})
     rows = await tx.fetch("idempotency.find", tuple[bytes, bytes, bytes, int], topic_id, keys)
     return {*asked} & {(key.decode(), fingerprint) for key, fingerprint, _, expires_at in rows if expires_at > now}

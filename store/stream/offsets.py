@@ -1,6 +1,6 @@
-"""Offsets of queues, drawn under the lock of each queue's row, or where they are sequenced elsewhere.
+"""Draws offsets of queues: under the lock of each queue's row, or from the sequencer where that is elsewhere.
 
-`publishing` itself draws within its insert, by `Transaction.append`; what else goes into a queue draws here first.
+`publishing` draws in its insert, by `Transaction.append`; everything else that goes into a queue draws here first.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,15 +9,14 @@ from ..errors import Refused
 from ..ports import Transaction
 
 Owned = tuple[int, int]
-"""A queue, and whose it is: the id of a topic, or, of a retry queue, that of the group with a minus."""
+"""A queue and its owner: the id of a topic, or, for a retry queue, the negated id of its group."""
 
 
 async def draw_offsets(tx: Transaction, wanted: Mapping[int, int], owned: Collection[Owned] = ()) -> dict[int, int]:
-    """Draws so many offsets of each queue; returns where each begins. Raises `Refused` where one that it locks is not
-    such as `owned` says.
+    """Draws this many offsets of each queue; returns the first of each. Raises `Refused` when a queue that it locks has
+    another owner than `owned` says.
 
-    The sequences are locked and moved on, but for those of the queues that have their sequencer elsewhere. Queues that
-    have been removed are left out.
+    Locks and advances the sequences, but for queues that are sequenced elsewhere. Removed queues are left out.
     """
     begins = await tx.draw_elsewhere(wanted)
     wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
@@ -34,7 +33,8 @@ async def draw_offsets(tx: Transaction, wanted: Mapping[int, int], owned: Collec
 async def draw_free(
     tx: Transaction, wanted: Mapping[int, int], owned: Collection[Owned] = ()
 ) -> tuple[dict[int, int], set[int]]:
-    """As `draw_offsets`, of the queues that nobody else holds, without a wait; and which are held."""
+    """As `draw_offsets`, but without waiting: only for queues that no other transaction holds. Also returns the queues
+    that are held."""
     begins = await tx.draw_elsewhere(wanted)
     wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
     free, locked = await lock_free(tx, wanted, owned)
@@ -47,7 +47,7 @@ async def draw_free(
 async def lock_free(
     tx: Transaction, queue_ids: Iterable[int], owned: Collection[Owned] = ()
 ) -> tuple[dict[int, int], set[int]]:
-    """Locks the sequences that nobody holds, each with its next offset; and which are held by somebody."""
+    """Locks the sequences that no other transaction holds. Returns their next offsets, and the queues that are held."""
     ids = sorted(queue_ids)
     if not ids:
         return {}, set()
@@ -61,7 +61,7 @@ async def lock_free(
 
 
 def not_of(queue_id: int, owner: int) -> str:
-    """That a row names a queue of another topic, or of another group."""
+    """Says that a row names a queue of another topic or group than its own."""
     return f"it is of {f'topic {owner}' if owner >= 0 else f'group {-owner}'}, and queue {queue_id} is not"
 
 

@@ -1,14 +1,14 @@
-"""What a user's own transaction does to the store: publish, cancel, ack, beside the user's own rows.
+"""The outbox: publishes, cancels and acks in a user's own transaction, beside the user's own rows.
 
-Such a transaction may stay open for an hour, and at any isolation level, so what it locks is counted on one hand: the
-rows it inserts into `delay`, `label`, `cancelled` and `outbox_cancel`, the row of `delay` (with its `moved`) that it
-cancels, the claim that it acks. Never a queue, a cursor or a tally. Offsets are drawn at promotion, and whoever takes
-what it wrote further counts it: promotion, a cancel, the next turn of the group.
+Such a transaction may stay open for an hour, at any isolation level. So it locks only a few rows: those that it inserts
+into `delay`, `label`, `cancelled` and `outbox_cancel`, the row of `delay` (with its `moved`) that it cancels, and the
+claim that it acks; never a queue, a cursor or a tally. Offsets are drawn at promotion. The transaction that processes
+such a row next also counts it: promotion, a cancel, or the next turn of the group.
 
-A row that may be missing is never looked for with a locking read: at REPEATABLE READ, the default of MySQL, that locks
-the gap where it is not, and everybody who wants to insert there waits. `lock_or_add` inserts and gives way instead.
+A row that may be missing is never read with a lock: at REPEATABLE READ, the default of MySQL, that would lock the gap
+in its place, and every insert there would wait. Instead, `lock_or_add` inserts the row, or locks the existing one.
 
-Like all of the store these are functions that await nothing but their transaction, so that a plain cursor can drive
+Like everywhere in the store the functions await nothing but their transaction, so that a synchronous cursor can run
 them as well as an asynchronous one.
 """
 
@@ -32,11 +32,11 @@ from .placing import named_queue, queue_of_key, shard_of_order
 _LATEST = MAX_MS - 2000
 _KEY_TRIES = 6
 _ROWS, _BYTES = 500, 2 << 20
-"""Of one INSERT."""
+"""The most rows and bytes of one INSERT."""
 
 
 class OutboxTransaction(Queries, Protocol):
-    """A transaction of the user's."""
+    """A user's own transaction."""
 
     async def now(self) -> int:
         """The database's clock at this moment, Unix milliseconds."""
@@ -44,7 +44,8 @@ class OutboxTransaction(Queries, Protocol):
 
 
 class TopicMissing(StoreError):
-    """There is no such topic, as far as the transaction sees. Making one would lock what others need."""
+    """There is no such topic, as far as the transaction sees. It is not made, since that would lock rows that others
+    need."""
 
 
 class TooFar(StoreError):
@@ -52,7 +53,7 @@ class TooFar(StoreError):
 
 
 class Expired(StoreError):
-    """It would be past its time before it could be handed out."""
+    """The message would be expired before it could be handed out."""
 
 
 class Entry(Attributes, frozen=True, kw_only=True):
@@ -72,13 +73,13 @@ class Accepted:
     id: int
     deliver_at: int
     waits: bool
-    """It was not due when it was written."""
+    """The message was not due yet when it was written."""
 
 
 async def publish(
     tx: OutboxTransaction, ids: IdMaker, topic_name: str, entries: Sequence[Entry], max_delay: int
 ) -> list[Accepted]:
-    """Writes the messages into `delay`, those that are due as well: they are found there once this is committed.
+    """Writes the messages into `delay`, also those that are due: a node finds them there after the commit.
 
     Raises `TopicMissing`, `WrongQueue`, `TooFar` and `Expired` before anything is written.
     """
@@ -95,7 +96,7 @@ async def publish(
 
 
 async def named_topic(tx: Queries, name: str) -> Topic:
-    """Raises `TopicMissing`."""
+    """The topic of this name. Raises `TopicMissing`."""
     topics = await find_topics(tx, [name])
     if not topics:
         raise TopicMissing(f"there is no topic {name!r}")
@@ -103,7 +104,7 @@ async def named_topic(tx: Queries, name: str) -> Topic:
 
 
 def deliver_at(entry: Entry, now: int, max_delay: int) -> int:
-    """When it is to be delivered, Unix milliseconds. Raises `TooFar` and `Expired`."""
+    """The delivery time of an entry, Unix milliseconds. Raises `TooFar` and `Expired`."""
     at = now + entry.delay if entry.deliver_at is None else entry.deliver_at
     if at > min(now + max_delay, _LATEST):
         raise TooFar("it is further ahead than a message may wait")
@@ -113,7 +114,7 @@ def deliver_at(entry: Entry, now: int, max_delay: int) -> int:
 
 
 def queue_for(topic: Topic, entry: Entry) -> Queue:
-    """Where it goes. Raises `WrongQueue`."""
+    """The queue that an entry goes to. Raises `WrongQueue`."""
     if entry.queue is not None:
         return named_queue(topic, entry.queue, entry.ordering_key)
     if entry.ordering_key is not None:
@@ -122,7 +123,7 @@ def queue_for(topic: Topic, entry: Entry) -> Queue:
 
 
 def _pieces(entries: Sequence[Entry]) -> list[tuple[int, int]]:
-    """Stretches of the entries that fit into one INSERT: it is run again as a whole when an id was taken."""
+    """Slices of the entries, each for one INSERT, which is tried again as a whole when an id was taken."""
     pieces: list[tuple[int, int]] = []
     begin = weight = 0
     for index, entry in enumerate(entries):
@@ -137,9 +138,9 @@ def _pieces(entries: Sequence[Entry]) -> list[tuple[int, int]]:
 async def add(
     tx: Queries, ids: IdMaker, topic: Topic, piece: Sequence[tuple[Entry, Queue, int]], now: int
 ) -> list[int]:
-    """Writes messages and their labels; their ids.
+    """Writes messages and their labels; returns the ids.
 
-    A duplicate key rolls back the statement and not the user's transaction: new ids, another try.
+    A duplicate key rolls back the statement only, not the user's transaction: then new ids are tried.
     """
     for tried in range(_KEY_TRIES):
         spread = 0 if topic.ordered else min(4**tried - 1, 1000)
@@ -169,9 +170,10 @@ def _id(ids: IdMaker, topic: Topic, entry: Entry, queue: Queue, due: int, spread
 async def _taken(tx: Queries, ids: Sequence[int]) -> bool:
     """Whether a message has or had one of these ids.
 
-    It is asked before, although the key would tell: a duplicate key leaves a lock on the other's row, and its message
-    would wait for this transaction. (At REPEATABLE READ what left since the transaction began is not seen. That takes
-    another outbox's message of the very same number that was rescheduled or cancelled meanwhile.)
+    This is asked before the insert, although that would fail: a duplicate key leaves a lock on the other row, whose
+    message would wait for this transaction. (At REPEATABLE READ, messages that left `delay` since the transaction began
+    are not seen. For a collision, another outbox's message must have had the same id, and have been rescheduled or
+    cancelled meanwhile.)
     """
     if await tx.fetch("delay.queues", tuple[int, int], ids):
         return True
@@ -184,7 +186,7 @@ def _row(topic: Topic, entry: Entry, queue: Queue, at: int, id_: int, now: int) 
 
 
 async def cancel(tx: OutboxTransaction, ids: Sequence[int]) -> list[Verdict]:
-    """Cancels what waits, when the user's transaction is committed; the verdicts are as true as those of HTTP."""
+    """Cancels waiting messages when the user's transaction is committed. The verdicts are as exact as over HTTP."""
     verdicts: dict[int, Verdict] = {}
     for id_ in sorted(set(ids), key=lambda i: (shard_of(i), i)):  # the order of locks
         verdicts[id_] = await _cancel(tx, id_)
@@ -193,7 +195,7 @@ async def cancel(tx: OutboxTransaction, ids: Sequence[int]) -> list[Verdict]:
 
 async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
     shard = shard_of(id_)
-    # What is read plainly may be of the time when the transaction began; a row that is locked is of now.
+    # A read without a lock may show the rows as of the transaction's beginning; a locked row is current.
     seen = bool(await tx.fetch("delay.seen", tuple[int, int, int], places_of([id_])))
     if not seen and (elsewhere := await _elsewhere(tx, id_)) is not None:
         return elsewhere
@@ -209,7 +211,8 @@ async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
         return elsewhere
     if not seen:
         return Verdict("not_found")
-    # It has left since this transaction began, which does not see where to; a row put in its place meets the other.
+    # It has left since this transaction began, so its new place is not visible here; an insert into `cancelled` fails
+    # if the message is there.
     try:
         await tx.execute_many("cancelled.add", [(shard, id_, 0, 0, None, 0, 0, now)])
     except DuplicateKey:
@@ -219,8 +222,8 @@ async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
 
 
 async def lock_waiting(tx: Queries, id_: int) -> Waiting | None:
-    """The row of a message that waits, locked as soon as nobody else holds it; None where there is none."""
-    # In its own place first: while that is ours, nobody can move it back to there.
+    """Waits for the row of a waiting message and locks it; None if there is none."""
+    # In its own place first: while that is locked here, the message cannot be moved back to it.
     for place in (shard_of(id_), shard_of(id_) + SHARDS):
         await tx.execute("delay.lock_or_add", place, id_)
         (row,) = await tx.fetch("delay.locked", Waiting, place, id_)
@@ -231,7 +234,7 @@ async def lock_waiting(tx: Queries, id_: int) -> Waiting | None:
 
 
 async def remove_waiting(tx: Queries, row: Waiting) -> None:
-    """Removes a row that is locked."""
+    """Removes a locked row."""
     await tx.execute("delay.remove_locked", row.shard, row.id)
     if row.due != due_of(row.id):
         await tx.execute("moved.remove", shard_of(row.id), row.due, row.id)
@@ -252,7 +255,7 @@ async def _elsewhere(tx: Queries, id_: int) -> Verdict | None:
 
 
 async def labelled(tx: Queries, topic_name: str, key: str) -> list[int]:
-    """The messages of a key that wait, as far as the transaction sees."""
+    """The waiting messages of a key, as far as the transaction sees."""
     topic = await named_topic(tx, topic_name)
     waiting: list[int] = []
     after = -1
@@ -270,7 +273,7 @@ Acked = Literal["acked", "lost", "not_in_claim"]
 
 
 class _LockedClaim(NamedTuple):
-    """Of size 0 when there was none, and it was put in its place."""
+    """A locked claim; its size is 0 when there was none, and the row was inserted in its place."""
 
     token: int
     first: int
@@ -281,9 +284,9 @@ class _LockedClaim(NamedTuple):
 
 
 async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) -> Acked:
-    """Acks a message of a claim, when the user's transaction is committed. It holds the row of its range until then.
+    """Acks a message of a claim when the user's transaction is committed, which holds the range's claim row until then.
 
-    `keys` are those of the claim's ranges.
+    `keys` are the keys of the claim's ranges.
     """
     key = keys[0] if len(keys) == 1 else await _holding(tx, keys, message_id)
     if key is None:
@@ -296,7 +299,7 @@ async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) 
         return await _acked_before(tx, key, message_id)
     if claim.token != key.token:
         return "lost"
-    now = await tx.now()  # the lock may have been waited for
+    now = await tx.now()  # asked only now, since the lock may have taken a while
     if claim.lease_until <= now:
         return "lost"
     at = await _position(tx, key.queue_id, message_id, claim.first, claim.size)
@@ -314,7 +317,7 @@ async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) 
 
 
 async def _acked_before(tx: Queries, key: ClaimKey, message_id: int) -> Acked:
-    """The claim has ended: what it acked stays acked, and acking it once more is harmless."""
+    """The answer when the claim has ended: acking a message again that it has acked is harmless."""
     place = (key.group_id, key.queue_id, key.first, key.number)
     for token, first, size, outcome in await tx.fetch("delivery.find", tuple[int, int, int, bytes], *place):
         at = await _position(tx, key.queue_id, message_id, first, size) if token == key.token else None
@@ -324,14 +327,14 @@ async def _acked_before(tx: Queries, key: ClaimKey, message_id: int) -> Acked:
 
 
 async def _holding(tx: Queries, keys: Sequence[ClaimKey], message_id: int) -> ClaimKey | None:
-    """The range of a claim in which the message may lie: none of the others can hold it."""
+    """The one range of the claim that may contain the message."""
     places = [*await _places(tx, message_id), *await _return_places(tx, message_id)]
     found = (key for key in keys for queue, offset in places if queue == key.queue_id and offset >= key.first)
     return next(found, None)
 
 
 async def _position(tx: Queries, queue_id: int, message_id: int, first: int, size: int) -> int | None:
-    """Where in a claim of this queue, the topic's own or a retry queue, the message lies."""
+    """The position of the message in a claim of this queue, which may be the topic's own or a retry queue."""
     places = await _places(tx, message_id)
     if not any(queue == queue_id for queue, _ in places):
         places = await _return_places(tx, message_id)
@@ -342,11 +345,11 @@ async def _position(tx: Queries, queue_id: int, message_id: int, first: int, siz
 
 
 async def _places(tx: Queries, message_id: int) -> list[tuple[int, int]]:
-    """The queue of the topic's own and the offset there, if it is in the stream."""
+    """The topic's queue and the offset of the message, if it is in the stream."""
     found = await tx.fetch("message.place", tuple[int, int, int], message_id)
     return [(queue_id, offset) for queue_id, offset, _ in found]
 
 
 async def _return_places(tx: Queries, message_id: int) -> list[tuple[int, int]]:
-    """The retry queues that it came back into, and the offsets there."""
+    """The retry queues that the message came back into, and its offsets there."""
     return [(row.queue_id, row.offset) for row in await tx.fetch("redelivery.of_messages", Return, [message_id])]

@@ -1,7 +1,7 @@
-"""Timers by key in a user's own transaction: set, and cancelled, when that is committed.
+"""Sets and cancels timers by key in a user's own transaction; they change when that is committed.
 
-As all of the `outbox` it locks what it changes and nothing else: the timer's row, and that of its message. Whoever sets
-the same timer meanwhile waits, or is told that it is held.
+As everything in `outbox`, this locks only what it changes: the timer's row and that of its message. Another transaction
+that sets the same timer meanwhile waits, or is told that it is locked.
 """
 
 from attrs import frozen
@@ -16,13 +16,13 @@ from .outbox import Entry, OutboxTransaction
 
 @frozen
 class Armed:
-    """The message of a timer from the commit on."""
+    """The message that a timer has from the commit on."""
 
     id: int
     revision: int
     deliver_at: int
     replaced: int | None
-    """The message in whose place it is."""
+    """The id of the message that it replaced."""
 
 
 async def set_timer(
@@ -36,8 +36,8 @@ async def set_timer(
     mode: Mode = "replace",
     longest: int | None = None,
 ) -> Armed:
-    """See `timers.keyed`. `entry` has the timer's key. Raises `TopicMissing`, `WrongQueue`, `TooFar` and `Expired`
-    before anything is written."""
+    """Sets a timer; see `timers.keyed`. `entry` has the timer's key. Raises `TopicMissing`, `WrongQueue`, `TooFar` and
+    `Expired` before anything is written."""
     topic = await outbox.named_topic(tx, topic_name)
     queue, now = outbox.queue_for(topic, entry), await tx.now()
     at = outbox.deliver_at(entry, now, max_delay)
@@ -61,7 +61,7 @@ async def set_timer(
 
 
 async def cancel_timer(tx: OutboxTransaction, topic_name: str, key: str) -> Verdict:
-    """Cancels the message of the key that waits; the verdict is as true as that of HTTP."""
+    """Cancels the waiting message of the key. The verdict is as exact as over HTTP."""
     topic = await outbox.named_topic(tx, topic_name)
     timer = await _lock(tx, topic.id, key)
     if not timer.id:

@@ -1,6 +1,6 @@
-"""Which queue of its topic a message goes to: the one that is named, that of its ordering key, or any.
+"""Chooses the queue of its topic that a message goes to: the one that is named, that of its ordering key, or any.
 
-All who publish ask here, so that an ordering key has one queue, whoever sends it: order is kept within a queue.
+All ways to publish use this, so that an ordering key always has the same queue: order is kept within a queue.
 """
 
 import zlib
@@ -11,7 +11,7 @@ from ..records import Queue, Topic
 
 
 class WrongQueue(StoreError):
-    """There is no such queue, or it is not that of the ordering key."""
+    """There is no such queue, or it is not the queue of the ordering key."""
 
 
 def queues_there(many: int) -> str:
@@ -25,21 +25,21 @@ def queue_of_key(topic: Topic, ordering_key: str) -> Queue:
 
 
 def shard_of_order(topic_id: int, ordering_key: str | None, queue_id: int, *, ordered: bool) -> int | None:
-    """The shard of all messages that wait in one order, so that one server has all of them in its wheel: those of an
-    ordering key, or those without one in a queue of an ordered topic. None: any will do."""
+    """The shard of all waiting messages of one order, so that one node has all of them in its wheel: those of an
+    ordering key, or those without a key in a queue of an ordered topic. None: any shard will do."""
     if ordering_key is not None:
         return shard_for(topic_id, ordering_key)
     return queue_id % SHARDS if ordered else None
 
 
 def own_queues(place: int, nodes: int, queues: int) -> range:
-    """Which of the queues of a topic are those of the server that has this place among the nodes, counted from 0: every
-    `nodes`-th, so that each queue has one of them, or of fewer queues one that it shares with others."""
+    """The queues of a topic that belong to the node with this `place` among the nodes, counted from 0: every
+    `nodes`-th. So each queue belongs to one node; with fewer queues than nodes, nodes share a queue."""
     return range(place % queues, queues, nodes)
 
 
 def own_queue(place: int, nodes: int, queues: int, turn: int) -> int:
-    """Which of them the server goes to; all of them in turn."""
+    """The one of its own queues that a node uses in this turn; all of them one after the other."""
     own = own_queues(place, nodes, queues)
     return own[turn % len(own)]
 

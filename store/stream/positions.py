@@ -1,8 +1,8 @@
-"""Positions: from what an operator says (earliest, latest, an offset, a time) to an offset of a queue.
+"""Finds the offset for a position that an operator gives: earliest, latest, an offset or a time.
 
-A time is looked for by halving, over the times at which messages came into the stream: a few rows, however long the
-queue. Writers beside each other may have committed a little out of order, so what lies within `DISORDER` before the
-place that halving finds is looked through, and no message of that time or later is passed over.
+A time is found by binary search over the times at which messages came into the stream: it reads a few rows, however
+long the queue. Concurrent writers may have committed a little out of order. So messages up to `DISORDER` before the
+place that the search finds are read, too, and no message of that time or later is missed.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ..errors import TopicGone
 from ..ports import Transaction
 
 DISORDER = 5_000
-"""Milliseconds by which a later offset may bear an earlier time."""
+"""Milliseconds by which a later offset may have an earlier time."""
 
 
 @frozen
@@ -27,25 +27,25 @@ class Position:
 
 
 async def end_of(tx: Transaction, queue_id: int) -> int:
-    """The offset that a queue gives next. Raises `TopicGone`."""
+    """The next offset of a queue. Raises `TopicGone`."""
     for _, end in await tx.fetch("queue.ends", tuple[int, int], [queue_id]):
         return end
     raise TopicGone("the topic has been removed meanwhile")
 
 
 async def hold_floors(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int]:
-    """By queue id the lowest offset that may still exist, which stays so: whoever takes messages away for their age
-    waits, and so does a group that is about to begin in these queues, whose place is then behind what was taken."""
+    """By queue id the lowest offset that may still exist, locked: retention waits before it removes more, and so does
+    another group that is about to begin in these queues, which then begins behind what was removed."""
     ids = sorted(queue_ids)
     found = dict(await tx.fetch("cleaned.lock", tuple[int, int], ids)) if ids else {}
-    if len(found) < len(ids):  # a row that is not there cannot be locked
+    if len(found) < len(ids):  # a missing row cannot be locked
         await tx.execute_many("cleaned.add", [(queue_id, 0) for queue_id in ids if queue_id not in found])
         found = dict(await tx.fetch("cleaned.lock", tuple[int, int], ids))
     return found
 
 
 async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
-    """The offset; never beyond the end of the queue, and never before the first message that is still there."""
+    """The offset of a position; never beyond the end of the queue, and never before the first existing message."""
     end = await end_of(tx, queue_id)
     if position.at == "latest":
         return end
@@ -61,7 +61,7 @@ async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
 
 
 async def _halve(tx: Transaction, queue_id: int, low: int, high: int, time: int) -> int:
-    """The first offset from `low` to `high` whose message came at `time` or later; `high` if there is none below."""
+    """The first offset from `low` up to `high` whose message came at `time` or later; `high` if there is none."""
     while low < high:
         middle = (low + high) // 2
         for offset, streamed_at in await tx.fetch("message.first", tuple[int, int], queue_id, middle):

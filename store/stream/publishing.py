@@ -1,7 +1,7 @@
-"""Accepting messages: many requests in one transaction, each of them all or none.
+"""Accepts messages of many requests in one transaction; of each request all messages are accepted or none.
 
-A message for later is a row of `delay`. A message for now goes straight to the stream: the queue's sequence row is
-locked last, its offsets are drawn, and the lock is held until the commit, so that commit order is offset order.
+A message for later becomes a row of `delay`. A message for now goes straight to the stream: the queue's sequence row is
+locked last, offsets are drawn, and the lock is held until the commit, so that commit order is offset order.
 """
 
 from collections import Counter, defaultdict
@@ -32,50 +32,50 @@ _Answer = list[Receipt] | Conflict
 
 
 class _Written(msgspec.Struct):
-    """A draft with the identity it was given."""
+    """A draft with the id and the nonce that it was given."""
 
     draft: Draft
     waits: bool
     id: int
     nonce: int
     at: int
-    """What it says of when it is delivered."""
+    """Its delivery time."""
     row: int = 0
-    """Which of the rows of its queue it is, if it goes straight to the stream."""
+    """Its number among the rows of its queue, if it goes straight to the stream."""
 
 
 @define
 class Publishing:
-    """One run of one batch; made anew for each. Written in a transaction; it has answers when that is committed."""
+    """One run of one batch, made anew for each run. `write` it in a transaction; after the commit it has `answers`."""
 
     ids: IdMaker
     now: int
     window: int
     """How long an idempotency key is remembered, milliseconds."""
     tally_shard: int
-    """Whose tally rows are counted in."""
+    """The shard of the tally rows to count in."""
     spread: int = 0
     """How many milliseconds later an id may be made, after a duplicate key."""
     made: list[int] = field(factory=list[int])
-    """Ids of all drafts of the batch. A later run of the same batch is given those of the one before: whatever becomes
-    of a COMMIT, a message has one id."""
+    """Ids of all drafts of the batch. A later run of the same batch gets the ids of the run before: whatever becomes of
+    a COMMIT, a message has one id."""
     free: bool = False
-    """Whether publications that need a row which is locked are left out, and not waited for."""
+    """Whether publications that need a locked row are left out instead of waited for."""
     look: bool = True
-    """Whether idempotency keys are looked for first. If not, one that is known is a `DuplicateKey`."""
+    """Whether idempotency keys are looked up first. If not, a known one raises `DuplicateKey`."""
     _publications: Sequence[Publication] = field(default=(), init=False)
     _answers: list[_Answer | None] = field(factory=list[_Answer | None], init=False)
     _fresh: list[int] = field(factory=list[int], init=False)
-    """Those that are written."""
+    """The indexes of the publications that are written."""
     _written: list[_Written] = field(factory=list[_Written], init=False)
     """Their drafts, in order."""
     _twins: list[tuple[int, int]] = field(factory=list[tuple[int, int]], init=False)
-    """Publications with the idempotency key of another in the batch, and which that is."""
+    """Publications with the idempotency key of an earlier one in the batch, as pairs of their indexes."""
     _offsets: Offsets | None = field(default=None, init=False)
-    """Of those that go straight to the stream."""
+    """The offsets of messages that go straight to the stream."""
 
     def answers(self) -> list[_Answer | None]:
-        """Of each publication, once the batch is committed; None for one that was left out."""
+        """The answer to each publication, once the batch is committed; None for one that was left out."""
         answers, publications = self._answers, self._publications
         receipts = self._by_publication([self._receipt(one) for one in self._written])
         for index, (_, some) in zip(self._fresh, receipts, strict=True):
@@ -85,7 +85,7 @@ class Publishing:
         return answers
 
     async def write(self, tx: Transaction, publications: Sequence[Publication]) -> None:
-        """Writes the batch; a publication whose idempotency key is known is answered from its first answer."""
+        """Writes the batch; a publication with a known idempotency key gets the first answer again."""
         self._publications = publications
         answers = self._answers = await self._replays(tx, publications)
         locked = set[int]()
@@ -122,21 +122,22 @@ class Publishing:
         return (draft.deliver_at is not None and draft.deliver_at > self.now) or draft.guard is not None
 
     def _needs(self, publication: Publication) -> set[int]:
-        """The rows that it shares with others: queues whose offsets it draws, and topics (negative) it counts in."""
+        """The rows that it must lock: ids of queues whose offsets it draws, and negated ids of topics that it counts
+        in."""
         return {-draft.topic.id if self._waits(draft) else draft.queue.id for draft in publication.drafts}
 
     async def _locked(self, tx: Transaction, publications: Iterable[Publication]) -> set[int]:
-        """Which of those rows somebody holds; the others are locked from here on."""
+        """The rows among those that another transaction holds; the others are locked from here on."""
         needed = {one for publication in publications for one in self._needs(publication)}
         tallies = await locked_tallies(tx, {-one for one in needed if one < 0}, self.tally_shard)
         _, queues = await lock_free(tx, {one for one in needed if one > 0})
         return queues | {-topic_id for topic_id in tallies}
 
     def _identify(self, publications: Sequence[Publication], fresh: Sequence[int]) -> list[_Written]:
-        """The drafts of these publications, in their order."""
+        """The drafts of the publications that are written, in order, with ids and nonces."""
         drafts, now = [draft for publication in publications for draft in publication.drafts], self.now
         ids = self.made or self._make_ids(drafts)
-        if len(fresh) < len(publications):  # others are answered, or left out
+        if len(fresh) < len(publications):  # the others are answered already, or left out
             chosen = set(fresh)
             these = [index in chosen for index, publication in enumerate(publications) for _ in publication.drafts]
             drafts, ids = list(compress(drafts, these)), list(compress(ids, these))
@@ -150,7 +151,7 @@ class Publishing:
     def _make_ids(self, drafts: Sequence[Draft]) -> list[int]:
         if self.spread:
             self.ids.anew()
-        # Most go straight to the stream in any order: their ids are made together.
+        # Most drafts go straight to the stream in any order: their ids are made together.
         plain = iter(() if self.spread else self.ids.make_some(self.now, len(drafts), straight=True))
         self.made += [
             next(plain, 0) or self._id(draft)
@@ -187,7 +188,7 @@ class Publishing:
             if named is None or (first := known.get((publication.drafts[0].topic.id, named))) is None:
                 answers.append(None)
             else:
-                same = first[0] == publication.fingerprint  # else the answer may be one to another kind of request
+                same = first[0] == publication.fingerprint  # else the answer may be of another kind of request
                 answers.append(_replay(publication, first[0], _decode_receipts(first[1]) if same else None))
         return answers
 
@@ -197,7 +198,7 @@ class Publishing:
             await tx.later_many("label.add", rows)
 
     async def _stream(self, tx: Transaction, straight: Sequence[_Written]) -> None:
-        """Draws offsets for what goes straight to the stream."""
+        """Draws offsets for the messages that go straight to the stream, and inserts them."""
         if not straight:
             return
         queues: dict[int, list[_Written]] = defaultdict(list)
@@ -226,7 +227,7 @@ class Publishing:
         await forecast.tell(tx, self.now, [(one.draft.topic.id, due_of(one.id)) for one in waiting])
 
     def _by_publication(self, ones: Iterable[T]) -> Iterable[tuple[Publication, list[T]]]:
-        """What there is for each draft that is written, with its publication."""
+        """Groups items, of which there is one for each written draft, by their publications."""
         rest = iter(ones)
         for index in self._fresh:
             publication = self._publications[index]
@@ -248,7 +249,7 @@ class Publishing:
         await tx.later_many("idempotency.add", rows)
 
     def _encode_receipts(self, written: Sequence[_Written]) -> Any:
-        """The receipts as `_decode_receipts` reads them, of which the store puts in the offsets."""
+        """The receipts as `_decode_receipts` reads them; the store puts the offsets in."""
         if self._offsets is None:
             return _encode_json([(one.id, "scheduled", one.at, due_of(one.id), None, None) for one in written])
         text: list[bytes | tuple[int, int]] = []
@@ -270,7 +271,7 @@ def waiting_id(ids: IdMaker, draft: Draft, due: int, spread: int) -> int:
     """An id for a message that waits until `due`, Unix milliseconds."""
     topic = draft.topic
     shard = shard_of_order(topic.id, draft.ordering_key, draft.queue.id, ordered=topic.ordered)
-    # What is made later than the others of its order would come after them: for it the counts are begun anew.
+    # In an ordered topic a later time would put it behind others of its order: only its count is drawn anew there.
     return ids.make(min(due, LATEST_DUE), shard=shard, spread=0 if topic.ordered else spread)
 
 
@@ -287,15 +288,15 @@ def waiting_row(
 
 
 def are_special(drafts: Iterable[Draft | None]) -> bool:
-    """Whether promotion has more to do with one of them than to move it."""
+    """Whether promotion must do more with one of these drafts than move it: it has a guard."""
     return any(draft is not None and draft.guard is not None for draft in drafts)
 
 
 async def add_waiting(
     tx: Queries, rows: Sequence[Sequence[Value]], *, bare: bool = False, special: bool = False
 ) -> None:
-    """Rows of `delay`; when they are `bare`, without what is not there of a message with a body alone; when `special`,
-    with what promotion has to do beside.
+    """Inserts rows of `delay`: `bare` ones lack the columns that a message with only a body does not have; `special`
+    ones have the columns that tell promotion what else to do.
 
     Raises `DuplicateKey` when another message has one of their ids, or had it.
     """
@@ -304,8 +305,8 @@ async def add_waiting(
 
 
 async def refuse_used(tx: Queries, ids: Sequence[Any]) -> None:
-    """Raises `DuplicateKey` when another message had one of these ids that has left `delay`."""
-    # A message keeps its id when it leaves: who is given it again could be cancelled in its stead.
+    """Raises `DuplicateKey` when a message that has left `delay` had one of these ids."""
+    # A message keeps its id when it leaves `delay`: a new message with that id could be cancelled in its place.
     if await tx.fetch("delay.used", tuple[int, int], apart(ids), ids, ids):
         raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
 

@@ -1,8 +1,8 @@
 """Broadcast: each client of a group has an offset of its own in each queue, and every message comes to every client.
 
-No claim is made and nothing is retried. A client confirms what it got with its next wish (`after`), so that an answer
-that was lost is given again; or its offset moves with the answer. The offsets live in `reader` and survive restarts.
-They go with the client: when it is deregistered or dead, or when it has not asked for as long as messages are kept.
+There are no claims and no retries. A client confirms what it got with its next request (`after`), so that a lost answer
+is given again; or its offset moves with the answer. The offsets are in `reader` and survive restarts. They are removed
+with the client: when it is deregistered or dead, or has not asked for as long as messages are kept.
 """
 
 from collections.abc import Sequence
@@ -17,40 +17,43 @@ from .positions import Position, offset_of
 from .stretches import PAGE, Stretch
 
 _SCAN = 4 * PAGE
-"""Messages that one wish reads in a transaction: it stops among others' tags, and is gone on with in the next."""
+"""How many messages one request reads in a transaction. It may stop among messages with other tags; the next request
+goes on from there."""
 
 _SEEN_FOR = 60_000
-"""Milliseconds for which it is not noted again that a client has asked."""
+"""Milliseconds after which it is recorded again that a client has asked."""
 
 _Page = tuple[list[Delivered], int]
 """Messages, and the offset behind what was read."""
 
 
 async def read_on(tx: Transaction, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer]:
-    """Messages for clients of broadcast topics, each from its own offset on; an answer to each, in order."""
+    """Reads messages for clients of broadcast topics, for each from its own offset on; returns an answer for each, in
+    order."""
     return [answer for answer in await Reading(now).write(tx, requests) if answer is not None]
 
 
 async def read_on_free(tx: Transaction, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer | None]:
-    """As `read_on`, without waiting for a row: None for a client whose offsets somebody holds."""
+    """As `read_on`, but without waiting: the answer is None for a client whose offsets another transaction holds."""
     return await Reading(now, free=True).write(tx, requests)
 
 
 @define
 class Reading:
-    """Wishes of broadcast clients in one transaction."""
+    """Requests of broadcast clients in one transaction."""
 
     now: int
     free: bool = False
-    """Whether a client whose offsets are locked is left out, and not waited for."""
+    """Whether clients whose offsets are locked are left out instead of waited for."""
     _pages: dict[tuple[int, int, int, frozenset[str] | None], _Page] = field(
         factory=dict[tuple[int, int, int, frozenset[str] | None], _Page]
     )
-    """By queue, offset, size and tags: clients that are abreast share what is read."""
+    """By queue, offset, size and tags: clients at the same offset share what is read."""
     _ends: dict[int, int] = field(factory=dict[int, int])
 
     async def write(self, tx: Transaction, requests: Sequence[ReadRequest]) -> list[ReadAnswer | None]:
-        """An answer to each, in order; None when it was left out. The offsets are locked in the order of their keys."""
+        """Returns an answer for each request, in order; None for one that was left out. Locks the offsets in the order
+        of their keys."""
         answers: dict[int, ReadAnswer | None] = {}
         for index in sorted(range(len(requests)), key=lambda i: (requests[i].group.id, encode(requests[i].client))):
             answers[index] = await self._read(tx, requests[index])
@@ -71,11 +74,11 @@ class Reading:
             queue, offset = request.after
             if offset > ends[queue.id]:
                 return ReadAnswer((), (queue.number, positions[queue.id]), beyond=True)
-            positions[queue.id] = max(offset, positions[queue.id])  # a confirmation that comes late takes nothing back
+            positions[queue.id] = max(offset, positions[queue.id])  # a late confirmation moves nothing back
         queue = max(queues, key=lambda q: ends[q.id] - positions[q.id])
         began = positions[queue.id]
         messages, position = await self._page(tx, request, queue, began, ends[queue.id])
-        if request.moves or not messages:  # what is not wanted needs no confirmation
+        if request.moves or not messages:  # messages with other tags need no confirmation
             positions[queue.id] = position
         client = encode(request.client)
         for queue_id, now_at in positions.items():
@@ -85,7 +88,7 @@ class Reading:
         return ReadAnswer(tuple(messages), (queue.number, position), more=more)
 
     async def _is_locked(self, tx: Transaction, request: ReadRequest) -> bool:
-        """Whether somebody holds an offset of the client; or else they are locked from here on."""
+        """Whether another transaction holds an offset of the client; if not, all are locked from here on."""
         place = (request.group.id, encode(request.client))
         free = Asked("reader.free", tuple[int, int], *place)
         there = Asked("reader.there", tuple[int, int], *place)
@@ -93,7 +96,7 @@ class Reading:
         return len(free.rows) < len(there.rows)
 
     async def _lock(self, tx: Transaction, request: ReadRequest, ends: dict[int, int]) -> dict[int, int]:
-        """The client's offset by queue, locked; made for a client, and for a queue, that are not known yet."""
+        """The client's offset by queue, locked. Missing ones are made: for a new client, and for a new queue."""
         place = (request.group.id, encode(request.client))
         rows = await tx.fetch("reader.lock", tuple[int, int, int], *place)
         positions = {queue_id: position for queue_id, position, _ in rows}
@@ -103,7 +106,7 @@ class Reading:
             new = not positions
             made: list[tuple[int, bytes | None, int, int, int]] = []
             for queue_id in sorted(missing):
-                # A queue that the topic has gained since holds nothing that the client knows.
+                # A known client begins at 0 in a new queue, since it has read nothing of it.
                 begin = await _begin(tx, request, queue_id, ends[queue_id]) if new else 0
                 made.append((*place, queue_id, begin, self.now))
             await tx.execute_many("reader.add", made)
@@ -114,7 +117,7 @@ class Reading:
         return {queue_id: positions[queue_id] for queue_id in ends}
 
     async def _page(self, tx: Transaction, request: ReadRequest, queue: Queue, began: int, end: int) -> _Page:
-        """The next messages of a queue that are wanted; none when it ends, or when the scan has been long enough."""
+        """The next messages of a queue with the tags asked for; none at the end of the queue, or of the scan."""
         known = (queue.id, began, request.size, request.tags)
         if known not in self._pages:
             page_size = PAGE if request.tags is not None else min(PAGE, request.size)
@@ -132,7 +135,7 @@ class Reading:
 
 
 async def _begin(tx: Transaction, request: ReadRequest, queue_id: int, end: int) -> int:
-    """Where a client begins in a queue that is not known yet."""
+    """Where a new client begins in a queue."""
     if request.since is not None:
         return await offset_of(tx, queue_id, Position("time", request.since))
     return end if request.latest else 0
@@ -146,7 +149,7 @@ async def forget(tx: Transaction, clients: Sequence[str]) -> None:
 
 
 async def broadcast_state(tx: Transaction, group: Group) -> GroupState:
-    """The group's clients, and in each queue where the one is that has got least far."""
+    """The group's clients, and for each queue the offset of the client that is furthest behind."""
     ends = dict(await tx.fetch("queue.ends", tuple[int, int], [queue.id for queue in group.topic.queues]))
     if len(ends) < len(group.topic.queues):
         raise TopicGone(f"topic {group.topic.name!r} has been removed meanwhile")

@@ -1,10 +1,10 @@
-"""A rehearsal: writes what a publish would, to each of its tables, and keeps none of it. Whether one would be taken? Of
-the tables of messages that failed or were given a new time, no more is tried than whether they may be written to.
+"""A rehearsal of a publish: tests whether the store would accept one, by writing to each of its tables and keeping none
+of it. The tables of retries and of rescheduled messages are only tested for whether they may be written to.
 
-A store may take a small write and not a large one (a full disk), one table and not another (rights, a lock), a
-statement and not its commit. So a message is written and taken away again in one transaction, which nobody else sees.
-Where all tables are in one file that leaves nothing to be committed: the answer to a request that there never was is
-committed too, is past its time already, and goes next.
+A store may accept a small write but not a large one (a full disk), one table but not another (rights, a lock), or a
+statement but not its commit. So a message is written and removed again in one transaction, which nobody else sees.
+Where all tables are in one file that would leave nothing to commit. Therefore the answer to a request that never
+existed is committed, too; it is out of date already, and is removed next.
 """
 
 from ..ids import random_nonces, shard_of
@@ -15,7 +15,7 @@ _NOWHERE = 0
 
 
 async def rehearse(tx: Transaction, id_: int, now: int, filling: bytes) -> None:
-    """Writes a message of this id and content, to the stream and to those that wait."""
+    """Writes a message with this id and content to the stream and to the waiting messages, and removes it."""
     (nonce,) = random_nonces(1)
     key, shard = str(id_).encode(), shard_of(id_)
     await tx.execute_many("idempotency.add", [(_NOWHERE, key, bytes(32), filling, now)])
@@ -32,5 +32,5 @@ async def rehearse(tx: Transaction, id_: int, now: int, filling: bytes) -> None:
 
 
 async def clear_away(tx: Transaction, id_: int, now: int) -> None:
-    """Behind it: what was committed."""
+    """Removes what `rehearse` has committed."""
     await tx.execute("idempotency.remove", _NOWHERE, [str(id_).encode()], now)

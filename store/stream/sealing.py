@@ -1,12 +1,12 @@
-"""Sealing: how far a queue is without a hole, when its offsets are not drawn under its row's lock.
+"""Sealing: moves the end of a queue forward up to its first hole, when its offsets are not drawn under its row's lock.
 
-An offset is drawn before its message is there, so commits come in any order and a commit may never come. A reader goes
-as far as `queue.next_offset` and no further; sealing moves that on over what is committed, up to the first hole. A hole
-that stays gets a tombstone, a row without a message: whoever comes late with that offset meets it at the primary key,
-and draws anew. So nothing is passed that can still be filled.
+Such an offset is drawn before its message is written, so commits come in any order and a commit may never come. Readers
+go no further than `queue.next_offset`; sealing moves that forward over committed messages, up to the first hole. A hole
+that stays gets a tombstone, a row without a message: a writer that comes late with that offset meets a duplicate key,
+and draws anew. So readers never pass an offset that can still be filled.
 
-A hole is as wide as what writers drew and gave up. One that is far wider is the work of somebody else, who wrote a row
-or moved Redis' counter by hand: it is not closed, nothing is passed, and an operator decides.
+A hole is as wide as what writers drew and gave up. One that is far wider was made by hand, by writing a row or moving
+Redis' counter: it is not closed, readers do not pass it, and an operator decides.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,12 @@ from ..ports import Transaction, Value
 from .offsets import lock_free
 
 HOLE_AGE = 1_000
-"""Milliseconds that a hole may stay, and what lies behind it waits. Closed too soon, it costs its writer a new try."""
+"""Milliseconds that a hole may stay open, while messages behind it wait. Closing it too soon costs its writer another
+try."""
 
 WIDEST = 100_000
-"""Offsets of a hole that is closed without being asked: a hundred of the largest batches, all given up one after the
-other."""
+"""The width up to which a hole is closed without an operator: a hundred of the largest batches, all given up one after
+the other."""
 
 _PAGE = 1_000
 _TOMB_BITS = 40
@@ -36,22 +37,22 @@ class Sealed:
     """Every offset below is committed."""
     moved: bool
     more: bool
-    """Something lies behind the end: a page is full, or there is a hole."""
+    """There are messages behind the end: the page was full, or there is a hole."""
     gap: tuple[int, int] | None = None
-    """The first and the last offset of a hole at the end that is too wide to be closed."""
+    """The first and the last offset of a hole at the end, if it is too wide to be closed."""
 
 
 async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = False, widest: int = WIDEST) -> Sealed:
-    """Moves the end of a queue on, by a page at most. Holes older than `HOLE_AGE` are closed, or all `at_once`; none
-    that is wider than `widest`."""
+    """Moves the end of a queue forward, by a page at most. Closes holes older than `HOLE_AGE`, or all with `at_once`;
+    but none that is wider than `widest`."""
     free: dict[int, int]
     locked: set[int] = set()
     if at_once:
         free = {id_: end for id_, end, _ in await tx.fetch("queue.lock", tuple[int, int, int], [queue_id])}
-    else:  # one that somebody else holds keeps no others waiting
+    else:  # a locked queue is not waited for, so that it does not delay others
         free, locked = await lock_free(tx, [queue_id])
     if queue_id not in free:
-        return Sealed(0, moved=False, more=bool(locked))  # without `more` it is removed
+        return Sealed(0, moved=False, more=bool(locked))  # if not locked, the queue has been removed
     begin = free[queue_id]
     rows = await tx.fetch("message.behind", tuple[int, int, int], queue_id, begin, _PAGE)
     end = begin
@@ -84,12 +85,12 @@ async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = Fals
 
 
 async def overrun(tx: Transaction) -> list[int]:
-    """Queues that have something behind their end."""
+    """The ids of the queues that have messages behind their end."""
     return await tx.fetch("queue.overrun", int)
 
 
 async def wide_holes(tx: Transaction, *, widest: int = WIDEST) -> list[tuple[str, int, int, int]]:
-    """(topic, number of the queue, first, last) of the holes at ends that are too wide to be closed."""
+    """(topic, number of the queue, first, last) of each hole at the end of a queue that is too wide to be closed."""
     found: list[tuple[str, int, int, int]] = []
     for queue_id in await overrun(tx):
         for name, number, end in await tx.fetch("queue.whose", tuple[str, int, int], queue_id):
@@ -100,7 +101,7 @@ async def wide_holes(tx: Transaction, *, widest: int = WIDEST) -> list[tuple[str
 
 
 async def last_end(tx: Transaction, *, queue_id: int) -> int:
-    """Behind the last offset that is taken."""
+    """The offset behind the last one that is taken."""
     (last,) = await tx.fetch("message.last", int, queue_id)
     return last + 1
 

@@ -1,5 +1,5 @@
-"""Tallies: how many messages of a topic were scheduled, cancelled, replaced and suppressed. Each shard counts in rows
-of its own."""
+"""Tallies: count how many messages of a topic were scheduled, cancelled, replaced and suppressed, in a row per
+shard."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -9,10 +9,10 @@ from ..ports import Asked, Queries, Transaction
 
 
 class Tallies(NamedTuple):
-    """What stands in the way of counting, each by topic id."""
+    """Topics in which nothing can be counted now, by their ids."""
 
     locked: AbstractSet[int] = frozenset()
-    """Somebody holds the tally; or with one that is yet to be made the topic's own row."""
+    """Another transaction holds the tally; or, if the tally does not exist yet, the topic's row."""
     gone: AbstractSet[int] = frozenset()
     """The topic has been removed."""
 
@@ -20,7 +20,8 @@ class Tallies(NamedTuple):
 async def lock_tallies(
     tx: Transaction, topic_ids: Iterable[int], tally_shard: int, *, before: Sequence[Asked[Any]] = ()
 ) -> Tallies:
-    """Locks the tallies that nobody holds; so their topics stay. What else is to be asked just `before` goes along."""
+    """Locks the tallies that no other transaction holds, so that their topics are not removed. The queries `before` are
+    run first, in the same flight."""
     ids = sorted(topic_ids)
     if not ids:
         return Tallies()
@@ -40,8 +41,8 @@ async def lock_tallies(
 
 
 async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], tally_shard: int) -> AbstractSet[int]:
-    """The topics in whose tally nothing can be counted now, since somebody holds it; those of the others are locked
-    from here on."""
+    """The topics whose tally another transaction holds, so that nothing can be counted there now. The tallies of the
+    other topics are locked from here on."""
     return (await lock_tallies(tx, topic_ids, tally_shard)).locked
 
 
@@ -55,11 +56,11 @@ async def count(
     replaced: int = 0,
     suppressed: int = 0,
 ) -> bool:
-    """Adds to a topic's tally, in the row of this shard. False: the topic has been removed, and its tally with it."""
+    """Adds to a topic's tally, in the row of this shard. Returns False if the topic has been removed with its tally."""
     counted = (scheduled, cancelled, replaced, suppressed, topic_id, tally_shard)
     if not await tx.execute("tally.count", *counted):
         if not await tx.fetch("topic.lock", int, topic_id):
             return False
-        await tx.execute_many("tally.add", [(topic_id, tally_shard, 0, 0)])  # two may come first at once
+        await tx.execute_many("tally.add", [(topic_id, tally_shard, 0, 0)])  # another may have added it meanwhile
         await tx.execute("tally.count", *counted)
     return True

@@ -1,1 +1,1 @@
-"""What waits for its time, and what makes it due."""
+"""Messages and retries that wait for their time: promotion, cancel, reschedule, timers by key, guards, the forecast."""

@@ -1,7 +1,7 @@
-"""The topics of many messages that are due at once: a best-effort query that locks nothing.
+"""Finds the topics of many messages that are due at once, by a best-effort query that locks nothing.
 
-Where most of them are of one topic, only the others are named: the rows of a crowd are passed over where they lie, at a
-fraction of what it costs to bring them here. The look reads the rows that promotion is about to read.
+If most of them are of one topic, the crowd, only the topics of the others are returned: the database skips the rows of
+the crowd at a fraction of the cost of returning them. The query reads the rows that promotion is about to read.
 """
 
 from collections import Counter
@@ -13,18 +13,19 @@ from ..ports import Transaction
 from .timers import Timer
 
 _GAP = 1_000
-"""Milliseconds between two that are looked for by two stretches of the key: what lies between is not to be read."""
+"""Milliseconds between two messages from which on they are read by two ranges of the key, so that rows between them are
+not read."""
 _FEW = 200
-"""Of a stretch that has no more than so many, each is looked for by itself."""
+"""In a range with at most this many messages, each is looked up by itself."""
 _SAMPLE = 500
-"""Messages by which it is judged of which topic most are."""
+"""How many messages are sampled to find the topic of most of them."""
 _LIST = 5_000
-"""Ids in one statement."""
+"""How many ids a statement has at most."""
 
 
 async def crowd_in(tx: Transaction, second: int) -> int:
-    """The topic of most messages that are due in a second since 1970, by the first of one shard; 0 where there is
-    none."""
+    """The topic of most messages that are due in a second since 1970, judged by the first messages of one shard; 0 if
+    no topic has most of them."""
     topics = await tx.fetch("delay.first_topics", int, 0, *_ids_of(second), _SAMPLE)
     for topic, many in Counter(topics).most_common(1):
         return topic if 2 * many > len(topics) else 0
@@ -32,8 +33,8 @@ async def crowd_in(tx: Transaction, second: int) -> int:
 
 
 async def strangers(tx: Transaction, second: int, shard: int, crowd: int, limit: int) -> dict[int, int]:
-    """By id the topics of messages of a shard that are due in a second since 1970, and are not of topic `crowd`. What
-    was rescheduled is not among them."""
+    """By id the topics of messages of a shard that are due in a second since 1970, without those of topic `crowd`, and
+    without rescheduled ones."""
     return dict(await tx.fetch("delay.strangers", tuple[int, int], shard, *_ids_of(second), crowd, limit))
 
 
@@ -43,11 +44,11 @@ def _ids_of(second: int) -> tuple[int, int]:
 
 
 async def topics_of(tx: Transaction, timers: Sequence[Timer], crowd: int) -> tuple[dict[int, int], dict[int, int]]:
-    """By entry the topics of these messages, in order of their time, and the groups of these retries.
+    """By entry the topics of these messages, which are in order of their time, and the groups of these retries.
 
-    What is gone is missing, and what of topic `crowd` was not looked for by itself.
+    Entries that are gone are missing, and so are messages of topic `crowd` that were not looked up by themselves.
     """
-    # Without a call for each: the service's loop stands still meanwhile.
+    # No function call per message, since the service's event loop stands still meanwhile.
     plain = [id_ for due, id_ in timers if id_ >> SEQUENCE_BITS == due]
     singly: list[int] = []
     if len(plain) < len(timers):
@@ -71,7 +72,7 @@ async def topics_of(tx: Transaction, timers: Sequence[Timer], crowd: int) -> tup
 
 
 def _stretches(ids: Sequence[int]) -> Iterable[Sequence[int]]:
-    """Ids in order, cut where there is a gap."""
+    """Splits the ids, which are in order, where there is a gap."""
     if ids and due_of(ids[-1]) - due_of(ids[0]) <= _GAP:
         return [ids]
     cuts = [place for place, (a, b) in enumerate(pairwise(ids), 1) if due_of(b) - due_of(a) > _GAP]

@@ -1,15 +1,15 @@
-"""The forecast: how many messages of a topic fall due in each minute that is ahead, kept as they come and go.
+"""The forecast: how many messages of a topic fall due in each coming minute, updated as messages come and go.
 
-Whoever makes a message wait, moves it or takes it away writes one small row beside, in the same transaction: by how
-many which minutes change. It is a row of its own, so nobody waits for anybody, a user's own transaction neither.
-Later the rows are added up, by one at a time, to counts by the hour. So the counts and what is not added up yet are
-together exact at every moment, and a kill can part nothing.
+A transaction that makes messages wait, moves or removes them also writes one small row: which minutes change by how
+much. It is a new row, so no transaction waits for another, not even a user's own. Later the rows are added up to counts
+by the hour, by one node at a time. So the counts and the rows that are not added up yet are together exact at every
+moment, and a crash cannot separate them.
 
-Promotion writes nothing: what it takes was due, and minutes that are over are not asked for. (For the minute that is
-under way, who asks looks at the rows.)
+Promotion writes no such rows: its messages were due, and past minutes are not asked for. (For the current minute the
+waiting messages themselves are counted.)
 
-Somebody's own SQL writes no such rows. So all rows are counted at times, a stretch after the other, and what is missing
-or too much is written as a change (`check`): one statement sees rows and counts as of one moment.
+SQL from outside writes no such rows either. So now and then all waiting messages are counted, one span of time after
+another, and the difference is written as a change (`check`): one statement sees messages and counts as of one moment.
 """
 
 from bisect import bisect_left
@@ -26,28 +26,29 @@ from ..ports import Asked, Transaction, Value
 
 MINUTE, HOUR = 60_000, 3_600_000
 EVER = 1 << 42
-"""Milliseconds: nothing is due later."""
+"""Milliseconds: no message is due later."""
 ALL = 0
-"""In place of a topic's id: all of them together."""
+"""In place of a topic's id: all topics together."""
 _MINUTES = Struct("<60i")
 _NOTHING = bytes(_MINUTES.size)
 _MOST = (1 << 31) - 1
 _NONE = (0,) * 60
 _ROWS, _BYTES = 1000, 64 << 10
-"""Of changes that are added up together: 8,000 minutes, a few milliseconds of work."""
+"""The most changes that are added up together: 8,000 minutes, a few milliseconds of work."""
 _PAIRS = 400
-"""Hours of topics in one statement: SQLite reads a list of pairs as a tree, a thousand deep at most."""
+"""How many pairs of topic and hour a statement has: SQLite reads a list of pairs as a tree of at most a thousand
+levels."""
 _CHECKED = 2_500
-"""Rows of a shard that are counted in one statement: 40,000 of all."""
+"""Rows of a shard that are counted in one statement: 40,000 of all shards."""
 
 Minutes = Counter[int]
-"""By the minute since 1970."""
+"""Numbers of messages by minute since 1970."""
 _Pair = tuple[int, int]
 """(topic id, Unix milliseconds)."""
 
 
 class Compared(NamedTuple):
-    """What `forecast.compare` gives."""
+    """A row of the query `forecast.compare`."""
 
     kind: int
     topic_id: int
@@ -57,8 +58,8 @@ class Compared(NamedTuple):
 
 
 def changes(now: int, come: Iterable[_Pair] = (), gone: Iterable[_Pair] = ()) -> list[Sequence[Value]]:
-    """Rows of `forecast_change` for messages that wait from now on, and such that do no more. Minutes that have begun
-    are not told."""
+    """Rows of `forecast_change` for messages that wait from now on (`come`), and that no longer wait (`gone`). Minutes
+    that have begun are left out."""
     topics = _by_topic(now, come)
     for topic_id, minutes in _by_topic(now, gone).items():
         topics.setdefault(topic_id, Counter()).subtract(minutes)
@@ -69,13 +70,14 @@ def _by_topic(now: int, pairs: Iterable[_Pair]) -> dict[int, Minutes]:
     topics: dict[int, list[int]] = {}
     first = (now // MINUTE + 1) * MINUTE
     for topic_id, due in pairs:
-        if first <= due < EVER:  # beyond, somebody has written it
+        if first <= due < EVER:  # later times come from SQL from outside only
             topics.setdefault(topic_id, []).append(due // MINUTE)
     return {topic_id: Counter(minutes) for topic_id, minutes in topics.items()}
 
 
 async def tell(tx: Transaction, now: int, come: Iterable[_Pair] = (), gone: Iterable[_Pair] = ()) -> None:
-    """These messages wait from now on; and these do no more, and have not been promoted. (topic id, due) of each."""
+    """Records messages that wait from now on (`come`), and that no longer wait without having been promoted (`gone`);
+    (topic id, due) of each."""
     if rows := changes(now, come, gone):
         await tx.later_many("forecast_change.add", rows)
 
@@ -87,19 +89,19 @@ def _change(topic_id: int, minutes: Minutes) -> Sequence[Value]:
 
 
 def _counts(text: bytes) -> Sequence[int]:
-    """Of the minutes of an hour; what is no row of ours counts nothing, and is mended as any that is wrong."""
+    """The counts of the minutes of an hour. An invalid value counts as zeros, and is repaired like any wrong count."""
     return _MINUTES.unpack(text if len(text) == _MINUTES.size else _NOTHING)
 
 
 def _pairs(text: bytes) -> Iterator[tuple[int, int]]:
-    """What `_change` wrote: a minute, and by how many it changes."""
+    """Decodes what `_change` wrote: each minute, and by how many it changes."""
     many = len(text) // 8
     numbers = unpack(f"<{many}I{many}i", text[: 8 * many])
     return zip(numbers[:many], numbers[many:], strict=True)
 
 
 async def add_up(tx: Transaction, now: int) -> bool:
-    """Adds up a batch of changes; whether there may be more."""
+    """Adds up a batch of changes; returns whether there may be more."""
     await _lock(tx)
     sizes = await tx.fetch("forecast_change.some", tuple[int, int], _ROWS)
     taken: list[int] = []
@@ -124,7 +126,7 @@ async def add_up(tx: Transaction, now: int) -> bool:
 
 
 async def _put(tx: Transaction, hours: dict[tuple[int, int], Minutes]) -> None:
-    """Who is here has the lock; so nobody else changes what is read."""
+    """Adds changes to the counts of hours. The caller holds the lock, so no other transaction changes them."""
     if not hours:
         return
     asked = sorted(hours)
@@ -151,21 +153,21 @@ async def _put(tx: Transaction, hours: dict[tuple[int, int], Minutes]) -> None:
 
 
 async def forget(tx: Transaction, now: int) -> int:
-    """Removes the counts of hours that are over; how many."""
+    """Removes the counts of past hours; returns how many."""
     await _lock(tx)
     return await tx.execute("forecast.forget", now // HOUR)
 
 
 @define
 class Ahead:
-    """What falls due in some hours, by the minute. Hours are added up as such: a month has 43,200 minutes, and who asks
-    for its days wants none of them."""
+    """How many messages fall due in some hours, by the minute. Sums use whole hours: a month has 43,200 minutes, and a
+    caller that asks for its days needs none of them."""
 
     _hours: Mapping[int, Sequence[int]]
-    """Those in which something falls due, with its 60 minutes."""
+    """The hours in which messages fall due, with the counts of their 60 minutes."""
     _order: Sequence[int] = field(init=False)
     _sums: Sequence[int] = field(init=False)
-    """How many fall due before each of them, in order, and in all."""
+    """How many fall due before each of these hours, in order, and in all."""
 
     def __attrs_post_init__(self) -> None:
         self._order = sorted(self._hours)
@@ -177,7 +179,7 @@ class Ahead:
         return self._hours[hour][place] if hour in self._hours else 0
 
     def within(self, since: int, until: int) -> int:
-        """How many do from one minute up to another."""
+        """How many fall due from one minute up to another, not included."""
         return self._before(until) - self._before(since)
 
     def _before(self, minute: int) -> int:
@@ -186,13 +188,13 @@ class Ahead:
         return whole + sum(self._hours[hour][:place]) if hour in self._hours else whole
 
     def minutes(self, since: int, until: int) -> Minutes:
-        """Those of a stretch in which something falls due."""
+        """The counts of those minutes of a span in which messages fall due."""
         told = ((hour * 60 + place, many) for hour in self._order for place, many in enumerate(self._hours[hour]))
         return Counter({minute: many for minute, many in told if many and since <= minute < until})
 
 
 async def ahead(tx: Transaction, topic_id: int, since: int, until: int) -> Ahead:
-    """What a topic has in the hours from `since` up to `until`, minutes since 1970; `ALL`: all topics together."""
+    """The forecast of a topic in the hours from `since` up to `until`, minutes since 1970; `ALL`: of all topics."""
     hours = since // 60, -(-until // 60)
     if topic_id == ALL:
         rows = await tx.fetch("forecast.read_all", tuple[int, int, bytes], *hours)
@@ -206,14 +208,14 @@ async def ahead(tx: Transaction, topic_id: int, since: int, until: int) -> Ahead
                 changed[minute // 60][minute % 60] += many
     for hour, minutes in changed.items():
         kept[hour] = [many + minutes[place] for place, many in enumerate(kept.get(hour, _NONE))]
-    # What somebody's own SQL has brought is not in a minute, and told all the same when it goes: it may be below zero.
+    # Messages added by SQL from outside are not counted when they come, but when they go: counts may be negative.
     return Ahead(
         {hour: counts if min(counts) >= 0 else [max(many, 0) for many in counts] for hour, counts in kept.items()}
     )
 
 
 async def read(tx: Transaction, topic_id: int, since: int, until: int) -> Minutes:
-    """What a topic has in each minute from `since` up to `until`, minutes since 1970; `ALL`: all topics together."""
+    """The forecast of a topic by minute from `since` up to `until`, minutes since 1970; `ALL`: of all topics."""
     return (await ahead(tx, topic_id, since, until)).minutes(since, until)
 
 
@@ -228,8 +230,8 @@ def _add(minutes: Minutes, text: bytes, hour: int | None) -> None:
 
 
 async def edge_of(tx: Transaction, since: int, until: int, rows: int, moved: int) -> int:
-    """Up to which millisecond no shard has more than so many rows from `since` on, and so many that were moved; `until`
-    where none has more before that."""
+    """The millisecond up to which, from `since` on, no shard has more than `rows` messages, and `moved` rescheduled
+    ones; `until` if no shard has more before that."""
     ids = first_id(since), first_id(until)
     edges = [Asked("delay.edge", tuple[int, int], shard, *ids, rows) for shard in range(SHARDS)]
     edges += [Asked("moved.edge", tuple[int, int], shard, since, until, moved) for shard in range(SHARDS)]
@@ -238,8 +240,9 @@ async def edge_of(tx: Transaction, since: int, until: int, rows: int, moved: int
 
 
 async def check(tx: Transaction, since: int) -> tuple[int, int]:
-    """Counts the rows of a stretch from `since` on, Unix milliseconds and the first of a minute that is ahead, and
-    writes what differs as a change. Where the next stretch begins, and by how many messages it was wrong."""
+    """Counts the waiting messages of a span from `since` on, Unix milliseconds and the beginning of a coming minute,
+    and writes the difference as a change. Returns where the next span begins, and by how many messages the counts were
+    wrong."""
     await _lock(tx)
     edge = await edge_of(tx, since, EVER, _CHECKED, _CHECKED)
     until = max(edge - edge % MINUTE, since + MINUTE)
@@ -274,12 +277,12 @@ async def is_changed(tx: Transaction) -> bool:
 
 
 async def checked(tx: Transaction, began_at: int) -> None:
-    """All rows have been counted, from this moment on."""
+    """Records that a count of all rows is done, which began at this time."""
     await tx.execute("forecast_check.passed", began_at, began_at)
 
 
 async def checked_at(tx: Transaction) -> int:
-    """When the last count of all rows began that is at its end."""
+    """When the last completed count of all rows began."""
     (began_at,) = await tx.fetch("forecast_check.find", int)
     return began_at
 

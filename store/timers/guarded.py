@@ -1,9 +1,9 @@
-"""Messages with a guard: at its time each is checked against a table of the user's before it is sent.
+"""Messages with a guard: when such a message is due, it is checked against a table of the user's before it is sent.
 
-Nobody is asked within a transaction of the store's: a guard that is slow would hold locked what a cancel waits for.
-So promotion leaves a message with a guard where it is, and tells of it; whoever has asked its guard promotes it again,
-with the answer. The message's row decides as always: one that was cancelled meanwhile is not there any more, one that
-was moved is not due. The answer may be a moment old when that is committed.
+No guard is asked within a transaction of the store: a slow one would keep rows locked that a cancel waits for. So
+promotion leaves a message with a guard where it is, and reports it; when its guard has been asked, the message is
+promoted again, with the answer. The message's row decides as always: if it was cancelled meanwhile, it is gone; if it
+was rescheduled, it is not due. The answer may be a moment old when the promotion is committed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from .timers import Judged, cancel_locked, lock_waiting
 
 
 class Guarded(NamedTuple):
-    """A message that waits, and who is asked of what."""
+    """A waiting message, its guard, and the key that the guard is asked about."""
 
     id: int
     due: int
@@ -28,7 +28,7 @@ class Guarded(NamedTuple):
 
 
 class Suppressed(NamedTuple):
-    """A message that its guard has ended."""
+    """A message that its guard has suppressed."""
 
     id: int
     topic_id: int
@@ -36,22 +36,22 @@ class Suppressed(NamedTuple):
 
 @define
 class Guarding:
-    """One run of one transaction; made anew for each."""
+    """Judges messages with a guard in one run of a transaction; made anew for each run."""
 
     now: int
     tally_shard: int
-    """Whose tally rows are counted in."""
+    """The shard of the tally rows to count in."""
     answers: Mapping[int, bool] = field(factory=dict[int, bool])
-    """What guards have said, by message: whether it is to be sent."""
+    """The answers of the guards, by message: whether it is to be sent."""
     fresh: Callable[[], bool] = bool
-    """Whether that is young enough to go by."""
+    """Whether the answers are recent enough to be used."""
     left: dict[int, str] = field(factory=dict[int, str], init=False)
-    """Messages that are due and whose guard has to be asked, and which that is."""
+    """Messages that are due and whose guard has to be asked, with the guard's name."""
     suppressed: list[Suppressed] = field(factory=list[Suppressed], init=False)
 
     async def judge(self, tx: Transaction, rows: Sequence[Due]) -> Judged:
-        """Which of these messages, locked and due, are to be sent. Others end, or stay: those of which nobody has said
-        anything, and those whose tally somebody holds."""
+        """Decides which of these messages, locked and due, are sent. The others are suppressed, or stay: those without
+        an answer, and those whose tally another transaction holds."""
         answers = self.answers if self.answers and self.fresh() else dict[int, bool]()
         ended = [row for row in rows if answers.get(row.id) is False]
         locked = await locked_tallies(tx, {row.topic_id for row in ended}, self.tally_shard)
@@ -65,20 +65,20 @@ class Guarding:
             names = {id_: guard or "" for id_, guard in named}
             self.left |= {id_: guard for id_, guard in names.items() if id_ not in gone}
         if ended:
-            taken = await lock_waiting(tx, [row.id for row in ended])  # once more, with their keys
+            taken = await lock_waiting(tx, [row.id for row in ended])  # read again, with their keys
             await cancel_locked(tx, taken, self.now, self.tally_shard, guards=names)
             self.suppressed += [Suppressed(row.id, row.topic_id) for row in taken]
         return Judged(sent)
 
 
 async def questions(tx: Transaction, ids: Sequence[int]) -> list[Guarded]:
-    """What is to be asked of these messages; without those that wait no more, or have no guard."""
+    """The questions to the guards of these messages; messages that no longer wait, or have no guard, are left out."""
     rows = await tx.fetch("delay.guarded", tuple[int, int, str | None, str | None], places_of(ids))
     return [Guarded(id_, due, guard, key or "") for id_, due, guard, key in rows if guard is not None]
 
 
 async def note(tx: Transaction, name: str) -> None:
-    """Messages name this guard from now on."""
+    """Records that messages name this guard from now on."""
     await tx.execute_many("guard.add", [(name.encode(),)])
 
 
@@ -88,13 +88,13 @@ async def noted(tx: Transaction) -> list[str]:
 
 
 async def forget(tx: Transaction, name: str) -> None:
-    """No message waits that names it."""
+    """Forgets a guard that no waiting message names."""
     await tx.execute("guard.remove", name.encode())
 
 
 async def waiting_in(tx: Transaction, shard: int, after: int, limit: int) -> tuple[dict[str, int], int | None]:
-    """How many of a page of the messages of a shard wait for each guard; and where the next page begins, None after
-    the last."""
+    """How many messages in a page of a shard wait with each guard; and where the next page begins, None after the
+    last."""
     rows = await tx.fetch("delay.guarded_in", tuple[str | None, int, int], shard, after, limit)
     last = max((row[1] for row in rows), default=None)
     full = sum(row[2] for row in rows) == limit

@@ -1,12 +1,12 @@
-"""Timers by key: of each key of a topic at most one message waits. It is set, set again, kept, put off and cancelled.
+"""Timers by key: at most one message of each key of a topic waits. A timer is set, set again, kept, put off, cancelled.
 
-A timer is a row of `timer`, which names its message; the message is one like any other, under the timer's key. Who
-sets or cancels locks the timer's row first and then its message's, so that two never both arm it; promotion knows
-nothing of timers and locks the message's row alone. So it is that row which decides between set, cancel and fire. A
-message that is replaced leaves nothing behind: it is counted.
+A timer is a row of `timer`, which names its message; the message is like any other, and has the timer's key. To set or
+cancel a timer, its row is locked first and then its message's, so that two transactions never both set it. Promotion
+knows nothing of timers and locks the message's row alone. So that row decides between set, cancel and promotion. A
+replaced message is counted, and leaves nothing else behind.
 
-A message that is set again gets a new id, whose time is its own: one that kept its id and were moved a thousand times
-would be read at its old time by each scan.
+When a timer is set again, its message gets a new id that contains the new time: a message that kept its id and was
+moved a thousand times would be read at its old time by each scan.
 """
 
 from collections import Counter, defaultdict
@@ -33,42 +33,43 @@ _Row = tuple[int, bytes, int, int, int]
 Result = Literal[
     "made", "replaced", "kept", "cancelled", "suppressed", "too_late", "unmatched", "not_found", "conflict", "locked"
 ]
-"""`suppressed`: its guard has ended it before. `unmatched`: it is not at the revision that was asked for. `conflict`:
-the idempotency key was used with another request. `locked`: a transaction holds it at this moment; ask again."""
+"""`suppressed`: the guard had suppressed the message before. `unmatched`: the timer is not at the revision that was
+asked for. `conflict`: the idempotency key was used with another request. `locked`: another transaction holds the timer
+at this moment; ask again."""
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What somebody wants of the timer of a key."""
+    """A request to set or cancel the timer of a key."""
 
     topic: Topic
     key: str
     draft: Draft | None = None
-    """The message to wait, with its time; None: cancel the one that does."""
+    """The new message, with its time; None: cancel the waiting one."""
     mode: Mode = "replace"
-    """Of a message that waits already: it is replaced; it is kept; or it is replaced, and the new one waits `longest`
-    at most from when the timer was set first."""
+    """What happens to a message that waits already: it is replaced; it is kept; or (`debounce`) it is replaced, and the
+    new one waits no longer than `longest` from when the timer was first set."""
     longest: int | None = None
     """Milliseconds."""
     revision: int | None = None
-    """The only one at which it is to be done."""
+    """Do it only if the timer is at this revision."""
     absent: bool = False
-    """Only when none waits."""
+    """Do it only if no message waits."""
     idempotency_key: str | None = None
     fingerprint: bytes = b""
     """SHA-256 of the request as sent."""
 
     @property
     def of(self) -> Key:
-        """The timer."""
+        """The timer, as topic id and key."""
         return self.topic.id, self.key.encode()
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What became of a wish; exact, by the rows. Times are Unix milliseconds."""
+    """The answer to a wish; exact, since it is decided by locked rows. Times are Unix milliseconds."""
 
     result: Result
     id: int = 0
-    """Of the message that waits now, or was the last to."""
+    """The id of the message that waits now, or was the last to wait."""
     revision: int = 0
     deliver_at: int = 0
     replaced: int | None = None
@@ -77,18 +78,18 @@ class Answer(msgspec.Struct, frozen=True):
     """When the wheel is to fire: `deliver_at`, or later when that millisecond is full or past."""
     queue: int | None = None
     offset: int | None = None
-    """Where it is, when it is too late."""
+    """Where the message is in the stream, if it is too late."""
     fresh: bool = True
-    """False when it had been cancelled before."""
+    """False when the message had been cancelled before."""
     due_before: int | None = None
-    """When the message was due that waits no more."""
+    """When the message was due that no longer waits."""
     first_heard: bool = False
-    """That came from an outbox: its publish is in the topic's counters from now on."""
+    """That message came from an outbox, and this transaction has counted its publish in the topic's counters."""
     replayed: bool = False
 
 
 class _Step(msgspec.Struct):
-    """A wish whose timer is locked, and what it finds."""
+    """A wish whose timer is locked, with what was found."""
 
     place: int
     wish: Wish
@@ -99,26 +100,26 @@ class _Step(msgspec.Struct):
 
 @define
 class Setting:
-    """One run of one batch; made anew for each. Written in a transaction; it has answers when that is committed."""
+    """One run of one batch of wishes, made anew for each run. The answers count once the transaction is committed."""
 
     ids: IdMaker
     now: int
     window: int
     """How long an idempotency key is remembered, milliseconds."""
     tally_shard: int
-    """Whose tally rows are counted in."""
+    """The shard of the tally rows to count in."""
     spread: int = 0
     """How many milliseconds later an id may be made, after a duplicate key."""
     made: dict[int, int] = field(factory=dict[int, int])
-    """Ids by the place of their wish. A later run of the same batch is given those of the one before: whatever becomes
-    of a COMMIT, a message has one id."""
+    """Ids by the index of their wish. A later run of the same batch gets the ids of the run before: whatever becomes of
+    a COMMIT, a message has one id."""
     held: Collection[Key] = ()
-    """Timers that others hold: nothing is done to them."""
+    """Timers that other transactions hold: nothing is done to them."""
     _known: idempotency.Known = field(factory=idempotency.Known, init=False)
     _answers: dict[int, Answer] = field(factory=dict[int, Answer], init=False)
 
     async def write(self, tx: Transaction, wishes: Sequence[Wish]) -> list[Answer]:
-        """Does what is wished for, of one timer in the order of the wishes; an answer for each."""
+        """Carries out the wishes, those for one timer in their order; returns an answer for each."""
         self._known = await self._look(tx, wishes)
         left = list(enumerate(wishes))
         while left:
@@ -134,7 +135,7 @@ class Setting:
         return await idempotency.known(tx, asked, self.now) if asked else {}
 
     def _is_known(self, place: int, wish: Wish) -> bool:
-        """Whether it was answered before, and is again."""
+        """Whether the wish was answered before; if so, answers it again."""
         first = self._known.get((wish.topic.id, wish.idempotency_key or ""))
         if first is None:
             return False
@@ -143,7 +144,7 @@ class Setting:
         return True
 
     async def _do(self, tx: Transaction, wave: Sequence[tuple[int, Wish]]) -> None:
-        """Wishes for different timers."""
+        """Carries out wishes that are all for different timers."""
         if not wave:
             return
         steps = await self._lock(tx, wave)
@@ -165,7 +166,7 @@ class Setting:
         await self._remember(tx, [(place, wish) for place, wish in wave if wish.idempotency_key is not None])
 
     async def _lock(self, tx: Transaction, wave: Sequence[tuple[int, Wish]]) -> list[_Step]:
-        """What there is of these timers, locked. Those that somebody else holds have their answer."""
+        """Locks these timers and their messages. Timers that another transaction holds are answered `locked`."""
         keys: list[Key] = sorted(wish.of for _, wish in wave)
         timers = {(row.topic_id, row.key): row for row in await tx.fetch("timer.lock", TimerRow, keys)}
         held = set(self.held)
@@ -187,7 +188,7 @@ class Setting:
         return steps
 
     async def _arm(self, tx: Transaction, arm: Sequence[_Step], replaced: Sequence[Waiting]) -> None:
-        """New messages wait in place of those, which are locked."""
+        """Writes the new messages, in place of the `replaced` ones, which are locked."""
         if self.spread:
             self.ids.anew()
         special = are_special(step.wish.draft for step in arm)
@@ -247,7 +248,7 @@ _NONE = Fate("not_found")
 
 
 def _part(wishes: Sequence[tuple[int, Wish]]) -> tuple[list[tuple[int, Wish]], list[tuple[int, Wish]]]:
-    """The first wish for each timer and of each idempotency key; and those that come after one of these."""
+    """Splits the wishes: the first for each timer and each idempotency key, and those that come after one of these."""
     now: list[tuple[int, Wish]] = []
     later: list[tuple[int, Wish]] = []
     met = set[tuple[str, int, str]]()
@@ -261,7 +262,7 @@ def _part(wishes: Sequence[tuple[int, Wish]]) -> tuple[list[tuple[int, Wish]], l
 
 
 def _decide(step: _Step) -> Answer:
-    """What is to be done, or what there is."""
+    """Decides what is to be done; if nothing, says what there is."""
     wish, timer, waiting = step.wish, step.timer, step.waiting
     id_, revision = (0, 0) if timer is None else (timer.id, timer.revision)
     if wish.revision is not None and (timer is None or timer.revision != wish.revision):
@@ -283,7 +284,7 @@ def _decide(step: _Step) -> Answer:
 
 
 def _timed(step: _Step, now: int) -> tuple[Draft, int]:
-    """The message to wait, with its time, and when the timer was set first."""
+    """The new message, with its time, and when the timer was first set."""
     wish, draft = step.wish, step.wish.draft
     if draft is None:
         raise ValueError("a cancel arms nothing")
@@ -295,13 +296,14 @@ def _timed(step: _Step, now: int) -> tuple[Draft, int]:
 
 
 async def probe(tx: Transaction, keys: Sequence[Key]) -> list[TimerRow]:
-    """The timers of these keys, locked. Raises `Locked` at once where somebody holds one of them, also one that was
-    just made and not committed: which no plain look shows, and to make it here would wait for the other's end."""
+    """Locks the timers of these keys. Raises `Locked` at once when another transaction holds one of them, even one that
+    it has just made and not committed: a plain read does not show that one, and making it here, too, would wait for the
+    other transaction."""
     return await tx.fetch("timer.probe", TimerRow, keys)
 
 
 def _encode(answer: Answer) -> bytes:
-    """As an idempotency key keeps it."""
+    """The answer as it is stored with an idempotency key."""
     return msgspec.json.encode([answer.result, answer.id, answer.revision, answer.deliver_at, answer.replaced])
 
 
@@ -311,7 +313,7 @@ def _decode(text: bytes) -> Answer:
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How a timer is."""
+    """The state of a timer."""
 
     state: Literal["scheduled", "published", "cancelled", "suppressed"]
     id: int
@@ -322,7 +324,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 async def find_timer(tx: Transaction, topic: Topic, key: str) -> Standing | None:
-    """The timer of a key; None where there is none, or its message is long gone."""
+    """The state of the timer of a key; None if there is no timer, or its message is long gone."""
     while True:
         row = await _row(tx, topic, key)
         if row is None:
@@ -346,8 +348,8 @@ async def _row(tx: Transaction, topic: Topic, key: str) -> TimerRow | None:
 async def forget(
     tx: Transaction, after: tuple[int, bytes], until: int, limit: int
 ) -> tuple[int, tuple[int, bytes] | None]:
-    """Removes, of a page of all timers, those whose message was due before `until` and waits no more. How many, and
-    where the next page begins; None after the last."""
+    """Removes those timers of a page whose message was due before `until` and no longer waits. Returns how many, and
+    where the next page begins, None after the last."""
     page = await tx.fetch("timer.page", tuple[int, bytes, int], *after, after[0], limit)
     old = {id_: (topic_id, key) for topic_id, key, id_ in page if due_of(id_) < until}
     for id_, _ in await tx.fetch("delay.queues", tuple[int, int], places_of(list(old))) if old else ():

@@ -1,20 +1,20 @@
-"""Order where messages fall due: of one order, what is due first goes to the stream first, whoever brings it.
+"""Keeps order when messages fall due: of one order, earlier messages go to the stream first, whichever node promotes.
 
-One order is an ordering key of an ordered topic, or what has none in one of its queues. Its messages lie in one shard
-(`placing`), so that mostly one server has them in its wheel. But another may have some of them too, which came to it or
-which it found late, and so may a user's own transaction; and what was moved lies apart. So who promotes looks once
-more, behind the lock of the queue, where no two can be at once: what is of the same order, due and earlier goes along.
+An order is an ordering key of an ordered topic, or all messages without a key in one of its queues. Its messages lie in
+one shard (`placing`), so mostly one node has them in its wheel. But another node may have some of them, which it
+received or found late; so may a user's own transaction; and rescheduled messages lie apart. So promotion looks again,
+under the lock of the queue, which only one can hold: messages of the same order that are due and earlier go along.
 
-What somebody else has locked cannot go along. A server that promotes it gives it back at once, for it finds the queue
-held, and one that stands still loses its lock after two seconds; so what comes after it is held back for a little
-longer. Then it is a user's transaction, which may be open for an hour: it is overtaken, and takes its place when that
-ends.
+Messages that another transaction has locked cannot go along. A node that promotes them gives them back at once, since
+it finds the queue locked; and a node that stands still loses its lock after two seconds. So later messages of the order
+are held back for a little longer than that. If the lock still holds, it is a user's transaction, which may be open for
+an hour: the locked message is overtaken, and takes its place when that ends.
 
-A schedule's next message is made when the one before goes. So where several of its fire times have passed, what is
-later of its order waits until the one that is made then has gone.
+A schedule's next message is made when the one before goes. So when several of its fire times have passed, later
+messages of its order wait until the message that is made then has gone.
 
-Where a release rate holds messages back, an order is released by the server that has its shard, and by no other.
-Messages with a guard wait for its answer, in no order.
+Where a release rate holds messages back, only the node that has its shard releases an order. Messages with a guard wait
+for its answer, and keep no order.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -28,24 +28,24 @@ from ..ports import Transaction
 from ..rows import GUARDED, Due
 
 REACH = 4_000
-"""Milliseconds before the first of a batch in which is looked for others: the sweeps find what is later than that."""
+"""How many milliseconds before the first message of a batch others are looked for; sweeps find those due before."""
 _PATIENCE = 2_500
-"""Milliseconds after which something locked is overtaken. A session that writes lasts two seconds in which nothing
-comes."""
+"""Milliseconds after which a locked message is overtaken. The server ends a writing session that is idle for two
+seconds."""
 _AT_ONCE = 500
-"""Messages that go along with a batch, at the most."""
+"""How many messages go along with a batch at most."""
 _REMEMBERED = 10_000
-"""Locked messages."""
+"""For how many locked messages it is remembered since when they are locked."""
 
 Rank = tuple[int, int, int]
-"""Of a message in its order: by `deliver_at`, then by when it was accepted, then by id."""
+"""The rank of a message in its order: by `deliver_at`, then by when it was accepted, then by id."""
 
 _Order = tuple[int, bytes | None]
 """A queue and an ordering key."""
 
 
 class Found(NamedTuple):
-    """A message that waits, found by a look."""
+    """A waiting message of an order, read without a lock."""
 
     id: int
     due: int
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
     @property
     def address(self) -> int:
-        """Where it lies in `delay`, as of `Waiting`."""
+        """Its place in `delay`, as `Waiting.place`."""
         return self.id if self.shard < SHARDS else ~self.id
 
     @property
@@ -70,18 +70,18 @@ class Found(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """What becomes of messages that are to go in their order."""
+    """What becomes of messages that must go in order."""
 
     along: list[Due]
-    """What else goes with them."""
+    """Earlier messages that go with them."""
     later: set[int]
-    """Which of all of them cannot go yet."""
+    """The ids of those among all of them that cannot go yet."""
     known: Mapping[int, Found]
-    """All of them, by id."""
+    """All messages that were read, by id."""
 
 
 def overtaking(ids: Iterable[int], known: Mapping[int, Found], waiting: Iterable[Found]) -> set[int]:
-    """Those of these messages that are of the order of one that waits, and later."""
+    """The messages among these that come later in their order than one of the `waiting` messages."""
     first: dict[_Order, Rank] = {}
     for one in waiting:
         first[one.order] = min(one.place, first.get(one.order, one.place))
@@ -92,32 +92,33 @@ def overtaking(ids: Iterable[int], known: Mapping[int, Found], waiting: Iterable
 
 
 def looked_back(_shard: int, due: int) -> int:
-    """From when on it is looked, where nobody knows what was seen before."""
+    """The default of `Orders.unseen_from`: looks back by `REACH`."""
     return due - REACH
 
 
 def all_is_read(_shard: int) -> int:
-    """Where nothing is being read."""
+    """The default of `Orders.read_until`: no shard is being read."""
     return 1 << 62
 
 
 def never(_topic: int) -> bool:
-    """Where no topic has a rate."""
+    """The default of `Orders.rated`: no topic has a rate."""
     return False
 
 
 def always(_shard: int) -> bool:
-    """Where there is one server."""
+    """The default of `Orders.holds`: there is one node, which has all shards."""
     return True
 
 
 @define(eq=False)
 class Orders:
-    """Which topics are ordered, and what stands in the way of their messages. `unseen_from(shard, due)`: the earliest
-    time from which this server may not know of every message of the shard that is due before `due`. `read_until`: up to
-    when all is known of a shard whose messages are being read, or that another server has; what is due later is left
-    alone, and comes when it is read, or by the other. `rated`: whether messages of a topic are held back by a rate.
-    `holds`: whether this server has a shard. `aside`: messages that cannot be promoted, which are passed over."""
+    """Knows which topics are ordered, and what stands in the way of their messages. `unseen_from(shard, due)`: the
+    earliest time from which on this node may not know every message of the shard that is due before `due`.
+    `read_until(shard)`: up to which due time all messages are known of a shard that is still being read, or that
+    another node has; later ones are left alone until they are read, or to the other node. `rated(topic)`: whether a
+    rate holds back messages of a topic. `holds(shard)`: whether this node has a shard. `aside`: ids of messages that
+    cannot be promoted, which are ignored."""
 
     unseen_from: Callable[[int, int], int] = looked_back
     read_until: Callable[[int], int] = all_is_read
@@ -125,22 +126,22 @@ class Orders:
     holds: Callable[[int], bool] = always
     aside: Container[int] = frozenset[int]()
     _ordered: dict[int, bool] = field(factory=dict[int, bool], init=False)
-    """By topic. It never changes."""
+    """Whether a topic is ordered, by its id; this never changes."""
     _locked: dict[int, int] = field(factory=dict[int, int], init=False)
-    """By message since when it is locked by somebody else."""
+    """Since when a message is locked by another transaction, by its id."""
     _left: dict[int, int] = field(factory=dict[int, int], init=False)
-    """By queue when the first was due of what had to be left at the last look. The next goes back to it, though it may
-    be known here by then, and wait in the wheel."""
+    """By queue: the due time of the first message that was left behind at the last look. The next look goes back to it,
+    even if this node knows the message by then and has it in its wheel."""
 
     async def among(self, tx: Transaction, topic_ids: Collection[int]) -> set[int]:
-        """Those of these topics that are ordered."""
+        """The topics among these that are ordered."""
         known = self._ordered
         if new := [id_ for id_ in topic_ids if id_ not in known]:
             known |= {id_: bool(one) for id_, one in await tx.fetch("topic.ordered", tuple[int, int], sorted(new))}
         return {id_ for id_ in topic_ids if known.get(id_)}
 
     async def in_order(self, tx: Transaction, due: Sequence[Due]) -> list[Due]:
-        """Those of these messages, locked and due, that are to go in their order."""
+        """The messages among these, locked and due, that must go in order."""
         if not due:
             return []
         topics = {row.topic_id for row in due}
@@ -148,13 +149,13 @@ class Orders:
         return [row for row in due if row.topic_id in ordered and row.special != GUARDED] if ordered else []
 
     def is_left_alone(self, row: Due) -> bool:
-        """Whether it is not for this server, or not yet: what is earlier may not have been read."""
+        """Whether this node must not promote the message, or not yet: earlier ones may not have been read."""
         shard = shard_of(row.id)
         return row.due > self.read_until(shard) or (self.rated(row.topic_id) and not self.holds(shard))
 
     async def in_other_hands(self, tx: Transaction, entries: Sequence[int], due: Sequence[Due], now: int) -> list[Due]:
-        """Those of these messages that are not among `due`, which were locked, and are there all the same: whoever has
-        them may give them back. They are due, are to go in their order, and are waited for."""
+        """The messages among these entries that exist but are not among `due`, the locked ones: another transaction has
+        them, and may give them back. Only those that are due, must go in order and are still waited for."""
         self._are_free(due)
         missing = {entry for entry in entries if entry >= 0} - {row.id for row in due}
         if not missing:
@@ -164,7 +165,7 @@ class Orders:
         return [row for row in ordered if not self.is_overtaken(row.id, now)]
 
     async def brought_by_others(self, tx: Transaction, ids: Sequence[int]) -> list[int]:
-        """Those of these messages of others' shards that wait and go in their order, when they are due."""
+        """The messages among these, of other nodes' shards, that wait and must go in order when they are due."""
         rows = await tx.fetch("delay.unlocked", Due, places_of(ids))
         ordered = await self.in_order(tx, rows)
         return [row.id for row in ordered if not self.rated(row.topic_id) and row.id not in self.aside]
@@ -175,7 +176,7 @@ class Orders:
                 self._locked.pop(row.id, None)
 
     async def complete(self, tx: Transaction, rows: Sequence[Due], theirs: Sequence[Due], now: int) -> Completed:
-        """What becomes of these messages, whose queues are locked, while others are `in_other_hands`."""
+        """Finds what becomes of these messages, whose queues are locked. `theirs` are those `in_other_hands`."""
         known = {one.id: one for one in await self._look(tx, rows, theirs)}
         found = known.values()
         mine = {row.id for row in rows}
@@ -198,7 +199,8 @@ class Orders:
         return Completed(taken, overtaking(along, known, left), known)
 
     async def _take(self, tx: Transaction, wanted: Sequence[Found], now: int) -> tuple[list[Due], list[Found]]:
-        """Locks them, as far as nobody else has; and which of the others are to be waited for."""
+        """Locks those of the wanted messages that no other transaction holds. Returns those that are due, and the
+        others that are to be waited for."""
         rows = await tx.fetch("delay.lock_due", Due, [one.address for one in wanted])
         free = {row.id for row in rows}
         self._are_free(rows)
@@ -210,14 +212,15 @@ class Orders:
         return [row for row in rows if row.due <= now], stand
 
     def is_overtaken(self, id_: int, now: int) -> bool:
-        """Whether a message that somebody else has locked is waited for no longer; or what one is of, by `~id`."""
+        """Whether a message that another transaction has locked is no longer waited for; or its schedule, by `~id`."""
         since = self._locked.setdefault(id_, now)
         for oldest in list(islice(self._locked, max(0, len(self._locked) - _REMEMBERED))):
             del self._locked[oldest]
         return now - since >= _PATIENCE
 
     async def _look(self, tx: Transaction, rows: Sequence[Due], theirs: Sequence[Due]) -> list[Found]:
-        """What waits of the orders of these messages, those among it, up to the last of them and some more."""
+        """The waiting messages of the queues of these messages, these included, up to the last of them; those of other
+        orders in these queues, too."""
         dues, queues, topics = [row.due for row in rows], {row.queue_id for row in rows}, {row.topic_id for row in rows}
         known = [row.due for row in theirs if row.queue_id in queues]
         known += [self._left[queue_id] for queue_id in queues if queue_id in self._left]

@@ -1,4 +1,4 @@
-"""Rows that promotion cannot take, since somebody has spoilt them: which they are, and why."""
+"""Finds rows that promotion cannot take because SQL from outside has spoilt them, and says why."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ TAKEN = "a message with its id is in the stream already"
 _HELD = "promotion passes it over: another transaction holds it, or its queue, all the time"
 _UNPOINTED = "it was rescheduled, and no row of `moved` leads to it: reschedule it once more"
 _LATE = 60_000
-"""Milliseconds after which an operator is told."""
+"""Milliseconds overdue after which a row is reported to an operator."""
 _LOOKED_AT = 1_000
-"""Rows of a shard."""
+"""How many rows of a shard are examined."""
 _NO_COURSE = "its schedule cannot be read; the log names it"
 _UNASKED = "its guard is not asked, or does not let it go; the log says why"
 _UNGUARDED = "its column `special` says that it has a guard, and it names none"
@@ -23,12 +23,12 @@ _LOWEST = -(1 << 63)
 
 
 async def taken(tx: Transaction, ids: Sequence[int]) -> list[int]:
-    """The messages among these whose ids are those of messages in the stream."""
+    """The ids among these that a message in the stream has."""
     return await tx.fetch("message.there", int, ids) if ids else []
 
 
 async def passed_over(tx: Transaction, entries: Sequence[int], now: int) -> dict[int, str]:
-    """Why promotion does not take these entries, which it was given; without those that are gone, or are not due."""
+    """Why promotion did not take these entries; those that are gone or not due are left out."""
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
     waiting = await tx.fetch("delay.anywhere", tuple[int, int, int, int, int, int, int], messages) if messages else []
@@ -51,8 +51,8 @@ async def passed_over(tx: Transaction, entries: Sequence[int], now: int) -> dict
 
 
 async def find(tx: Transaction, shard: int, now: int) -> dict[str, str]:
-    """What is wrong with rows of a shard of `delay`, or of `retry`, that have been due for a while: with the first of
-    them, for an operator's look. By the name of each the reason."""
+    """What is wrong with the first rows of a shard of `delay` or `retry` that have been due for a while, for an
+    operator: a reason by the name of each row."""
     until = first_id(now - _LATE)
     ids = [id_ for id_, _ in await tx.fetch("delay.due", tuple[int, int], shard, _LOWEST, until, _LOOKED_AT)]
     retries = await tx.fetch("retry.due", int, shard, _LOWEST, until, _LOOKED_AT) if shard < SHARDS else []
@@ -68,7 +68,7 @@ async def find(tx: Transaction, shard: int, now: int) -> dict[str, str]:
 
 
 def name_of(entry: int) -> str:
-    """An entry of the wheel in words."""
+    """The name of a wheel entry for people."""
     return f"message {entry}" if entry >= 0 else f"retry {~entry}"
 
 

@@ -1,10 +1,10 @@
-"""What waits for its time: promotion, cancel, reschedule and the due scans over `delay` and `retry`.
+"""Waiting messages and retries: promotion, cancel, reschedule and the due scans over `delay` and `retry`.
 
-One row arbitrates fire, cancel and reschedule: whoever locks it decides. Promotion locks the due rows first and copies
-exactly those; a copy without the lock can deliver a message whose cancel was answered `cancelled`, because under
-READ COMMITTED an INSERT ... SELECT does not lock its source.
+One row decides between promotion, cancel and reschedule: the transaction that locks it wins. Promotion locks the due
+rows first and copies exactly those. A copy without the lock could deliver a message whose cancel was answered
+`cancelled`, because under READ COMMITTED an INSERT ... SELECT does not lock its source.
 
-In the wheel a message goes by its id and a retry by `~id`, which is negative, so that one wheel drives both.
+In the wheel a message is entered by its id and a retry by `~id`, which is negative, so that one wheel drives both.
 """
 
 from collections import Counter, defaultdict
@@ -31,10 +31,11 @@ Timer = tuple[int, int]
 LOST = "its message is not there"
 
 Scan = tuple[int, int]
-"""(id, due). Of a due scan: a start reads hundreds of thousands of them, and makes columns of them again."""
+"""(id, due): a row of a due scan. A plain tuple, since a start reads hundreds of thousands of them and turns them into
+columns again."""
 
 ByQueue = dict[int, list[int]]
-"""Entries by the id of the queue that they are to go to."""
+"""Entries by the id of the queue that they go to."""
 
 
 class Brought(NamedTuple):
@@ -42,31 +43,31 @@ class Brought(NamedTuple):
 
     promoted: list[Promoted]
     held: ByQueue
-    """What cannot go now."""
+    """Entries that cannot go now."""
     left: Sequence[int]
-    """The last of them, whose turn is still to come."""
+    """The last of the entries, which were not tried yet."""
     guarded: Mapping[int, str]
     """Messages that are due and whose guards have to be asked, with their guards' names."""
     fired: Fired
-    """What waits now of schedules."""
+    """Which messages of schedules wait or no longer wait since."""
 
 
 class Judged(NamedTuple):
-    """What becomes of messages that are not simply moved."""
+    """What becomes of messages that are not simply moved: those with a schedule or a guard."""
 
     sent: list[Due]
-    """They go to the stream now."""
+    """Messages that go to the stream now."""
     left: Collection[int] = ()
-    """Those that nothing can be said of, since somebody holds what they are of."""
+    """Messages whose schedule or tally is locked by another transaction; they stay where they are."""
     waiting: Sequence[Found] = ()
     """Messages of ordered topics that wait from now on and are due already."""
 
 
 class Judge(Protocol):
-    """Says what becomes of messages that are not simply moved."""
+    """Decides what becomes of messages that are not simply moved."""
 
     async def judge(self, tx: Transaction, rows: Sequence[Due]) -> Judged:
-        """What becomes of these, locked and due."""
+        """Decides what becomes of these messages, locked and due."""
         ...
 
 
@@ -81,15 +82,15 @@ async def promote(
     guarding: Judge | None = None,
     orders: Orders | None = None,
 ) -> tuple[list[Promoted], ByQueue]:
-    """Hands what is due among these entries to the stream, in one transaction.
+    """Moves those of these entries that are due to the stream, in one transaction. Returns them, and those held back.
 
-    Messages of an outbox are counted here, in this shard of the tally: their publish must lock no counter.
+    Messages of an outbox are counted here, in this shard of the tally, since their publish must lock no counter.
 
-    Rows that are gone, locked by somebody else or not yet due at `now` are left alone. With `behind` nothing is waited
-    for: what goes to a queue that somebody holds is held back and told, and so is what goes to these queues, since
-    something for them is held back already. Messages of schedules go as `judge` says, those with a guard as `guarding`
-    does; without one they stay. With `orders` what is due earlier of the order of a message goes along, or the message
-    is held back, also where queues are waited for; and so is what is locked and has a place in an order.
+    Rows that are gone, locked by another transaction or not yet due at `now` are left alone. With `behind` nothing is
+    waited for: entries for a locked queue are held back, and so are entries for the queues in `behind`, for which
+    others are held back already. Messages of schedules go as `judge` decides, those with a guard as `guarding` decides;
+    without one they stay. With `orders`, earlier due messages of the same order go along, or the message is held back,
+    even where queues are waited for; locked messages of an order are held back, too.
     """
     due, back = await _lock_entries(tx, entries, now)
     held_back: ByQueue = {}
@@ -118,7 +119,7 @@ async def promote(
     uncounted = Counter([row.topic_id for row in due if row.uncounted])
     for topic_id in sorted(uncounted):
         await count(tx, topic_id, tally_shard, scheduled=uncounted[topic_id])
-    # Sequence rows come last in the order of locks, all of them in one statement.
+    # Sequence rows come last in the order of locks, all in one statement.
     owned = Counter([(row.queue_id, row.topic_id) for row in due])
     owned.update([(row.return_queue_id, -row.group_id) for row in back])
     wanted: dict[int, int] = defaultdict(int)
@@ -130,13 +131,13 @@ async def promote(
         begins, locked = await draw_free(tx, wanted, owned)
         await _make_plain(tx, [row for row in due if row.queue_id in locked])
         due, back = _hold_back(due, back, locked, held_back)
-        # What is held back is counted when it goes. (The tallies are locked already, and come before the queues.)
+        # Messages held back are counted when they go. (The tallies are locked already, and come before the queues.)
         too_early = uncounted - Counter([row.topic_id for row in due if row.uncounted])
         for topic_id in sorted(too_early):
             await count(tx, topic_id, tally_shard, scheduled=-too_early[topic_id])
     await _drop(tx, [row for row in due if row.queue_id not in begins])
     due = [row for row in due if row.queue_id in begins]
-    back = [row for row in back if row.return_queue_id in begins]  # those of a removed group go with it
+    back = [row for row in back if row.return_queue_id in begins]  # retries of a removed group are removed with it
     if due:
         await _stream_messages(tx, due, begins, now)
     if back:
@@ -159,7 +160,8 @@ async def promote_pieces(
     guarding: Judge | None = None,
     orders: Orders | None = None,
 ) -> tuple[list[Promoted], ByQueue, int]:
-    """`promote`, of one piece of the entries after another, until it is `enough`; and how many of them that was."""
+    """Promotes one piece of the entries after another, until it is `enough`; also returns how many entries that
+    were."""
     promoted: list[Promoted] = []
     held_back: ByQueue = {}
     done = 0
@@ -179,13 +181,13 @@ async def promote_pieces(
 
 
 async def _lock_entries(tx: Transaction, entries: Sequence[int], now: int) -> tuple[list[Due], list[Resting]]:
-    """The messages and the retries among these that are due, and that nobody else is working on."""
+    """Locks the messages and the retries among these entries that are due and that no other transaction holds."""
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
     due = [row for row in await _lock_due(tx, messages) if row.due <= now]
     resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
     back = [row for row in resting if due_of(row.id) <= now]
-    back.sort(key=_time_and_source)  # they were locked shard by shard
+    back.sort(key=_time_and_source)  # the query returns them shard by shard
     return due, back
 
 
@@ -201,8 +203,8 @@ async def _put_in_order(
     *,
     wait: bool,
 ) -> tuple[list[Due], list[Resting], Mapping[int, Found]]:
-    """Locks the queues of those that are ordered, and completes them. What else is found is locked behind the queues,
-    and so without a wait. With the places in their order of those that are ordered."""
+    """Locks the queues of the ordered messages, and adds earlier messages of their orders. These are locked after the
+    queues, and therefore without waiting. Also returns all messages that were found, with their rank in the order."""
     if left := {row.id for row in ordered if orders.is_left_alone(row)}:
         due = [row for row in due if row.id not in left]
         ordered = [row for row in ordered if row.id not in left]
@@ -234,10 +236,10 @@ async def _behind_its_schedule(
     now: int,
     held_back: ByQueue,
 ) -> list[Due]:
-    """Those of these that can go now: in an ordered topic what is later than a schedule's message waits for it."""
+    """The messages among these that can go now: in an ordered topic later ones wait for a schedule's message."""
     left = [row for row in asked if row.id in judged.left and row.id in known and not orders.is_overtaken(~row.id, now)]
     later = overtaking([row.id for row in due], known, [*judged.waiting, *(known[row.id] for row in left)])
-    # Where a rate holds back it is a bound; what is late comes after what was there.
+    # Not where a release rate applies: there a schedule's late message comes after the messages that were there.
     behind = [row for row in due if row.id in later and not orders.rated(row.topic_id)]
     for row in left + behind:
         held_back.setdefault(row.queue_id, []).append(row.id)
@@ -247,13 +249,13 @@ async def _behind_its_schedule(
 
 
 async def _make_plain(tx: Transaction, rows: Iterable[Due]) -> None:
-    """Messages of schedules among these, which are held back, have had their turn."""
+    """Makes the schedules' messages among these, which are held back, plain ones: they have had their turn."""
     if judged := [row.place for row in rows if row.special == OF_SCHEDULE]:
         await tx.later_exactly(len(judged), "delay.make_plain", judged)
 
 
 async def queues_of(tx: Transaction, entries: Sequence[int]) -> ByQueue:
-    """Where these entries go, whoever holds what; without those that are gone."""
+    """The queues that these entries go to, read without locks; entries that are gone are left out."""
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
     queues = dict(await tx.fetch("delay.queues", tuple[int, int], places_of(messages))) if messages else {}
@@ -267,7 +269,7 @@ async def queues_of(tx: Transaction, entries: Sequence[int]) -> ByQueue:
 
 
 async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Waiting]:
-    """The rows of waiting messages that nobody else is working on, locked."""
+    """Locks the rows of those waiting messages that no other transaction holds."""
     return await _lock(ids, lambda places: tx.fetch("delay.lock", Waiting, places))
 
 
@@ -276,7 +278,8 @@ async def _lock_due(tx: Transaction, ids: Collection[int]) -> list[Due]:
 
 
 async def _lock(ids: Collection[int], ask: Callable[[list[int]], Awaitable[list[L]]]) -> list[L]:
-    """Few have been moved. So each is looked for in its own place first; only what is not there is looked for apart."""
+    """Looks for each message in its own place first, since few were rescheduled; and only for the missing ones
+    apart."""
     if not ids:
         return []
     rows = await ask(list(ids))
@@ -286,7 +289,7 @@ async def _lock(ids: Collection[int], ask: Callable[[list[int]], Awaitable[list[
 
 
 async def remove_waiting(tx: Transaction, rows: Collection[Waiting | Due]) -> None:
-    """Removes rows that are locked, and what points to those that were moved."""
+    """Removes locked rows, and the pointers to those that were rescheduled."""
     places = [row.id if row.shard < SHARDS else ~row.id for row in rows]
     for place, row in zip(places, rows, strict=True):
         if place < 0:
@@ -297,7 +300,7 @@ async def remove_waiting(tx: Transaction, rows: Collection[Waiting | Due]) -> No
 def _hold_back(
     due: list[Due], back: list[Resting], queues: Collection[int], held_back: ByQueue
 ) -> tuple[list[Due], list[Resting]]:
-    """Those messages and retries that go to other queues than these; the entries of the rest go to `held_back`."""
+    """The messages and retries that go to other queues than these; adds the entries of the others to `held_back`."""
     if not queues:
         return due, back
     for queue_id, entry in [(row.queue_id, row.id) for row in due] + [(row.return_queue_id, ~row.id) for row in back]:
@@ -310,7 +313,7 @@ def _hold_back(
 
 
 def _time_and_source(retry: Resting) -> tuple[int, int, int]:
-    """The order in which retries return: by due time, those of one millisecond as they lie in the stream."""
+    """The order in which retries return: by due time; within a millisecond, by their place in the stream."""
     return due_of(retry.id), retry.message_queue_id, retry.message_offset
 
 
@@ -324,7 +327,7 @@ async def _stream_messages(tx: Transaction, due: Sequence[Due], begins: dict[int
 
 
 async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[int, int], now: int) -> None:
-    """Puts locked retries into their retry queues, from these offsets on."""
+    """Moves locked retries into their retry queues, from these offsets on."""
     ends = dict(begins)
     rows: list[Sequence[Value]] = []
     for row in back:
@@ -342,16 +345,16 @@ def _refuse_lost(back: Sequence[Resting]) -> None:
 
 
 async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
-    """Messages whose topic has been removed, from an outbox that was committed only then: there is nobody to hear.
+    """Removes messages whose topic is gone: their outbox was committed only after that, so nobody can be told.
 
-    One of a topic that is there stays: somebody has written a wrong queue, which may be put right.
+    A message whose topic exists stays: somebody has written a wrong queue, which may be repaired.
     """
     if not orphans:
         return
     there = dict(await tx.fetch("topic.names", tuple[int, str], sorted({row.topic_id for row in orphans})))
     if not (orphans := [row for row in orphans if row.topic_id not in there]):
         return
-    rows = await lock_waiting(tx, [row.id for row in orphans])  # once more, with their keys
+    rows = await lock_waiting(tx, [row.id for row in orphans])  # read again, with their keys
     await remove_waiting(tx, rows)
     for row in rows:
         if row.key is not None:
@@ -359,9 +362,10 @@ async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
 
 
 async def cancel(tx: Transaction, ids: Sequence[int], now: int, tally_shard: int) -> list[Verdict]:
-    """Cancels what still waits; the verdict of each is final once this is committed.
+    """Cancels those of these messages that still wait; each verdict is final once this is committed.
 
-    What cannot be counted, because somebody holds its topic's tally, is `locked`, as if its own row were.
+    A message that cannot be counted, because another transaction holds its topic's tally, is `locked`, as if its own
+    row were.
     """
     rows = {row.id: row for row in await lock_waiting(tx, ids)}
     locked = await locked_tallies(tx, {row.topic_id for row in rows.values()}, tally_shard)
@@ -385,7 +389,7 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, tally_shard: int
 async def labelled(
     tx: Transaction, topic: Topic, key: str, after: int, limit: int
 ) -> tuple[list[int], int, int | None]:
-    """Of a page of the messages of a key those that wait, how many are in the stream, and where the next page begins;
+    """Of a page of the messages of a key: those that wait, how many are in the stream, and where the next page begins,
     None after the last."""
     page = await tx.fetch("label.find", int, topic.id, key.encode(), after, limit)
     if not page:
@@ -398,7 +402,7 @@ async def labelled(
 async def cancel_locked(
     tx: Transaction, rows: Collection[Waiting], now: int, tally_shard: int, *, guards: Mapping[int, str] | None = None
 ) -> None:
-    """Cancels messages that are locked; or their `guards` suppress them, which are named by message."""
+    """Cancels locked messages; with `guards`, the names of their guards by message, suppresses them."""
     await remove_waiting(tx, rows)
     await forecast.tell(tx, now, gone=[(row.topic_id, row.due) for row in rows])
     taken: list[Sequence[Value]] = []
@@ -417,12 +421,13 @@ async def cancel_locked(
 
 
 async def count_outbox(tx: Transaction, tally_shard: int, limit: int) -> dict[int, tuple[int, int]]:
-    """Counts a batch of what outboxes have cancelled; by topic id how many, and of how many the publish as well."""
+    """Counts a batch of messages that outboxes have cancelled or replaced. Returns by topic id how many were cancelled,
+    and for how many of all the publish was counted as well."""
     rows: list[OutboxEnd] = []
-    locked = {0}  # which is no topic
+    locked = {0}  # no topic has this id
     while not rows and (some := await tx.fetch("outbox_cancel.lock", OutboxEnd, sorted(locked), limit)):
         locked |= await locked_tallies(tx, {row.topic_id for row in some}, tally_shard)
-        rows = [row for row in some if row.topic_id not in locked]  # or others lie behind these
+        rows = [row for row in some if row.topic_id not in locked]  # if none is left, other rows may lie behind these
     ended = Counter([row.topic_id for row in rows])
     replaced = Counter([row.topic_id for row in rows if row.replaced])
     scheduled = Counter([row.topic_id for row in rows if row.scheduled])
@@ -438,10 +443,10 @@ async def count_outbox(tx: Transaction, tally_shard: int, limit: int) -> dict[in
 
 
 async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int) -> list[Verdict]:
-    """Gives waiting messages another time, each an (id, deliver_at); ids and rows stay.
+    """Gives waiting messages another time, each as (id, deliver_at); they keep their ids and rows.
 
-    A row whose time is not that of its id moves to a shard apart, and a pointer in `moved` stands for it: left where it
-    was, each sweep of what is due would read it, and pass on.
+    A row whose time differs from that of its id moves to a shard apart, with a pointer in `moved`: in its old place,
+    each sweep for due messages would read it in vain.
     """
     rows = {row.id: row for row in await lock_waiting(tx, [id_ for id_, _ in moves])}
     others = await _elsewhere(tx, [id_ for id_, _ in moves if id_ not in rows])
@@ -479,7 +484,7 @@ class Fate(NamedTuple):
     topic: int | None = None
     queue: int | None = None
     offset: int | None = None
-    """Where it is, when it is too late."""
+    """Where the message is in the stream, if it is too late."""
 
 
 async def fates(tx: Transaction, ids: Sequence[int]) -> dict[int, Fate]:
@@ -487,7 +492,7 @@ async def fates(tx: Transaction, ids: Sequence[int]) -> dict[int, Fate]:
     if not ids:
         return {}
     found = dict.fromkeys(ids, Fate("not_found"))
-    # In the order in which a row can move: one that leaves `delay` meanwhile is found where it went.
+    # In the order in which a row can move, so that one that leaves `delay` meanwhile is found in its new place.
     for waiting in await tx.fetch("delay.find", Scheduled, places_of(ids)):
         found[waiting.id] = Fate("locked", waiting.topic_id)
     for cancelled in await tx.fetch("cancelled.find", Cancelled, ids):
@@ -506,7 +511,7 @@ async def _elsewhere(tx: Transaction, ids: Sequence[int]) -> dict[int, Verdict]:
 
 
 async def due_messages(tx: Transaction, shard: int, after: int, until: int, limit: int) -> list[Scan]:
-    """Messages of a shard with ids from `after` up to the millisecond `until`, without those that were moved."""
+    """Messages of a shard with ids from `after` up to the millisecond `until`, without those that were rescheduled."""
     return await tx.fetch("delay.due", tuple[int, int], shard, after, first_id(until), limit)
 
 
@@ -528,8 +533,9 @@ async def near(
     untils: Mapping[int, int] | None = None,
     but: Sequence[int] = (),
 ) -> list[Timer]:
-    """What waits between two milliseconds, for the sweeps; at most `limit` of each kind. Some shards may have an end of
-    their own. Messages of some topics may be passed over, but for those that were moved."""
+    """Messages and retries that are due between two milliseconds, for the sweeps; at most `limit` of each kind.
+    `untils` has other ends for some shards. Messages of the topics in `but` are left out, unless they were
+    rescheduled."""
     ends = dict.fromkeys(range(SHARDS), until) | dict(untils or {})
     by_due = [(shard, since, end) for shard, end in ends.items()]
     by_id = [(shard, first_id(since), first_id(end)) for shard, end in ends.items()]

@@ -6,19 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.server import client_of, start_server
-from tarry.client import LeaseLost, NotFound, Receipt, Tarry, TooLate
+from tarry.client import LeaseLost, NotFound, Tarry, TooLate
 from tarry.service.cli.app import run as run_here
 from tarry.service.demo.server_process import ServerProcess, python_path
 
@@ -435,29 +431,6 @@ def test_doctor_beside_a_server(run: Run, server: ServerProcess) -> None:
     assert (found["schema"]["state"], found["port"]["state"]) == ("ok", "ok")
 
 
-def test_the_contracts_python_section(tarry: Tarry) -> None:
-    """As api.md has it, but that run is told when to stop."""
-    handled: list[Any] = []
-    stop = threading.Event()
-
-    def handle(body: Any) -> None:
-        handled.append(body)
-        if body == {"order": 9}:
-            stop.set()
-
-    receipt = tarry.publish("orders", {"order": 7}, delay="48h", key="order-7")
-    assert tarry.cancel(receipt.id) == "cancelled"
-    tarry.publish("orders", {"order": 8})
-    for message in tarry.consume("orders", group="billing"):
-        with message:
-            handle(message.body)
-        break
-    tarry.publish("orders", {"order": 9})
-    tarry.run("orders", group="billing", handler=handle, workers=20, stop=stop)
-    assert handled == [{"order": 8}, {"order": 9}]
-    assert tarry.message(receipt.id)["state"] == "cancelled"
-
-
 def test_never_early_and_soon(tarry: Tarry) -> None:
     due = [datetime.now(UTC) + timedelta(milliseconds=300 + 10 * n) for n in range(50)]
     tarry.publish_many("soon", [{"body": n, "deliver_at": at} for n, at in enumerate(due)])
@@ -493,30 +466,6 @@ def test_a_handler_that_fails_climbs_to_the_dead_letters(tarry: Tarry) -> None:
     assert [attempt["reason"] for attempt in letter.attempts] == ["ValueError: never"] * 3
 
 
-def test_a_handler_chooses_its_delay(tarry: Tarry) -> None:
-    tarry.publish("choose", 1)
-    times: list[float] = []
-    attempts: list[int] = []
-    for message in tarry.consume("choose", "g", limit=3):
-        with message:
-            times.append(time.monotonic())
-            attempts.append(message.attempt)
-            if len(times) < 3:
-                message.retry(after="200ms", count=len(times) == 2)
-    assert attempts == [1, 1, 2]
-    assert min(later - sooner for sooner, later in pairwise(times)) >= 0.2
-
-
-def test_a_long_handler_keeps_its_lease(tarry: Tarry) -> None:
-    tarry.publish("long", 1)
-    for message in tarry.consume("long", "g", limit=1, lease="400ms"):
-        with message:
-            time.sleep(1.0)  # two and a half leases
-    with pytest.raises(StopIteration):
-        next(tarry.consume("long", "g", idle_timeout=0.3))
-    assert tarry.group("long", "g")["acked"] == 1
-
-
 def test_a_lease_that_is_over_is_lost(tarry: Tarry) -> None:
     tarry.publish("over", 1)
     claim = tarry.claim("over", "g", lease="100ms")
@@ -528,51 +477,6 @@ def test_a_lease_that_is_over_is_lost(tarry: Tarry) -> None:
         tarry.ack(claim)
     assert tarry.ack(again) == 1
     assert tarry.ack(again) == 1
-
-
-def test_bodies_come_back_the_way_they_went_in(tarry: Tarry) -> None:
-    bodies: list[Any] = [
-        None,
-        False,
-        0,
-        -0.5,
-        2**70,
-        "ü\N{COLLISION SYMBOL}\x00",
-        [],
-        {},
-        {"a": [{}]},
-        b"",
-        b"\x00\xff",
-    ]
-    tarry.publish_many("bodies", [{"body": body} for body in bodies])
-    claim = tarry.claim("bodies", "g", max=len(bodies), wait="10s")
-    assert claim is not None
-    assert [message.body for message in claim.messages] == bodies
-    assert [type(message.body) for message in claim.messages] == [type(body) for body in bodies]
-
-
-def test_publishing_goes_on_over_a_kill(tmp_path: Path) -> None:
-    """Every publish that was answered is there once, though the server is killed under them again and again."""
-    with start_server(tmp_path) as server, client_of(server) as tarry:
-        stop = threading.Event()
-
-        def publish(worker: int) -> list[Receipt]:
-            receipts: list[Receipt] = []
-            while not stop.is_set():
-                receipts.append(tarry.publish("kills", f"{worker}-{len(receipts)}"))
-            return receipts
-
-        with ThreadPoolExecutor(8) as pool:
-            workers = [pool.submit(publish, worker) for worker in range(8)]
-            for _ in range(3):
-                time.sleep(0.5)
-                server.kill()
-                server.start()
-            stop.set()
-            receipts = [receipt for worker in workers for receipt in worker.result()]
-        assert len({receipt.id for receipt in receipts}) == len(receipts) > 50
-        counts = tarry.topic("kills")
-        assert counts["accepted"] == counts["streamed"] == len(receipts)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -83,54 +83,6 @@ def test_ten_topics_take_few_threads_and_end_without_waiting_for_their_polls(
     assert not [one for one in tarry.clients() if one["client"].find(f"-{os.getpid()}-") < 0 and one["alive"]]
 
 
-def test_one_message_does_not_wait_for_five_thousand_of_another_topic(client: Tarry, tarry: Tarry, kind: str) -> None:
-    many, one = f"many-{kind}", f"one-{kind}"
-    tarry.put_topic(one)
-    tarry.publish_many(many, ({"body": number} for number in range(5000)))
-    stop = threading.Event()
-    handled = Counter[str]()
-    lock = threading.Lock()
-    before: list[int] = []
-
-    def count(_body: int) -> None:
-        with lock:
-            handled["many"] += 1
-            urgent = handled["many"] == 100
-        if urgent:
-            tarry.publish(one, "urgent")
-
-    def end(_body: str) -> None:
-        before.append(handled["many"])
-        stop.set()
-
-    client.run([(many, count), (one, end)], "g", workers=4, start="earliest", stop=stop)
-    assert before[0] < 5000
-
-
-def test_a_slow_handler_keeps_no_other_topic_waiting(client: Tarry, tarry: Tarry, kind: str) -> None:
-    slow, quick = f"slow-{kind}", f"quick-{kind}"
-    tarry.publish_many(slow, [{"body": 0}, {"body": 1}])
-    tarry.put_topic(quick)
-    stop = threading.Event()
-    begun = threading.Barrier(2, timeout=20)
-    done = threading.Event()
-    handled: list[int] = []
-
-    def long(_body: int) -> None:
-        if begun.wait() == 0:  # both of the topic's messages are in handlers' hands
-            tarry.publish_many(quick, [{"body": number} for number in range(50)])
-        assert done.wait(20)
-        stop.set()
-
-    def short(body: int) -> None:
-        handled.append(body)
-        if len(handled) == 50:
-            done.set()
-
-    client.run([(slow, long), (quick, short)], "g", workers=3, start="earliest", stop=stop)
-    assert sorted(handled) == list(range(50))
-
-
 def test_a_stop_under_load_leaves_nothing_behind(client: Tarry, tarry: Tarry, kind: str) -> None:
     topics = [f"load-{kind}-{number}" for number in range(3)]
     for topic in topics:

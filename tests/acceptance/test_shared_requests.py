@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from support.server import client_of, start_server
-from tarry.client import AsyncTarry, Claim, LeaseLost, NotFound, Tarry, TarryError
+from tarry.client import AsyncTarry, Tarry, TarryError
 from tarry.service.demo.server_process import ServerProcess
 
 
@@ -82,26 +82,6 @@ def test_each_has_its_own_receipt_or_error(tarry: Tarry) -> None:
     assert [bodies[id_] for id_ in ids] == [*right, 401, 402], "the receipt is of its own message"
 
 
-def test_acks_and_fails_together(tarry: Tarry) -> None:
-    tarry.put_topic("settled", queues=1)
-    tarry.publish_many("settled", [{"body": number} for number in range(200)])
-    claims: list[Claim] = []
-    while (claim := tarry.claim("settled", "g", client="c", max=4)) is not None:
-        claims.append(claim)
-    assert len(claims) == 50
-    half = [[message.id for message in claim.messages[:2]] for claim in claims]
-    with ThreadPoolExecutor(50) as pool:
-        assert list(pool.map(tarry.ack, claims, half)) == [2] * 50
-        failed = pool.map(lambda claim: tarry.fail(claim, reason="no", retry_after="1h"), claims)
-        assert [one.retried for one in failed] == [2] * 50
-        unknown = Claim("c9-9-9-nobody", "settled", "g", claims[0].lease_until, ())
-        errors = [pool.submit(tarry.ack, one, [one.messages[2].id]) for one in claims[:10]]
-        errors.append(pool.submit(tarry.ack, unknown))
-        assert [type(one.exception()) for one in errors] == [LeaseLost] * 10 + [NotFound]
-    group = tarry.group("settled", "g")
-    assert (group["acked"], group["retried"]) == (100, 100)
-
-
 @pytest.mark.filterwarnings("ignore:Async generator 'httpx._content:ResourceWarning")  # of a request cut as it is sent
 @pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
 def test_a_server_that_is_killed_loses_nothing_and_has_nothing_twice(tmp_path: Path, kind: str) -> None:
@@ -155,10 +135,3 @@ async def _from_tasks(url: str, bodies: list[list[str]], done: threading.Semapho
         for some in bodies:
             tasks.start_soon(publish, tarry, some)
     return ids
-
-
-def test_those_whose_topic_is_not_there_all_hear_of_it(tmp_path: Path) -> None:
-    with start_server(tmp_path, env={"TARRY_AUTO_CREATE": "false"}) as server, client_of(server) as tarry:
-        with ThreadPoolExecutor(20) as pool:
-            errors = [pool.submit(tarry.publish, "nowhere", number) for number in range(100)]
-        assert {type(one.exception()) for one in errors} == {NotFound}

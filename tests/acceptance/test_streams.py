@@ -105,29 +105,6 @@ def test_concurrency_is_a_limit_for_all_clients(tarry: Tarry) -> None:
     assert got == [2]
 
 
-def test_topics_are_ranked(server: ServerProcess, tarry: Tarry) -> None:
-    tarry.put_group("a", "g")
-    for topic, count in (("a", 1), ("b", 5), ("c", 3)):
-        tarry.publish_many(topic, [{"body": number} for number in range(count)])
-    assert [topic["topic"] for topic in tarry.topics("rate")] == ["b", "c", "a"]
-    (first, *_) = tarry.topics("backlog")
-    assert (first["topic"], first["backlog"]) == ("a", 1)
-    assert tarry.topics("rate")[0]["published_rate"] > 0
-
-
-def test_groups_of_all_topics_are_ranked(tarry: Tarry) -> None:
-    for topic, count in (("a", 1), ("b", 5), ("c", 3)):
-        tarry.put_group(topic, "g", ladder=[])
-        tarry.publish_many(topic, [{"body": number} for number in range(count)])
-    claim = tarry.claim("c", "g")
-    assert claim is not None
-    tarry.fail(claim, reason="no ink")
-    assert [(one["topic"], one["backlog"]) for one in tarry.groups("backlog")] == [("b", 5), ("a", 1), ("c", 0)]
-    assert tarry.groups("dead_letters", limit=1)[0] == tarry.topic("c")["groups"][0]
-    tarry.put_group("b", "h")
-    assert [one["group"] for one in tarry.groups(topic="b")] == ["g", "h"]
-
-
 def test_pull_by_an_own_offset(tarry: Tarry) -> None:
     assert tarry.put_topic("log", queues=2)["queues"] == 2
     for number in range(5):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.waiting import wait_until
+from tarry.bench import plots
 from tarry.bench.peers.processes import tree
 
 MODULES = (
@@ -24,6 +25,7 @@ MODULES = (
     "nodes",
     "offsets",
     "pages",
+    "pending",
     "polls",
     "promote",
     "publish",
@@ -115,6 +117,27 @@ def test_scheduling() -> None:
     assert line["rows"] == 2500
     assert line["per_s"] > 0
     assert summary["peak_mb"]["median"] >= summary["server_mb"]["median"] > 0
+
+
+def test_pending() -> None:
+    """Two points on one database. The bench itself fails when a burst, or a message of the outages, is missing."""
+    few = ("--lines", "200", "--burst", "200", "--settled", "500", "--seconds", "0.5", "--rate", "100", "--starts", "1")
+    lines = run("pending", "--dsn", "sqlite", "--points", "1000", "3000", *few, "--no-archive")
+    assert [line["pending"] for line in lines if line["bench"] == "pending" and "pending" in line] == [1000, 3000]
+    assert all(line["early"] == 0 < line["cleaned_per_s"] for line in lines if "early" in line)
+    assert lines[-1]["times"]["scheduled_per_s"] > 0
+
+
+def test_plots(tmp_path: Path) -> None:
+    """A curve for each store, in the order of what it is over; what there is no line for is not drawn."""
+    late = {"bench": "lateness", "summary": "", "p50_ms": {"median": 2}, "p99_ms": {"median": 5}}
+    lines = [late | {"rate": rate, "store": store} for rate in (500, 100) for store in ("SQLite 3", "MySQL 9")]
+    _, panels = plots.drawings(lines)["load"]
+    assert panels["p99 of lateness, ms"] == {"MySQL": [(100, 5), (500, 5)], "SQLite": [(100, 5), (500, 5)]}
+    figures = tmp_path / "figures.jsonl"
+    figures.write_text("\n".join(map(json.dumps, lines)))
+    assert run("plots", str(figures), str(tmp_path)) == []
+    assert [one.name for one in tmp_path.glob("*.svg")] == ["load.svg"]
 
 
 def test_start() -> None:

@@ -1,1 +1,1 @@
-"""A file for each page: what it asks the API, and what its template is told."""
+"""A file for each page: the calls that it makes to the API, and the facts for its template."""

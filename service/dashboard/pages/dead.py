@@ -1,5 +1,7 @@
-"""Dead letters: which groups have some, why; redrive and purge, of a selection, of all that match a search, or by what
-they are."""
+"""The pages of dead letters: groups that have some, and the letters of a group with their reasons; redrive and purge.
+
+Redrive and purge work on selected letters, on all that match a search, or on those of a reason, key, tag or time.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,18 +17,18 @@ from .messages import body_text, flags
 
 _PAGE = 50
 _READ = 1000
-"""Letters in a call, where those are looked up that fit a search."""
+"""Letters in a call that looks up those that match a search."""
 _MOST = 10_000
-"""Ids in one call of the API."""
+"""The most ids in one call of the API."""
 _FILTERS = ("key", "reason", "from", "to")
 _OF = ("reason", "key", "tag", "from", "to")
-"""By what letters are taken without a look at each."""
+"""Fields by which letters are chosen without looking each of them up."""
 _REASON = 200
-"""Characters of a reason."""
+"""Characters of a reason that are shown."""
 
 
 async def dead(visit: Visit) -> Page:
-    """Groups that have dead letters, those first that have most."""
+    """The page of groups that have dead letters, those with most first."""
     whole = await ranked(visit, "dead_letters")
     table = Table(
         name="dead",
@@ -51,7 +53,7 @@ async def dead(visit: Visit) -> Page:
 
 
 async def letters(visit: Visit) -> Page:
-    """The dead letters of a group."""
+    """The page of a group's dead letters."""
     topic, group = visit.parts["topic"], visit.parts["group"]
     path = _path(visit)
     asked = visit.query(*_FILTERS, "cursor")
@@ -109,23 +111,23 @@ def reason_of(letter: Mapping[str, Any]) -> str:
 
 
 def pattern_of(letter: Mapping[str, Any]) -> str:
-    """The last attempt's reason, or how it begins, as the API takes it; empty where there is none."""
+    """The last attempt's reason, or its beginning with a star, as the API takes it; empty if there is none."""
     reason = str((letter["attempts"][-1]["reason"] or "") if letter["attempts"] else "")
     return reason if len(reason) <= _REASON and not reason.endswith("*") else reason[:_REASON] + "*"
 
 
 async def redrive(visit: Visit) -> Said:
-    """Back to the group."""
+    """Sends letters back to the group."""
     return await _worked(visit, "redrive", "redriven", "Redrive")
 
 
 async def purge(visit: Visit) -> Said:
-    """Away for good."""
+    """Removes letters for good."""
     return await _worked(visit, "purge", "purged", "Purge")
 
 
 async def _worked(visit: Visit, verb: str, done: str, label: str) -> Said:
-    """First what would be done, and on the second word it is."""
+    """Tells first what would be done, and does it once confirmed."""
     path = _path(visit)
     asked, cut = await _asked(visit)
     if not asked and visit.sent("scope") == "of":
@@ -147,14 +149,14 @@ async def _worked(visit: Visit, verb: str, done: str, label: str) -> Said:
         return Said(f"Nothing would be {done}: no dead letter matches.{left}", good=False)
     fate = "go back to the group and start again with attempt 1" if verb == "redrive" else "be deleted for good"
     fields = [(name, value) for name, values in visit.form.items() for value in values if name != "sure"]
-    if "ids" not in asked:  # those that die meanwhile were not counted
+    if "ids" not in asked:  # exclude letters that die meanwhile, which were not counted
         fields = [(name, value) for name, value in fields if name != "to"] + [("to", told["to"])]
     return Said(f"{count} would {fate}.{left}{more}", confirm=Confirm(f"{label} {many:,}", fields))
 
 
 async def _asked(visit: Visit) -> tuple[dict[str, Any], bool]:
-    """What the call is about: those that are ticked, those of a reason, key, tag or time, or all that match the search;
-    and whether these are not all."""
+    """The letters for the call: the ticked ones, those of a reason, key, tag or time, or all that match the search; and
+    whether there are more than one call takes."""
     if visit.sent("scope") == "of":
         return dict(visit.fields(*_OF)), False
     if visit.sent("scope") != "all":

@@ -1,4 +1,4 @@
-"""Groups, and one of them: where it stands, who is at work, the ladder; pause and resume."""
+"""The pages of all groups and of one group: its positions, clients and ladder; pause and resume."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,14 +15,14 @@ _PAGE = 50
 
 
 async def groups(visit: Visit) -> Page:
-    """A page of the groups of all topics; those first where most waits, unless another order is asked for."""
+    """The page of groups of all topics, by default those with the largest backlog first."""
     sort = visit.asked("sort") or "backlog"
     table = await ranked(visit, sort)
     return Page("groups", "Groups", {"table": table, "sort": sort, "sorts": SORTS}, [table])
 
 
 async def ranked(visit: Visit, sort: str) -> Table:
-    """A page of the groups of all topics, in this order."""
+    """A table of groups of all topics, in this order."""
     query = {"sort": sort, "max": _PAGE, "cursor": visit.asked("cursor")}
     told: Any = await visit.api.get("/v1/groups", query)
     command = ("tarry", "groups", "--sort", sort)
@@ -38,7 +38,7 @@ def table_of(
     query: Mapping[str, object] | None = None,
     more: str | None = None,
 ) -> Table:
-    """Groups, of one topic or of several."""
+    """A table of groups, of one topic or of several."""
     some = topic or "orders"
     return Table(
         name="groups",
@@ -73,7 +73,7 @@ def table_of(
 
 
 async def group(visit: Visit) -> Page:
-    """Where a group stands."""
+    """The page of one group."""
     topic, name = visit.parts["topic"], visit.parts["group"]
     path = _path(visit)
     told: Any = await visit.api.get(path)
@@ -117,7 +117,7 @@ async def group(visit: Visit) -> Page:
 
 
 async def pause(visit: Visit) -> Said:
-    """Nothing is handed out to the group any more."""
+    """Pauses the group once confirmed: nothing is handed out to it any more."""
     name = visit.parts["group"]
     if not visit.sent("sure"):
         return Said(
@@ -129,7 +129,7 @@ async def pause(visit: Visit) -> Said:
 
 
 async def resume(visit: Visit) -> Said:
-    """It goes on."""
+    """Resumes the group."""
     await visit.api.ask("POST", f"{_path(visit)}/resume")
     return Said(f"{visit.parts['group']} is resumed.")
 

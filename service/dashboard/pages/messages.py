@@ -1,4 +1,5 @@
-"""Messages: of a topic, by key, id, time and state; and one of them with its life: cancel, move, publish again."""
+"""The pages that find messages by topic, key, id, time and state, and show one with its life: cancel, move, publish
+again."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,13 +17,13 @@ from ..words import utc
 STATES = ("scheduled", "published", "claimed", "retrying", "parked", "dead", "cancelled", "suppressed")
 _PAGE = 50
 _COPIED = {*Message.__struct_fields__} - {"deliver_at", "expires_at", "queue", "guard"}
-"""Fields of a message that is published again."""
+"""Fields that are copied when a message is published again."""
 _SHOWN = 120
-"""Characters of a body in a table."""
+"""Characters of a body that a table shows."""
 
 
 async def messages(visit: Visit) -> Page | Elsewhere:
-    """What is found."""
+    """The page of found messages."""
     if id_ := visit.asked("id"):
         return Elsewhere(f"/ui/messages/{part(id_)}")
     asked = visit.query("topic", "key", "state", "from", "to", "cursor")
@@ -37,13 +38,13 @@ async def messages(visit: Visit) -> Page | Elsewhere:
 
 
 async def topic_names(visit: Visit) -> list[str]:
-    """Some, to choose from."""
+    """Names of topics to choose from, as far as the visitor may list them."""
     told: Any = await visit.api.try_get("/v1/topics", {"max": 200})
     return [] if told is None else [one["topic"] for one in told["topics"]]
 
 
 def found_table(told: Mapping[str, Any], query: Mapping[str, object]) -> Table:
-    """A page of messages."""
+    """A table of messages."""
     topic = str(query.get("topic") or "orders")
     return Table(
         name="messages",
@@ -71,18 +72,18 @@ def found_table(told: Mapping[str, Any], query: Mapping[str, object]) -> Table:
 
 
 def flags(query: Mapping[str, object], names: Sequence[str]) -> list[str]:
-    """As the command line takes them."""
+    """These parameters as flags of the command line."""
     return [word for name in names if query.get(name) for word in (f"--{name}", str(query[name]))]
 
 
 def state_of(one: Mapping[str, Any]) -> str:
-    """Where it is: as such while it waits or is gone, and then what happened to it last."""
+    """The state to show: that of the message while it waits or if it has ended, else its last event."""
     life = one["life"]
     return str(one["state"]) if one["state"] != "published" or not life else str(life[-1]["what"])
 
 
 def body_text(one: Mapping[str, Any]) -> str:
-    """As it is shown."""
+    """The body as text, for showing."""
     if "erased_at" in one:
         return "(erased)"
     if "body" in one:
@@ -91,7 +92,7 @@ def body_text(one: Mapping[str, Any]) -> str:
 
 
 async def message(visit: Visit) -> Page:
-    """One message."""
+    """The page of one message."""
     id_ = visit.parts["id"]
     path = f"/v1/messages/{part(id_)}"
     told: Any = await visit.api.get(path)
@@ -118,7 +119,7 @@ def _pretty(one: Mapping[str, Any]) -> str:
 
 
 async def cancel(visit: Visit) -> Said:
-    """It is not delivered."""
+    """Cancels the message once confirmed."""
     id_ = visit.parts["id"]
     if not visit.sent("sure"):
         return Said("Cancel this message? It will not be delivered.", confirm=Confirm("Cancel the message"))
@@ -127,7 +128,7 @@ async def cancel(visit: Visit) -> Said:
 
 
 async def move(visit: Visit) -> Said:
-    """It gets another time."""
+    """Gives the message another time."""
     when = visit.sent("when")
     if not when:
         return Said("Enter a duration such as 10m, or a time such as 2030-01-31T09:00:00Z.", good=False)
@@ -136,7 +137,7 @@ async def move(visit: Visit) -> Said:
 
 
 async def again(visit: Visit) -> Said:
-    """The same once more, as a new message."""
+    """Publishes the same content as a new message, once confirmed."""
     path = f"/v1/messages/{part(visit.parts['id'])}"
     told: Any = await visit.api.get(path)
     if not visit.sent("sure"):
@@ -154,7 +155,7 @@ async def again(visit: Visit) -> Said:
 
 
 def _when(text: str) -> dict[str, str]:
-    """A time has a date, a duration has none. A time without a zone is UTC."""
+    """The text as a delay or a time: a time begins with a date. A time without a zone is UTC."""
     if not (text[:4].isdigit() and "-" in text):
         return {"delay": text}
     return {"deliver_at": utc(text.replace(" ", "T", 1))}

@@ -1,4 +1,4 @@
-"""Nodes: the servers on the database, and the clients at work."""
+"""The page of nodes: the servers on the database, and their clients."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _CLIENTS = 100
 
 
 async def nodes(visit: Visit) -> Page:
-    """All servers, and a page of clients."""
+    """The page of all servers, and some of the clients."""
     told: Any = await visit.api.get("/v1/nodes")
     servers = Table(
         name="nodes",
@@ -69,7 +69,7 @@ async def nodes(visit: Visit) -> Page:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """[0, 1, 2, 5] is 0-2, 5."""
+    """Numbers as ranges: [0, 1, 2, 5] is 0-2, 5."""
     said: list[str] = []
     first = last = -2
     for number in [*sorted(numbers), -2]:

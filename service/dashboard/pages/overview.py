@@ -1,4 +1,4 @@
-"""The overview: is it well, what does it do, and what falls due when."""
+"""The overview page: the server's health, its rates, and what falls due when."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,13 +14,13 @@ from ..words import clock, day, milliseconds
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 _RECENT = 10
-"""Seconds over which the rates of the tiles are taken."""
+"""Seconds over which the rates in the tiles are averaged."""
 STRETCHES = (("hour", _MINUTE, 60), ("day", _HOUR, 24), ("month", _DAY, 30))
-"""What falls due in the next of each: the width of a bar, and how many there are."""
+"""The stretches of time of which a picture is drawn: name, width of a bar, number of bars."""
 
 
 async def overview(visit: Visit) -> Page:
-    """The figures, which are live; the pictures come by themselves, as they cost more."""
+    """The page with the live figures; the pictures are loaded separately, as they cost more."""
     api = visit.api
     topics: Any = await api.try_get("/v1/topics", {"sort": "rate", "max": 10})
     nodes: Any = await api.try_get("/v1/nodes")
@@ -44,7 +44,7 @@ async def overview(visit: Visit) -> Page:
 
 
 async def pictures(visit: Visit) -> Page:
-    """The wheel, what falls due, and lateness."""
+    """The pictures of the wheel, of what falls due, and of lateness."""
     wheel: Any = await visit.api.try_get("/v1/wheel")
     activity: Any = await visit.api.try_get("/v1/activity")
     facts: dict[str, Any] = {"ring": None, "heat": None, "due": []}
@@ -61,7 +61,7 @@ async def pictures(visit: Visit) -> Page:
 
 
 async def falling_due(visit: Visit, path: str) -> list[tuple[str, str, str | None]]:
-    """For each stretch its name, its bars, and up to when messages were counted if not to its end."""
+    """For each stretch its name, its bars, and until when messages were counted, if not to its end."""
     found: list[tuple[str, str, str | None]] = []
     for name, width, buckets in STRETCHES:
         upcoming: Any = await visit.api.try_get(path, {"width": width, "buckets": buckets})
@@ -83,7 +83,7 @@ def _next_minute(slots: Sequence[int], hand: int) -> str:
 
 
 async def checks(visit: Visit) -> list[Mapping[str, Any]]:
-    """What /readyz says, whether it is well or not."""
+    """The checks of /readyz, whether the server is ready or not."""
     try:
         told: Any = await visit.api.get("/readyz", {"verbose": 1})
     except Refused as error:
@@ -92,7 +92,7 @@ async def checks(visit: Visit) -> list[Mapping[str, Any]]:
 
 
 async def held(visit: Visit) -> list[Mapping[str, Any]]:
-    """Guards that hold messages, as checks that do not pass."""
+    """Guards that hold messages, as failed checks."""
     told: Any = await visit.api.try_get("/v1/guards")
     guards: list[Mapping[str, Any]] = [] if told is None else told["guards"]
     return [
@@ -103,7 +103,7 @@ async def held(visit: Visit) -> list[Mapping[str, Any]]:
 
 
 def busiest(topics: Sequence[Mapping[str, Any]]) -> Table:
-    """Those that do most."""
+    """A table of the busiest topics."""
     return Table(
         name="busiest",
         caption="Busiest topics",

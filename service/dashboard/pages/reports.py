@@ -1,4 +1,4 @@
-"""Reports: the pages that the pipeline has made, the latest first."""
+"""The page of reports that the pipeline has made, the latest first."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ..visit import Visit
 
 
 async def reports(visit: Visit) -> Page:
-    """A list of them, and the one that was asked for, or the latest."""
+    """The page with the list of reports, and the chosen one, by default the latest."""
     told: Any = await visit.api.get("/v1/reports")
     found = told["reports"]
     table = Table(

@@ -1,4 +1,5 @@
-"""Schedules: when they fire next, what became of the last times; pause, resume, run, backfill. A look for a timer."""
+"""The pages of schedules: their next and past fire times; pause, resume, run and backfill; also finds a timer by
+key."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,8 @@ _TIMES = 10
 
 
 async def schedules(visit: Visit) -> Page | Elsewhere:
-    """A page of schedules, and a look for a timer by its key; without a key those of the topic."""
+    """The page of schedules, with a search for a timer by its key; a topic without a key leads to the topic's
+    timers."""
     if (topic := visit.asked("topic")) and not visit.asked("key"):
         return Elsewhere(f"/ui/topics/{part(topic)}/timers")
     query = {"max": _PAGE, "cursor": visit.asked("cursor")}
@@ -71,7 +73,7 @@ async def _timer(visit: Visit, topic: str, key: str) -> dict[str, Any]:
 
 
 def when(spec: Mapping[str, Any]) -> str:
-    """As people say it."""
+    """When a schedule fires, in words."""
     if spec.get("cron"):
         return f"{spec['cron']} {spec.get('timezone') or 'UTC'}"
     every = spec.get("every")
@@ -79,7 +81,7 @@ def when(spec: Mapping[str, Any]) -> str:
 
 
 async def schedule(visit: Visit) -> Page:
-    """One schedule."""
+    """The page of one schedule."""
     path = _path(visit)
     told: Any = await visit.api.get(path)
     times: Any = await visit.api.get(f"{path}/next", {"count": _TIMES})
@@ -123,11 +125,11 @@ def _fire(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _OWN = {"cron", "every", "timezone", "topic", "body", "body_base64"}
-"""Parts of a specification that have a place of their own on the page."""
+"""Fields of a specification that have their own place on the page."""
 
 
 async def pause(visit: Visit) -> Said:
-    """It sends nothing until it is resumed."""
+    """Pauses the schedule once confirmed."""
     name = visit.parts["name"]
     if not visit.sent("sure"):
         return Said(f"Pause {name}? It sends nothing until it is resumed.", confirm=Confirm(f"Pause {name}"))
@@ -136,13 +138,13 @@ async def pause(visit: Visit) -> Said:
 
 
 async def resume(visit: Visit) -> Said:
-    """It goes on with its next time."""
+    """Resumes the schedule, which goes on with its next time."""
     await visit.api.ask("POST", f"{_path(visit)}/resume")
     return Said(f"{visit.parts['name']} is resumed. It fires at its next time.")
 
 
 async def run(visit: Visit) -> Said:
-    """A message now."""
+    """Sends a message of the schedule now, once confirmed."""
     if not visit.sent("sure"):
         return Said("Send its message now?", confirm=Confirm("Send it"))
     sent = (await visit.api.ask("POST", f"{_path(visit)}/run")).json()
@@ -150,7 +152,7 @@ async def run(visit: Visit) -> Said:
 
 
 async def backfill(visit: Visit) -> Said:
-    """Messages of past fire times that were not sent."""
+    """Sends the messages of past fire times that were not sent, once confirmed."""
     times = visit.fields("from", "to")
     since, until = times.get("from", ""), times.get("to", "")
     if not (since and until):

@@ -1,4 +1,4 @@
-"""What is set of a topic and of a group: shown beside the defaults, and the forms that make and change them."""
+"""The settings of topics and groups: shows them beside the defaults, and has the forms that create and change them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,19 +13,19 @@ from ..visit import Visit
 from ..words import duration, moment, number
 
 Shown = tuple[str, str, str]
-"""A setting, its value, and whose that is."""
+"""A setting, its value, and the source of the value."""
 
 _UNAUTHORIZED = 401
 _UNLIMITED = "no limit"
 
 
 def topic_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
-    """What the card of a topic shows."""
+    """The facts for the card of a topic's settings."""
     return _card(visit, told["topic"], topic_shown(told), topic_form(told), done)
 
 
 def group_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
-    """What the card of a group shows."""
+    """The facts for the card of a group's settings."""
     return _card(visit, told["topic"], group_shown(told), group_form(told), done)
 
 
@@ -35,7 +35,7 @@ def _card(visit: Visit, topic: str, shown: Sequence[Shown], form: Form, done: st
 
 
 def topic_shown(told: Mapping[str, Any]) -> list[Shown]:
-    """The settings of a topic."""
+    """The settings of a topic, to show."""
     defaults = told["defaults"]
     shown = [
         ("Kind", "ordered" if told["ordered"] else told["kind"], ""),
@@ -54,7 +54,7 @@ def topic_shown(told: Mapping[str, Any]) -> list[Shown]:
 
 
 def group_shown(told: Mapping[str, Any]) -> list[Shown]:
-    """The settings of a group."""
+    """The settings of a group, to show."""
     defaults, whose = told["defaults"], told["ladder_of"]
     shown: list[Shown] = []
     for label, name, text in (("Ladder", "ladder", ladder_text), ("Jitter", "jitter", _share)):
@@ -75,7 +75,7 @@ def _limit(label: str, value: int | None) -> Shown:
 
 
 def ladder_text(ladder: Sequence[int]) -> str:
-    """10 s, 1 min."""
+    """A ladder as text, such as "10 s, 1 min"."""
     return ", ".join(duration(rest) for rest in ladder) or "none: the first failure is the last"
 
 
@@ -84,7 +84,7 @@ def _share(jitter: float) -> str:
 
 
 def topic_form(told: Mapping[str, Any]) -> Form:
-    """What of a topic may be changed."""
+    """The form for the settings of a topic that may be changed."""
     defaults, name = told["defaults"], told["topic"]
     own = None if told["ladder"] is None else told
     fields = (
@@ -111,7 +111,7 @@ def topic_form(told: Mapping[str, Any]) -> Form:
 
 
 def group_form(told: Mapping[str, Any]) -> Form:
-    """What of a group may be changed."""
+    """The form for the settings of a group that may be changed."""
     defaults = told["defaults"]
     own = told if told["ladder_of"] == "group" else None
     ordered = "queues" not in told or any("owner" in one for one in told["queues"])
@@ -145,7 +145,7 @@ def _ladder_fields(own: Mapping[str, Any] | None, otherwise: str) -> tuple[Field
 
 
 def new_topic_form() -> Form:
-    """What a new topic is for good, and its queues."""
+    """The form for a new topic: the properties that stay for good, and its queues."""
     fields = (
         Field("name", "Name", hint="letters, digits, dots, underscores and hyphens"),
         Field("queues", "Queues", "1", whole),
@@ -162,7 +162,7 @@ def new_topic_form() -> Form:
 
 
 def new_group_form(topic: str) -> Form:
-    """What a new group is."""
+    """The form for a new group."""
     fields = (
         Field("name", "Name", hint="letters, digits, dots, underscores and hyphens"),
         Field("from", "It begins at", "earliest", plain, "what is there already, or what is still to come", _STARTS),
@@ -174,14 +174,14 @@ _STARTS = ("earliest", "latest")
 
 
 async def put_topic(visit: Visit) -> Part:
-    """What of a topic was changed on its form."""
+    """Saves the settings of a topic that were changed on its form."""
     path = f"/v1/topics/{part(visit.parts['topic'])}"
     told: Any = await visit.api.get(path)
     return await _put(visit, path, topic_shown(told), topic_form(told), topic_card)
 
 
 async def put_group(visit: Visit) -> Part:
-    """The same of a group."""
+    """Saves the settings of a group that were changed on its form."""
     path = f"/v1/topics/{part(visit.parts['topic'])}/groups/{part(visit.parts['group'])}"
     told: Any = await visit.api.get(path)
     return await _put(visit, path, group_shown(told), group_form(told), group_card)
@@ -201,7 +201,7 @@ async def _put(visit: Visit, path: str, shown: Sequence[Shown], form: Form, card
 
 
 async def make_topic(visit: Visit) -> Part | Elsewhere:
-    """A new one."""
+    """Creates a topic."""
     form = new_topic_form().typed(visit.sent)
     kind = visit.sent("kind")
     wish: dict[str, Any] = {"queues": whole(visit.sent("queues"))}
@@ -210,12 +210,12 @@ async def make_topic(visit: Visit) -> Part | Elsewhere:
 
 
 async def make_group(visit: Visit) -> Part | Elsewhere:
-    """A new one of a topic that is there."""
+    """Creates a group of an existing topic."""
     topic = visit.sent("topic")
     form = new_group_form(topic).typed(visit.sent)
     path = f"/v1/topics/{part(topic)}"
     try:
-        await visit.api.get(path)  # which a server would make
+        await visit.api.get(path)  # a PUT of the group would create the topic
     except Refused as error:
         return Part("form", {"form": _refused(form, error)})
     return await _make(
@@ -255,7 +255,7 @@ def _named(form: Form, wrong: str) -> Form:
 
 
 def _refused(form: Form, error: Refused) -> Form:
-    """What is wrong stands in the form; who is not signed in any more is led there."""
+    """The form with the API's errors. A 401 is raised instead, which leads to the sign-in page."""
     if error.status == _UNAUTHORIZED:
         raise error
     return form.refused(error)

@@ -1,4 +1,4 @@
-"""The timers of a topic: for each key one message waits."""
+"""The page of a topic's timers: the one waiting message of each key."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _PAGE = 50
 
 
 async def timers(visit: Visit) -> Page:
-    """A page of them, by key."""
+    """The page of timers, by key."""
     topic = visit.parts["topic"]
     path = f"/v1/topics/{part(topic)}/timers"
     query = {"max": _PAGE, "cursor": visit.asked("cursor")}

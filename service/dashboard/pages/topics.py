@@ -1,4 +1,4 @@
-"""Topics, and one of them."""
+"""The pages of all topics, and of one topic."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _PAGE = 50
 
 
 async def topics(visit: Visit) -> Page | Elsewhere:
-    """A page of topics, or the one that was asked for by its name."""
+    """The page of topics; a name in the query leads to the page of that topic."""
     if name := visit.asked("topic"):
         return Elsewhere(f"/ui/topics/{part(name)}")
     sort = visit.asked("sort") or "name"
@@ -55,7 +55,7 @@ async def topics(visit: Visit) -> Page | Elsewhere:
 
 
 async def topic(visit: Visit) -> Page:
-    """One topic, its groups, and what falls due."""
+    """The page of one topic, with its counts, groups and settings."""
     name = visit.parts["topic"]
     path = f"/v1/topics/{part(name)}"
     told: Any = await visit.api.get(path)
@@ -71,13 +71,14 @@ async def topic(visit: Visit) -> Page:
 
 
 async def topic_pictures(visit: Visit) -> Page:
-    """What of a topic falls due when."""
+    """The pictures of how many messages of a topic fall due when."""
     due = await falling_due(visit, f"/v1/topics/{part(visit.parts['topic'])}/upcoming")
     return Page("pictures", "Pictures", {"ring": None, "heat": None, "due": due})
 
 
 def _counts(told: Mapping[str, Any]) -> Sequence[tuple[str, int, str]]:
-    """What the topic has had, as the equation that they keep; and which messages that are, if they can be shown."""
+    """The topic's counts, in the order of their equation; and the state by which such messages can be listed, if
+    any."""
     return [(label, told[name], state) for name, label, state in _COUNTED if name in told]
 
 
@@ -90,4 +91,4 @@ _COUNTED = (
     ("suppressed", "Suppressed", "suppressed"),
     ("expired", "Expired", ""),
 )
-"""What a topic counts, as people say it, and which messages that are."""
+"""A topic's counts: field, label, and the state by which such messages can be listed, or empty."""

@@ -1,1 +1,1 @@
-"""Drawings as SVG: numbers in, text out (pure)."""
+"""Drawings as SVG, made from numbers (pure)."""

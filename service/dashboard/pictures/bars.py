@@ -1,4 +1,4 @@
-"""How many fall due when: a bar for each stretch of time."""
+"""Draws how many messages fall due when: a bar for each stretch of time."""
 
 from collections.abc import Sequence
 
@@ -19,10 +19,11 @@ def bars(
     times: Sequence[int] = (),
     form: str = "clock",
 ) -> Markup:
-    """`labels` are of the stretches, of which `shown` are written below; the highest bar has its number.
+    """`labels` name the stretches, of which about `shown` are written below; the count of the highest bar is written,
+    too.
 
-    `times` are when the stretches begin, Unix milliseconds, if labels are times of this form: the page may show them in
-    another zone.
+    `times` are the starts of the stretches in Unix milliseconds, if the labels are times of this form: the page may
+    then show them in another zone.
     """
     most = max(counts, default=0)
     step = _WIDTH / max(len(counts), 1)

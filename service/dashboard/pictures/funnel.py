@@ -1,4 +1,4 @@
-"""The ladder as a funnel: how many deliveries of a group rest on each rung, and how many fell off its end."""
+"""Draws the ladder as a funnel: how many deliveries of a group wait on each rung, and how many became dead letters."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _WIDTH, _ROW, _LEFT, _RIGHT = 480, 18, 128, 64
 
 
 def funnel(resting: Sequence[int], ladder: Sequence[int], dead: int) -> Markup:
-    """`resting` by rung, `ladder` in milliseconds; bars are centred, and narrow with what is left."""
+    """`resting` counts deliveries by rung; `ladder` is in milliseconds. Bars are centred, and as wide as the counts."""
     rows = [(f"{rung}.  after {duration(rest)}", many, "bar") for rung, (rest, many) in
             enumerate(zip(ladder, resting, strict=False), 1)]  # fmt: skip
     rows.append(("dead letters", dead, "bar dead"))

@@ -1,4 +1,4 @@
-"""How late messages were: a column for each stretch of time, a row for each bound, the darker the more."""
+"""Draws how late messages were: a column for each stretch of time, a row for each bound, darker for more messages."""
 
 from collections.abc import Sequence
 from math import log1p
@@ -9,11 +9,11 @@ from ..words import bodied, duration
 from .svg import drawing, element, text, titled
 
 _LEFT, _TOP, _CELL, _ROW, _FOOT = 62, 8, 14, 9, 16
-"""`_TOP` is room for the highest label, which is larger than its row where the screen is narrow."""
+"""Sizes. `_TOP` is room for the highest label, which is larger than its row on a narrow screen."""
 
 
 def heat(counts: Sequence[Sequence[int]], bounds: Sequence[int], step: int) -> Markup:
-    """`counts` by stretch of `step` milliseconds, the last of them now; `bounds` in milliseconds."""
+    """`counts` are by stretch of `step` milliseconds, the last of which ends now; `bounds` are in milliseconds."""
     rows, columns = len(bounds) + 1, len(counts)
     most = max((many for column in counts for many in column), default=0)
     width, height = _LEFT + columns * _CELL, _TOP + rows * _ROW + _FOOT
@@ -45,7 +45,7 @@ def heat(counts: Sequence[Sequence[int]], bounds: Sequence[int], step: int) -> M
 
 
 def about(counts: Sequence[Sequence[int]], bounds: Sequence[int], ago: str) -> str:
-    """The same in words."""
+    """The picture in words."""
     by_row = [sum(column) for column in zip(*counts, strict=True)]
     total = sum(by_row)
     if not total:

@@ -1,4 +1,4 @@
-"""The life of a message as a line: what happened, to the millisecond, one below the other."""
+"""Computes the life of a message as steps on a line: what happened, to the millisecond."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,26 +14,26 @@ _OVER = {"cancelled", "suppressed", "skipped", "due"}
 
 @frozen
 class Step:
-    """Of a life."""
+    """An event in a message's life, as texts to show."""
 
     what: str
     at: str
     mood: str
     """good, bad, over or plain."""
     since: str
-    """How long after the one before."""
+    """How long after the step before."""
     place: int
-    """Of 100, on the whole line."""
+    """Its position on the line, from 0 to 100."""
     group: str
     client: str
     attempt: str
     reason: str
     late: str
-    """After its time, of a step at which the message got on; empty where it was not."""
+    """How late the message was, at a step that moved it on; else empty."""
 
 
 def lifeline(life: Sequence[Mapping[str, Any]]) -> list[Step]:
-    """The steps, as they came."""
+    """The steps, in order of time."""
     times = [milliseconds(one["at"]) for one in life]
     span = max(times, default=0) - min(times, default=0)
     steps: list[Step] = []

@@ -1,4 +1,4 @@
-"""The wheel as a ring: 3600 slots of a second, and the hand."""
+"""Draws the wheel as a ring: 3600 slots of a second, and the hand."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -11,11 +11,11 @@ from .svg import drawing, element, text
 
 _SIZE, _CENTRE, _INNER, _DEPTH = 260, 130, 66, 44
 _FREE = 52
-"""The radius that the text in the middle has for itself: the hand begins there."""
+"""The radius reserved for the text in the middle: the hand begins there."""
 
 
 def ring(slots: Sequence[int], hand: int) -> Markup:
-    """A tick for each slot that has something, the longer the fuller (by its logarithm); the hand points at now."""
+    """A tick for each slot with entries, its length by the logarithm of their number; the hand points at now."""
     most = max(slots, default=0)
     filled = sum(1 for many in slots if many)
     parts = [element("circle", cx=_CENTRE, cy=_CENTRE, r=_INNER - 2, class_="rim")]
@@ -49,7 +49,7 @@ def _ticks(slots: Sequence[int], most: int) -> str:
 
 @cache
 def _directions() -> Sequence[tuple[float, float, str]]:
-    """Of each second the way out from the centre, and where its tick begins: the same in every picture."""
+    """For each second its direction from the centre, and the SVG of its tick's start; the same in every picture."""
     angles = [second / 3600 * 2 * pi for second in range(3600)]
     begins = [_at(second, _INNER) for second in range(3600)]
     return [(sin(angle), cos(angle), f"M{x:.1f} {y:.1f}") for angle, (x, y) in zip(angles, begins, strict=True)]

@@ -1,4 +1,4 @@
-"""What all drawings share: elements of SVG, with their texts escaped."""
+"""Builds SVG elements with escaped texts, for all drawings."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,8 @@ from markupsafe import Markup, escape
 
 
 def element(name: str, content: str = "", **attributes: object) -> Markup:
-    """An element. `_` in the name of an attribute is a hyphen, and one at its end is none; what is None is left out."""
+    """An element. In names of attributes `_` becomes a hyphen, and is dropped at the end; attributes that are None are
+    left out."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
         for key, value in attributes.items()
@@ -16,17 +17,17 @@ def element(name: str, content: str = "", **attributes: object) -> Markup:
 
 
 def text(said: str, x: float, y: float, **attributes: object) -> Markup:
-    """A text, escaped."""
+    """A text element, escaped."""
     return element("text", str(escape(said)), x=x, y=y, **attributes)
 
 
 def titled(shape: str, title: str, **attributes: object) -> Markup:
-    """A shape that says what it is when somebody points at it."""
+    """A shape with a title, which browsers show when somebody points at it."""
     return element("g", element("title", str(escape(title))) + shape, **attributes)
 
 
 def drawing(width: float, height: float, about: str, parts: Iterable[str], kind: str) -> Markup:
-    """The whole, which a screen reader tells by what it is about."""
+    """A whole drawing; a screen reader reads `about`."""
     return element(
         "svg",
         "".join(parts),

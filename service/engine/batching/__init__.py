@@ -1,1 +1,1 @@
-"""Group commit, and patience with rows that others hold."""
+"""Group commit, and retries while another transaction holds a row."""

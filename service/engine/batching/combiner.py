@@ -1,19 +1,20 @@
-"""Group commit: what waits is written together, by tasks of the service's own, and answered after its commit.
+"""Group commit: waiting requests are written together by the service's own tasks, and answered after the commit.
 
-No linger: a batch is whatever came while the one before it was written, or with `halves` a part of it. When the
-database refuses a batch for its data, the batch is split, so that only the caller whose data it is sees the error.
+No linger: a batch is what came while the one before it was written, or with `halves` a part of it. When the database
+refuses a batch for its data, the batch is split, so that only the caller whose data it is sees the error.
 
-Requests that need the same rows are of one lane, and lanes keep out of each other's way. Each has its turn in a batch,
-however much waits in another. A slow batch keeps only its own lanes waiting: the others get another writer. Its lanes
-are suspects then: they share no batch with others, and half of them at most are in one batch, until they are parted
-from the lane that it is due to. (When it is due to the database, that costs a few batches more.)
+Requests that need the same rows are in one lane, and lanes do not hold each other up. Each lane has its turn in a
+batch, however much waits in another. A slow batch keeps only its own lanes waiting: the others get another writer. The
+lanes of a slow batch become suspects: they share no batch with other lanes, and a batch takes half of them at most,
+until they are separated from the lane that caused the delay. (If the database caused it, that costs a few batches
+more.)
 
-When a batch has waited in vain for a locked row, its lanes are set aside for a while. What is aside is written without
-a wait for locked rows (`write_free`); a caller whose lane stays locked gets `Busy`, and nothing of his has been begun.
-Some locks `write_free` cannot see, such as one on a gap that it inserts into: the lanes of a batch that has met one are
-tried one by one, beside the others, until they get through.
+When a batch has waited in vain for a locked row, its lanes are set aside for a while. Requests of lanes that are aside
+are written without a wait for locked rows (`write_free`); a caller whose lane stays locked gets `Busy`, and nothing of
+the request has been begun. Some locks `write_free` cannot see, such as one on a gap that it inserts into: the lanes of
+a batch that has met one are tried one by one, beside the others, until they get through.
 
-The file is long because lanes that go on and lanes that are aside share one set of counts, which must add up.
+The file is long because active lanes and lanes that are aside share one set of counts, which must add up.
 """
 
 from collections import OrderedDict
@@ -29,29 +30,29 @@ from ...errors import Busy, Overloaded
 from .lanes import ASIDE_FOR, Answer, Batch, Items, Lane, Request, Waiting, lanes_of, refuse
 
 _WORTH_SHARING = 100
-"""Requests of a batch at the least, when there are so many: each transaction costs a commit."""
+"""The least share of the waiting requests that a batch takes, if there are so many: each transaction costs a commit."""
 _PATIENCE = 0.2
 """Seconds after which a batch counts as slow."""
 _MOST = 6
 """Batches at a time, slow ones included."""
 _MOST_SUSPECT = 3
-"""Those among them that are of suspects."""
+"""Batches of suspects among them, at most."""
 _REMEMBERED = 1000
-"""Suspects that are kept in mind when nothing of them waits."""
+"""Suspects that are remembered while none of their requests wait."""
 _ALONE = 2
-"""Lanes at a time that are tried alone."""
+"""Lanes that are tried alone at a time."""
 _LONGEST_WAIT = 3.0
-"""Seconds that somebody waits, at every look of which his lane was locked, before he gets `Busy`."""
+"""Seconds that a caller waits before it gets `Busy`, if every look finds its lane locked."""
 _ASIDE_SHARE = 4
-"""What is aside may take up a fourth of the room for what waits."""
+"""Requests that are aside may take up a fourth of the room for what waits."""
 _HELD = "other transactions hold what this needs; try again in a moment"
 
 
 class Combiner(Generic[Request, Answer]):
     """`ask` from any task; `run` in one of the service's own.
 
-    `lane` names what a request shares with others. `write_free` answers None for what needs a locked row; without it a
-    batch that meets one is parted by lanes, and those of the lane that is locked get the error.
+    `lane` names what a request shares with others. `write_free` answers None for a request that needs a locked row;
+    without it a batch that meets one is split by lanes, and the requests of the locked lane get the error.
     """
 
     def __init__(
@@ -75,26 +76,27 @@ class Combiner(Generic[Request, Answer]):
         self._limit = waiting
         """The weight that may wait; past it a caller gets `Overloaded`."""
         self._writers = writers
-        """Batches at a time, beside the slow ones; it may change."""
+        """Batches at a time, slow ones not counted; it may change."""
         self._halves = halves
-        """Of what waits and the last batch together, half is taken: whoever was answered asks again while the other
-        half is written. Else all come together, after a batch of one, and the database rests while they are read."""
+        """A batch takes half of (what waits + the last batch): callers that were answered ask again while the other
+        half is written. Otherwise all of them come at once, after a batch of one, and the database is idle while they
+        are read."""
         self._last = 0
         """Requests of the last batch."""
         self._longest_wait = _LONGEST_WAIT
         self._lanes: dict[Hashable, Lane[Request, Answer]] = {}
         self._ready: OrderedDict[Lane[Request, Answer], None] = OrderedDict()
-        """Lanes with something to write, neither slow nor aside nor suspect, in the order of their turns."""
+        """Lanes with something to write that are neither slow nor aside nor suspect, in the order of their turns."""
         self._suspects: dict[Lane[Request, Answer], None] = {}
-        """Suspects with something to write, neither slow nor aside, and nothing of them in a batch."""
+        """Suspects with something to write that are neither slow nor aside, and have nothing in a batch."""
         self._suspects_next = False
         self._remembered: dict[Lane[Request, Answer], None] = {}
-        """Suspects of which nothing waits."""
+        """Suspects that have nothing to write."""
         self._aside: dict[Lane[Request, Answer], None] = {}
-        """Lanes that are aside, whether something waits there or not."""
+        """Lanes that are aside, whether something waits in them or not."""
         self._flying: set[Batch[Request, Answer]] = set()
         self._quick = 0
-        """Those of them that do not take long, or not yet."""
+        """How many of the flying batches are not slow, or not yet."""
         self._begun = trio.Event()
         self._at_rest = trio.lowlevel.ParkingLot()
         """Writers with nothing to do; `_waking`: one of them has been woken."""
@@ -104,7 +106,7 @@ class Combiner(Generic[Request, Answer]):
         self._changed_aside = trio.Event()
 
     async def ask(self, request: Request) -> Answer:
-        """Has the request written; its answer, or what went wrong raised. Cancelling the caller stops nothing."""
+        """Has the request written; returns its answer or raises its error. Cancelling the caller stops nothing."""
         weight = self._weigh(request)
         if self._weight and self._weight + weight > self._limit:
             raise Overloaded("too much is waiting to be written; try again in a moment")
@@ -133,7 +135,7 @@ class Combiner(Generic[Request, Answer]):
             await self._look_for_slow_ones()
 
     def hurry(self) -> None:
-        """From now on nobody waits for what is locked."""
+        """From now on nobody waits for locked rows."""
         self._longest_wait = 0.0
         self._changed_aside.set()
 
@@ -144,17 +146,17 @@ class Combiner(Generic[Request, Answer]):
 
     @property
     def _free(self) -> int:
-        """How many batches may be begun."""
+        """How many batches may be begun now."""
         return min(self._writers() - self._quick, _MOST - len(self._flying))
 
     def _wake(self) -> None:
-        """There may be a batch to begin: a writer at rest has a look."""
+        """Wakes a writer at rest, since there may be a batch to begin."""
         if not self._waking and self._at_rest:
             self._waking = True
             self._at_rest.unpark()
 
     def _put(self, item: Waiting[Request, Answer], *, back: bool = False) -> None:
-        """It waits; `back`: it did so before, and comes first."""
+        """Lets the request wait; `back`: it waited before, and comes first."""
         lane = item.lane
         if back:
             lane.waiting.appendleft(item)
@@ -171,7 +173,7 @@ class Combiner(Generic[Request, Answer]):
                 self._offer(lane)
 
     def _offer(self, lane: Lane[Request, Answer]) -> None:
-        """Something of it may be taken."""
+        """Makes the lane available for a batch."""
         if not lane.suspect:
             self._ready[lane] = None
         elif not lane.flying:
@@ -190,14 +192,14 @@ class Combiner(Generic[Request, Answer]):
         return item
 
     def _block(self, lane: Lane[Request, Answer]) -> None:
-        """Call it before the lane becomes slow or goes aside: nothing more of it is taken."""
+        """Takes nothing more of the lane. Call it before the lane becomes slow or goes aside."""
         if lane.aside_until is None and not lane.slow:
             self._ready.pop(lane, None)
             self._suspects.pop(lane, None)
             self._count_ready -= len(lane.waiting)
 
     def _unblock(self, lane: Lane[Request, Answer]) -> None:
-        """Call it after it was slow or aside."""
+        """Lets the lane go on. Call it after the lane was slow or aside."""
         if lane.aside_until is not None or lane.slow:
             return
         if lane.waiting:
@@ -250,7 +252,7 @@ class Combiner(Generic[Request, Answer]):
         return items
 
     def _take_ready(self, free: int) -> Items[Request, Answer]:
-        # With another writer at rest it is shared, so that one batch is made ready while the other is being written.
+        # With another writer at rest, what waits is shared: one batch is prepared while the other is being written.
         many = max(_WORTH_SHARING, -(-self._count_ready // free))
         if self._halves:
             many = max(_WORTH_SHARING, -(-(self._count_ready + self._last) // 2))
@@ -259,7 +261,8 @@ class Combiner(Generic[Request, Answer]):
         return items
 
     def _take_turns(self, turns: OrderedDict[Lane[Request, Answer], None], many: float = inf) -> Items[Request, Answer]:
-        """One of each lane in turn, until the batch is full. Who has more stays in `turns`, the next one first."""
+        """One request of each lane in turn, until the batch is full. A lane that has more stays in `turns`, the next
+        one first."""
         items: Items[Request, Answer] = []
         weight = 0
         while turns and len(items) < many:
@@ -276,7 +279,7 @@ class Combiner(Generic[Request, Answer]):
         return items
 
     async def _look_for_slow_ones(self) -> None:
-        """The lanes of batches that take long wait for them; the others get another writer."""
+        """Marks batches that take long as slow: their lanes wait for them, and the others get another writer."""
         while True:
             self._begun = trio.Event()
             if self._quick:
@@ -337,10 +340,10 @@ class Combiner(Generic[Request, Answer]):
                 item.answer = answer
                 item.finish()
 
-    # What is aside
+    # Lanes that are aside
 
     def _put_aside(self, items: Items[Request, Answer]) -> None:
-        """One of these lanes is locked, and nobody knows which."""
+        """Sets these lanes aside: one of them is locked, and it is not known which."""
         now = trio.current_time()
         for lane in lanes_of(items):
             if lane.aside_until is None:
@@ -364,7 +367,7 @@ class Combiner(Generic[Request, Answer]):
                     await self._changed_aside.wait()
 
     def _readmit(self, now: float) -> None:
-        """Lanes that have been free for a while are aside no more."""
+        """Readmits lanes that have been free for a while."""
         for lane in list(self._aside):
             if lane.aside_until is not None and lane.aside_until <= now and not lane.trying:
                 del self._aside[lane]
@@ -373,21 +376,21 @@ class Combiner(Generic[Request, Answer]):
                 self._unblock(lane)
 
     def _next_look(self, now: float) -> float:
-        """When something is to be done, if nothing comes before: trio's time."""
+        """When to look again if nothing changes before: trio's time."""
         idle = [lane for lane in self._aside if not lane.trying]
         looks = [lane.rests_until for lane in idle if lane.rests_until > now]
         ends = [lane.aside_until for lane in idle if lane.aside_until is not None]
         return min([*looks, *ends], default=inf)
 
     def _take_aside(self, now: float) -> Items[Request, Answer]:
-        """What is written together, one batch at a time; or something of a lane that is tried alone."""
+        """Requests to be written together, one batch at a time; or those of a lane that is tried alone."""
         ready = [lane for lane in self._aside if lane.waiting and not lane.trying and lane.rests_until <= now]
         trying = [lane for lane in self._aside if lane.trying]
         together = [lane for lane in ready if not lane.alone]
         if together and all(lane.alone for lane in trying):
             lanes = together
         elif sum(lane.alone for lane in trying) < _ALONE:
-            # First those of which nobody knows that it is they that are locked.
+            # First the lanes that are not known to be the locked ones.
             lanes = sorted([lane for lane in ready if lane.alone], key=lambda lane: lane.locked_since is not None)[:1]
         else:
             return []
@@ -409,7 +412,7 @@ class Combiner(Generic[Request, Answer]):
         lanes = lanes_of(items)
         try:
             answers = await self._write_free([item.request for item in items])  # type: ignore[misc]  # there is one
-        except Locked:  # something else than what `write_free` looks at
+        except Locked:  # a lock that `write_free` does not see
             for lane in lanes:
                 lane.alone = True
             if len(lanes) > 1:
@@ -441,7 +444,7 @@ class Combiner(Generic[Request, Answer]):
             self._put(item, back=True)
 
     def _send_away(self, lane: Lane[Request, Answer]) -> None:
-        """The lane was found locked: who has waited for it long enough gets `Busy`."""
+        """The lane was found locked: callers that have waited for it long enough get `Busy`."""
         now = trio.current_time()
         since = now if lane.locked_since is None else lane.locked_since
         while lane.waiting and now - max(since, lane.waiting[0].since) >= self._longest_wait:
@@ -451,7 +454,7 @@ class Combiner(Generic[Request, Answer]):
 async def _by_halves(
     items: Items[Request, Answer], error: Exception, write: Callable[[Items[Request, Answer]], Awaitable[None]]
 ) -> None:
-    """Written once more, each half alone, where the error may be of one of them; else it is everybody's."""
+    """Writes each half once more by itself, if the error may be due to one request; otherwise all get the error."""
     if len(items) > 1 and is_of_one(error):
         await write(items[: len(items) // 2])
         await write(items[len(items) // 2 :])

@@ -1,4 +1,4 @@
-"""What waits to be written, by lanes: requests of one lane need the same rows, and a batch has some of several."""
+"""Requests that wait to be written, in lanes: those of one lane need the same rows, and a batch takes from several."""
 
 from collections import deque
 from collections.abc import Hashable
@@ -8,7 +8,7 @@ import trio
 from attrs import define, field
 
 FIRST_REST, LONGEST_REST = 0.02, 0.25
-"""Seconds from one look at a lane that is locked to the next, doubled each time."""
+"""Seconds from one look at a locked lane to the next, doubled each time."""
 ASIDE_FOR = 10.0
 """Seconds that a lane stays aside after it was last found locked."""
 
@@ -22,18 +22,18 @@ class Waiting(Generic[Request, Answer]):
     request: Request
     weight: int
     task: trio.lowlevel.Task | None
-    """Who waits; None when nobody does any more. (An Event for each would cost a third of the whole.)"""
+    """The task that waits; None once it has gone. (An Event for each would cost a third of the whole.)"""
     answer: Answer | None = None
     error: Exception | None = None
     since: float = 0.0
-    """When it came, by trio's time, if its lane was aside already; else that is asked for nowhere."""
+    """When it came, by trio's time, if its lane was aside already; not used otherwise."""
 
     async def wait(self) -> None:
-        """Until `finish`."""
+        """Waits for `finish`."""
         await trio.lowlevel.wait_task_rescheduled(self._leave)
 
     def finish(self) -> None:
-        """The answer, or the error, is there."""
+        """Wakes the task that waits: the answer, or the error, is there."""
         if self.task is not None:
             trio.lowlevel.reschedule(self.task)
 
@@ -44,38 +44,38 @@ class Waiting(Generic[Request, Answer]):
 
 @define(eq=False)
 class Lane(Generic[Request, Answer]):
-    """What needs the same rows, in the order in which it came. Kept while there is something to know of it."""
+    """Requests that need the same rows, in order of arrival. Kept while there is something to know of the lane."""
 
     key: Hashable
     waiting: deque[Waiting[Request, Answer]] = field(factory=lambda: deque[Waiting[Request, Answer]]())
     flying: int = 0
-    """Batches that have something of it."""
+    """Batches under way that have requests of this lane."""
     slow: int = 0
-    """Those of them that take long: it waits for them."""
+    """Slow ones among them: the lane waits for them."""
     suspect: bool = False
-    """The last batch with it took long. One at a time has something of it."""
+    """The last batch with this lane was slow. Only one batch at a time takes from it."""
     aside_until: float | None = None
-    """None: it is not aside."""
+    """None: the lane is not aside."""
     locked_since: float | None = None
-    """None: it was not at the last look."""
+    """None: the lane was not locked at the last look."""
     rests_until: float = 0.0
     rest: float = FIRST_REST
     alone: bool = False
-    """A batch with it has waited in vain, though nothing that `write_free` looks at was locked."""
+    """A batch with this lane has waited in vain, though `write_free` saw nothing locked."""
     trying: bool = False
-    """Something of it is being written aside."""
+    """Requests of this lane are being written aside."""
 
     @property
     def weight(self) -> int:
-        """Of what waits."""
+        """The weight of the requests that wait."""
         return sum(item.weight for item in self.waiting)
 
     def found_free(self) -> None:
-        """It was not locked at this look."""
+        """The lane was not locked at this look."""
         self.locked_since, self.rest = None, FIRST_REST
 
     def found_locked(self, now: float) -> None:
-        """It was: it stays aside, and rests for a little longer than the last time."""
+        """The lane was locked at this look: it stays aside, and rests a little longer than the last time."""
         self.locked_since = now if self.locked_since is None else self.locked_since
         self.rest = min(2 * self.rest, LONGEST_REST)
         self.rests_until = now + self.rest
@@ -95,12 +95,12 @@ class Batch(Generic[Request, Answer]):
 
 
 def lanes_of(items: Items[Request, Answer]) -> list[Lane[Request, Answer]]:
-    """Each of their lanes once."""
+    """The lanes of these requests, each once."""
     return list(dict.fromkeys([item.lane for item in items]))
 
 
 def refuse(items: Items[Request, Answer], error: Exception) -> None:
-    """What went wrong, to each of them."""
+    """Gives the error to each of these requests."""
     for item in items:
         item.error = error
         item.finish()

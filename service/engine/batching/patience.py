@@ -1,4 +1,4 @@
-"""Patience with a row that somebody else's transaction holds: a few looks, about a second in all, and then `Busy`."""
+"""Patience with a row that another transaction holds: a few looks, about a second in all, and then `Busy`."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -14,7 +14,7 @@ _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
 
 
 async def until_free(ask: Callable[[], Awaitable[T]], locked: Callable[[T], bool], what: str) -> T:
-    """The first answer that does not say `locked`. Raises `Busy`."""
+    """Asks until an answer is not `locked`, and returns it. Raises `Busy` after the last look."""
     for pause in _PAUSES:
         answer = await ask()
         if not locked(answer):

@@ -1,1 +1,1 @@
-"""The servers on one database: who is there, and who has which shards of the wheel."""
+"""The servers on one database: which of them live, and which shards of the wheel each holds."""

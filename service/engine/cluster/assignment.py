@@ -1,4 +1,4 @@
-"""The assignment of shards to nodes: everybody works it out for himself, from who is there, and comes to the same."""
+"""The assignment of shards to nodes: each node computes it from the nodes that are there, with the same result."""
 
 from collections.abc import Set
 from functools import lru_cache
@@ -9,10 +9,11 @@ from ....wheel.shards import SHARDS
 
 @lru_cache(maxsize=8)
 def assign(nodes: Set[str]) -> tuple[str, ...]:
-    """The node of each shard; none has two more than another. When one comes or goes, few others change hands.
+    """The node of each shard; no node has two more than another. When a node comes or goes, few other shards change
+    hands.
 
-    That is rendezvous hashing (D. Thaler and C. Ravishankar, 1996) with a bound: a shard is for the node of the highest
-    weight, unless that has as many as it is to have already.
+    That is rendezvous hashing (D. Thaler and C. Ravishankar, 1996) with a bound: a shard goes to the node of the
+    highest weight, unless that node has its share already.
     """
     least, more = divmod(SHARDS, len(nodes))  # `more` of the nodes have one more than the least
     owners: dict[int, str] = {}

@@ -1,16 +1,16 @@
-"""This server among those that work on the same database: its row, and who has the duties.
+"""This server among the nodes on the same database: its row, the rows of the others, and who has the duties.
 
-A node renews its row every other second, by the database's clock, on a connection of its own. One that another has seen
-silent for more than five seconds is dead to it, and it takes its row away (`silence.py`); when it wakes, it enters
-again.
+A node renews its row every other second, by the database's clock, on a connection of its own. A node that another has
+seen silent for more than five seconds is dead to it, and it removes that node's row (`silence.py`); when the dead node
+wakes, it enters again.
 
-Duties are what one node does for all: clearing up, what is removed, what users' transactions have cancelled, counts for
-the metrics. Who has them holds a lease, and trusts itself a second less than the others do. Nothing breaks when two
-have them for a moment: rows arbitrate. Whoever stops gives them back, and the next node has them within two seconds;
-of one that died, within two seconds of the lease's end.
+Duties are the work that one node does for all: cleaning, clearing away what was removed, counting what users'
+transactions have cancelled, counts for the metrics. The node that has them holds a lease, and trusts it a second less
+than the others do. Nothing breaks when two nodes have them for a moment: rows arbitrate. A node that stops gives them
+back, and the next node has them within two seconds; after a node has died, within two seconds of the lease's end.
 
-Which shards of the wheel a node holds stands in its row, too (`ownership.py`). Whoever stops says so at once, and
-goes on until others say that they hold what it held.
+A node's row also says which shards of the wheel it holds (`ownership.py`). A node that stops says so at once, and goes
+on until other nodes say that they hold those shards.
 """
 
 import secrets
@@ -33,9 +33,9 @@ from .ownership import Ownership, Peer
 from .silence import Silence
 
 _EVERY = 1.0
-"""Seconds between two rounds: in one it renews, in the next it looks at the others and at the duties."""
+"""Seconds between two rounds: one renews, the next looks at the others and at the duties."""
 _LEAVING = 0.2
-"""The same at the end, until others have what this node held."""
+"""The same while this node leaves, until other nodes hold what it held."""
 LEASE = 5_000
 """Milliseconds of silence after which a node is dead."""
 HELD = 8_000
@@ -43,7 +43,7 @@ HELD = 8_000
 _TRUST = 7_000
 """Milliseconds for which a node is sure of its duties."""
 _SOON = 4_000
-"""Milliseconds before that at which it takes them anew: at every other look, and one may fail."""
+"""Milliseconds before the end of that trust at which it takes them anew: at every other look, so one may fail."""
 _DUTIES = "duties"
 _TALLY_SHARDS = 8
 """Rows of a tally that a node counts in, one for each kind of work."""
@@ -62,21 +62,21 @@ class NodeState:
     facts: dict[str, Any]
     alive: bool
     duties: bool
-    """It does for all what one does."""
+    """Whether it has the duties."""
 
 
 class Telling(Protocol):
-    """What a node tells of itself."""
+    """The source of the facts that a node tells of itself."""
 
     def told(self) -> dict[str, Any]:
-        """As JSON."""
+        """The facts, to be written as JSON."""
         ...
 
 
 @define(eq=False)
 class Nodes:
-    """`enter` once the schema is there, `run` for ever, `stop` and `leave` at the end. By `notices` the others hear
-    of it at once."""
+    """The nodes as this one sees them. `enter` once the schema is there, `run` for ever, `stop` and `leave` at the end.
+    With `notices` the others hear of a change at once."""
 
     _store: Store
     _clock: Clock
@@ -89,25 +89,25 @@ class Nodes:
     _others: Sequence[NodeRow] = field(default=(), init=False)
     _silence: Silence = field(factory=Silence, init=False)
     _namesakes: dict[str, int] = field(factory=dict[str, int], init=False)
-    """By boot when a server of our name had renewed last as we entered."""
+    """By boot: when a server of our name had last renewed as we entered."""
     _staying: Sequence[int] = field(default=(), init=False)
-    """The slots of the others that stay."""
+    """The slots of the other nodes that stay."""
     _place: tuple[int, int] = field(default=(0, 1), init=False)
     _sure_until: int = field(default=0, init=False)
-    """Unix milliseconds up to which the duties are ours."""
+    """Unix milliseconds until which the duties are ours."""
     _holder: str = field(default="", init=False)
-    """Who had the duties at the last look, by its boot, and up to when."""
+    """The boot of the node that had the duties at the last look, and until when."""
     _theirs_until: int = field(default=0, init=False)
     _looks: bool = field(default=True, init=False)
     _left: bool = field(default=False, init=False)
     _renews_at_once: bool = field(default=False, init=False)
     _hurry: trio.Event = field(factory=trio.Event, init=False)
     _turn: trio.Lock = field(factory=trio.Lock, init=False)
-    """A round, or the end: what is given back is not taken again by a round that was under way."""
+    """Held by a round, and by `leave`: a round under way does not take again what was given back."""
     _renewing: Trouble = field(init=False)
     _looking: Trouble = field(init=False)
     durability: Sequence[str] = field(default=(), init=False)
-    """Under which settings of the database an accepted message can be lost."""
+    """Settings of the database under which an accepted message can be lost."""
 
     def __attrs_post_init__(self) -> None:
         self._own = NodeRow(secrets.token_hex(8), self._name, 0, self._level, 0, 0, b"")
@@ -116,26 +116,27 @@ class Nodes:
 
     @property
     def boot(self) -> str:
-        """This node's name that no other ever has."""
+        """A name of this process that no other ever has."""
         return self._own.boot
 
     @property
     def place(self) -> tuple[int, int]:
-        """Which of the nodes that stay this one is, by slot, counted from 0; and how many they are."""
+        """The position of this node by slot, counted from 0, among the nodes that stay; and how many they are."""
         return self._place
 
     @property
     def has_duties(self) -> bool:
-        """Whether this node does what one does for all."""
+        """Whether this node does the work that one node does for all."""
         return not self._store.backend.shared or self._is_sure
 
     @property
     def _is_sure(self) -> bool:
-        """Not when the clock was set back since, by more than the second between the two spans."""
+        """Whether the duties are still ours; False when the clock was set back since by more than the second between
+        `HELD` and `_TRUST`."""
         return 0 < self._sure_until - self._clock.now() <= HELD
 
     async def until_duties(self) -> None:
-        """Waits until they are this node's."""
+        """Waits until this node has the duties."""
         while not self.has_duties:
             await trio.sleep(_EVERY)
 
@@ -145,7 +146,7 @@ class Nodes:
         return min([self._level, *[one.level for one in self._others]])
 
     def heard(self, fact: str) -> list[str]:
-        """What other nodes tell under this name, each a list."""
+        """All that other nodes tell under this name, their lists in one."""
         return [one for row in self._others for one in told_by(row, fact)]
 
     async def enter(self) -> None:
@@ -170,7 +171,7 @@ class Nodes:
         await self._take_duties()
 
     async def run(self) -> None:
-        """Renews for ever."""
+        """Renews and looks in turn, for ever."""
         if not self._store.backend.shared:
             await trio.sleep_forever()
         while True:
@@ -187,7 +188,7 @@ class Nodes:
                 await (self._look_around() if self._looks else self._renew())
 
     async def hasten(self) -> None:
-        """Renews or looks out of turn, for something has changed. Raises `StoreError`."""
+        """Renews or looks out of turn, since something has changed. Raises `StoreError`."""
         renews, self._renews_at_once = self._renews_at_once, False
         async with self._turn:
             if not self._left:
@@ -219,7 +220,7 @@ class Nodes:
             await self.enter()
 
     async def _write(self, write: Callable[[], Awaitable[bool]]) -> bool:
-        """Writes this node's row, as it is now; whether it is there."""
+        """Writes this node's row as it is now; returns whether there is such a row."""
         told = self._told()
         self._own = evolve(self._own, renewed_at=self._clock.now(), facts=msgspec.json.encode(told))
         self.ownership.telling(told["shards"])
@@ -235,16 +236,16 @@ class Nodes:
         return await self._store.note(nodes.renew, self.boot, self._own.renewed_at, self._own.facts)
 
     def tell_soon(self) -> None:
-        """What this node tells of itself has changed: the others are to see it."""
+        """Has this node's row written soon, since what it tells of itself has changed."""
         self._renews_at_once = True
         self._hurry.set()
 
     def look_soon(self, _slot: int) -> None:
-        """Another node has changed."""
+        """Has the other nodes' rows read soon, since one of them has changed."""
         self._hurry.set()
 
     def stop(self) -> None:
-        """It stops: others are to hold what it holds."""
+        """Begins to leave: other nodes are to take over what this one holds."""
         self.ownership.leaving = True
         self.tell_soon()
 
@@ -255,7 +256,7 @@ class Nodes:
         return self.ownership.others
 
     async def leave(self) -> None:
-        """Gives back what is ours, so that nobody waits for it."""
+        """Gives back the duties and removes this node's row, so that nobody waits for it."""
         async with self._turn:
             self._left, self._sure_until = True, 0
             if self._store.backend.shared:
@@ -263,7 +264,7 @@ class Nodes:
                 await self._store.note(nodes.leave, self.boot)
 
     async def states(self) -> list[NodeState]:
-        """All nodes as they are now, by slot; where the store cannot be asked, as they were known to this one."""
+        """All nodes as they are now, by slot; if the store cannot be asked, as they were known to this one."""
         if not self._store.backend.shared:
             own = evolve(self._own, renewed_at=self._clock.now())
             return [NodeState(own, self._told(), alive=True, duties=True)]
@@ -280,7 +281,7 @@ class Nodes:
         return NodeState(row, _read(row.facts), self._lives(row), row.boot == self._holder and not self.has_duties)
 
     async def _look(self) -> None:
-        """Who is there; the rows of the dead go."""
+        """Reads which nodes are there, and removes the rows of dead ones."""
         server, asked = self._clock.server, self._clock.monotonic()
         seen = await self._store.read(nodes.look)
         if seen:
@@ -305,7 +306,8 @@ class Nodes:
         self._place = sum(slot < self._own.slot for slot in self._staying), len(self._staying) + 1
 
     def _tell_namesakes(self) -> None:
-        """Whoever had this name when we came and has renewed since: it is not we ourselves, before we were killed."""
+        """Warns of a server that had our name when we entered and has renewed since: so its row is not our own from
+        before a kill."""
         for one in self._others:
             if one.renewed_at != self._namesakes.get(one.boot, one.renewed_at):
                 del self._namesakes[one.boot]
@@ -322,10 +324,10 @@ class Nodes:
         if had and self._sure_until - now > _SOON:
             return
         if not had and 0 < self._theirs_until - now <= HELD + JUMP and self._is_there(self._holder):
-            return  # whoever gives them back takes its row away, too
+            return  # a node that gives them back removes its row, too
         lease = None if had else await self._store.read(leases.find, _DUTIES)
         if lease is not None and lease.until - now > HELD + JUMP and not self._is_there(lease.holder):
-            # The clock was set back since, and the holder is dead: nobody waits until it shows that time again.
+            # The clock was set back since, and the holder is dead: nobody waits until the clock shows that time again.
             await self._store.note(leases.give_back, _DUTIES, lease.holder)
             lease = evolve(lease, until=0)
         self._holder, self._theirs_until = ("", 0) if lease is None else (lease.holder, lease.until)
@@ -344,7 +346,7 @@ class Nodes:
 
 
 def _peer(row: NodeRow) -> Peer | None:
-    """None where somebody has written over what it tells."""
+    """None where somebody has overwritten what the node tells."""
     facts = _read(row.facts)
     return Peer(row.boot, frozenset(facts["shards"]), bool(facts.get("leaving"))) if "shards" in facts else None
 
@@ -355,7 +357,7 @@ def told_by(row: NodeRow, fact: str) -> list[str]:
 
 
 def _read(facts: bytes) -> dict[str, Any]:
-    """What a node tells of itself; nothing where that is no JSON."""
+    """What a node tells of itself; nothing where that is not JSON."""
     try:
         return _read_facts(facts)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,1 +1,1 @@
-"""Consumer groups and readers: who claims, settles, reads and goes away."""
+"""Consumer groups and readers: claiming, settling, reading, and clients that come and go."""

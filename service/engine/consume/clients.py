@@ -1,6 +1,6 @@
-"""Clients: who there is, whether they live, and what they hold. For an operator's look.
+"""Clients as an operator sees them: which there are, whether they live, and what they hold.
 
-A client is among them that renews, waits for messages, has asked for some of an ordered topic not long ago, or holds a
+A client is listed if it renews, waits for messages, has asked for some of an ordered topic not long ago, or holds a
 claim. This file decides nothing: `liveness` and `coordinator` do.
 """
 
@@ -18,7 +18,7 @@ from .liveness import Liveness
 
 @frozen
 class QueueHolding:
-    """What a client holds of a queue of a topic, together with what comes back to it."""
+    """What a client holds of a queue of a topic, and of the retry queue that stands beside it."""
 
     group: Group
     queue: int
@@ -41,7 +41,7 @@ class ClientState:
 
 @define(eq=False)
 class Clients:
-    """Tells of clients, a page at a time."""
+    """Lists clients, a page at a time."""
 
     _store: Store
     _directory: Directory
@@ -49,7 +49,7 @@ class Clients:
     _groups: Groups
 
     async def page(self, after: str, limit: int) -> list[ClientState]:
-        """Up to `limit` clients, by name from behind `after`."""
+        """Up to `limit` clients in order of their names, after the name `after`."""
         here = {*self._liveness.names(), *self._groups.present()}
         holders = await self._store.read(holdings.holders, after, limit)
         names = sorted(name for name in {*here, *holders} if name > after)[:limit]
@@ -70,7 +70,7 @@ class Clients:
             group = self._directory.group_by_id(holding.group_id)
             number = None if group is None else group.number_of(holding.queue_id)
             if group is None or number is None:
-                continue  # made by another node a moment ago
+                continue  # made by another node, and not known here yet
             place = holding.client, group.id, number
             before = places.get(place, QueueHolding(group, number, 0, owner=False))
             places[place] = evolve(before, claims=before.claims + holding.claims, owner=before.owner or holding.owner)

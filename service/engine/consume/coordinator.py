@@ -1,9 +1,9 @@
 """A group's coordinator: its waiting acks, fails and claims go into one transaction, a turn at a time.
 
-A turn takes all that waits, which is where the gain lies. A claim that finds nothing stays here, without a
-connection or a transaction, until there may be something or its wait is over. A claim granted to somebody who has gone
-meanwhile is given back, uncounted. Leases are watched here too: one that runs out is settled as lost. What nobody waits
-for is tried until it is done.
+A turn takes all that waits, which is where the gain lies. A claim that finds nothing stays here, without a connection
+or a transaction, until there may be messages or its wait is over. A claim granted to a client that has gone meanwhile
+is given back, uncounted. Leases are watched here too: one that runs out is settled as lost. A settlement that no caller
+waits for is tried until it is done.
 """
 
 import heapq
@@ -23,41 +23,41 @@ from ..state.doorbells import Doorbell
 from .turns import Turns
 
 _TOGETHER = 500
-"""Settlements, and claims, in one turn at most."""
+"""Settlements in one turn at most, and as many claims."""
 _RANGES = 2_000
-"""Ranges of what is settled in one turn: each is a row."""
+"""Ranges that are settled in one turn at most: each is a row."""
 _WAITING = 20_000
-"""Settlements and claims that may wait at one coordinator."""
+"""Settlements that may wait at one coordinator, and as many claims."""
 _PAUSE = 0.2
 _SPOILT_REST = 60_000
-"""Milliseconds before what nobody waits for is tried again, when it fails by itself."""
+"""Milliseconds before a settlement that no caller waits for is tried again, when its own data makes it fail."""
 _LOCKED_REST = 1_000
 """Milliseconds before a lease that ran out is ended, when a user's transaction holds the claim."""
 _FIRST_REST, _LONGEST_REST = 0.02, 0.5
 """Seconds before the next turn when another transaction holds the group, doubled each time."""
 _LONGEST_WAIT = 3.0
-"""Seconds that somebody waits for such a transaction."""
+"""Seconds that a caller waits for such a transaction."""
 _HELD = "another transaction is working on this group; try again in a moment"
 _PACE = 0.004
 """Seconds from one claiming turn that emptied the queues to the next. A steady trickle is then claimed in handfuls: at
-1000 a second a third fewer requests, and a p99 of lateness that is a quarter lower on the embedded store. Who comes
-after a rest, or finds more waiting, does not wait."""
+1000 a second a third fewer requests, and a p99 of lateness that is a quarter lower on the embedded store. A client that
+comes after a rest, or finds more waiting, does not wait."""
 
 _SURE = 1.0
-"""Seconds for which it is believed that there is nothing to claim. Other nodes work on the group, too; what they
-publish, settle or seek is heard of here late, or not at all."""
+"""Seconds for which it is believed that there is nothing to claim. Other nodes work on the group, too; news of what
+they publish, settle or seek comes here late, or not at all."""
 
 log = structlog.get_logger()
 
 
 @define(eq=False, kw_only=True)
 class _Waiting:
-    """Somebody at the coordinator."""
+    """A caller that waits at the coordinator."""
 
     answered: trio.Event = field(factory=trio.Event)
     error: Exception | None = None
     held_since: float | None = None
-    """When a turn of his first met another transaction that holds the group: trio's time."""
+    """When a turn of this caller first met another transaction that holds the group: trio's time."""
 
 
 @define(eq=False)
@@ -66,10 +66,10 @@ class _Asking(_Waiting):
     claim: Claim | None = None
     gone: bool = False
     final: bool = False
-    """It does not wait: the next turn's answer stands, even if it is empty."""
+    """The caller does not wait: the next turn's answer stands, even if it is empty."""
     cut: bool = False
-    """Its last turn stopped among messages of other tags, or left queues to other nodes: it is gone on with, and not
-    sent home in between."""
+    """Its last turn stopped among messages of other tags, or left queues to other nodes: it goes on in the next turn,
+    and does not return empty in between."""
 
 
 @define(eq=False)
@@ -77,11 +77,11 @@ class _Settling(_Waiting):
     settlement: Settlement
     settled: Settled | None = None
     nobody: bool = False
-    """Nobody waits for it."""
+    """No caller waits for it."""
 
     @property
     def ranges(self) -> int:
-        """How many it has to do with."""
+        """How many ranges it settles."""
         return 1 + len(self.settlement.others)
 
 
@@ -92,14 +92,14 @@ class _Lease:
     key: ClaimKey
     until: int
     places: Mapping[int, int] | None = None
-    """Position by message id; None: another coordinator has granted it, or this one before a restart."""
+    """Position by message id; None: another coordinator has granted the claim, or this one before a restart."""
     giving_back: Settlement | None = None
-    """Nobody took it, and to give it back is to be tried again."""
+    """The settlement that gives the claim back, since its caller has gone; it is to be tried again."""
 
 
 class Coordinator:
-    """Serves one group. `turns` takes the transaction, and gathers who waits once more when it had to stand in line.
-    The `bell` is rung when there may be messages for the group.
+    """Serves one group. `turns` runs the transaction, and gathers the waiting callers once more if it had to stand in
+    line. The `bell` is rung when there may be messages for the group.
 
     A client has a share of the queues of an ordered topic for `present_for` milliseconds after it last asked.
     """
@@ -122,19 +122,19 @@ class Coordinator:
         self._settling: list[_Settling] = []
         self._leases: dict[tuple[int, int], _Lease] = {}  # by queue and number of the claim
         self._ends: list[tuple[int, int, int]] = []  # (when to look, queue, number), a heap; may hold ended claims
-        self._claiming = False  # a turn claims, and what it leaves is not known yet
+        self._claiming = False  # a turn is claiming, and what it leaves is not known yet
         self._claims_from = 0.0  # trio's time before which a trickle is not claimed
-        self._sure_until = 0.0  # trio's time up to which a turn that found nothing is believed
+        self._sure_until = 0.0  # trio's time up to which an empty turn is believed
         self._stopped = False
         self._asked_at: dict[str, int] = {}  # when each client last asked, of an ordered topic
-        self._elsewhere: set[str] = set()  # the clients that ask for it at other servers
-        self._sharing: set[str] = set()  # among whom the queues were shared in the last turn
-        self._left = False  # the last turn left messages that none of those who asked may have
+        self._elsewhere: set[str] = set()  # clients that ask for it at other servers
+        self._sharing: set[str] = set()  # clients among whom the last turn shared the queues
+        self._left = False  # the last turn left messages that none of its callers may have
         self._rest = _FIRST_REST  # before the next turn, while another transaction holds the group
-        self.taken = 0  # turns
+        self.taken = 0  # turns so far
 
     def stop(self) -> None:
-        """No more claims: those that wait go home empty-handed. Settlements go on."""
+        """Stops claims: callers that wait return empty. Settlements go on."""
         self._stopped = True
         self._bell.send_home()
 
@@ -148,27 +148,27 @@ class Coordinator:
         return self._stopped or self._bell.retired
 
     def present(self) -> set[str]:
-        """Who shares the queues of an ordered topic: clients that wait, or asked not long ago, here or elsewhere."""
+        """The clients that share the queues of an ordered topic: they wait, or asked lately, here or elsewhere."""
         return {*self.members(), *self._elsewhere}
 
     def members(self) -> dict[str, int]:
-        """Those of them that ask here, and when each was there last: Unix milliseconds."""
+        """The clients among them that ask here, and when each last did: Unix milliseconds."""
         now = self._clock.now()
         self._asked_at = {client: at for client, at in self._asked_at.items() if at > now - self._present_for}
         return self._asked_at | {asking.request.client: now for asking in self._bell.asking}
 
     def share_among(self, clients: set[str]) -> None:
-        """The members of the group, as all servers have written them down; those here are known better."""
+        """Takes the members of the group that all servers have written down; those that ask here are known better."""
         self._elsewhere = clients - self._asked_at.keys()
         self.look_around()
 
     def look_around(self) -> None:
-        """Somebody may have a right to messages that another has left."""
+        """Rings the bell if the clients have changed: one may have a right to messages that another has left."""
         if self._left and self._bell.asking and self.present() != self._sharing:
             self._bell.ring()
 
     def dismiss(self, client: str) -> None:
-        """The client goes: it waits no longer, and what it shared in is free."""
+        """The client is gone: its waits end, and its share of the queues is free."""
         for asking in [asking for asking in self._bell.asking if asking.request.client == client]:
             del self._bell.asking[asking]
             asking.answered.set()
@@ -179,7 +179,7 @@ class Coordinator:
     def watch(self, key: ClaimKey, lease_until: int) -> None:
         """Watches the lease of a claim that another coordinator, or this one before a restart, has granted.
 
-        Or of one of ours whose lease is another than we thought: another server may have ended it.
+        Also corrects the end of a lease that was granted here: another server may have ended it.
         """
         place = key.queue_id, key.number
         if (lease := self._leases.get(place)) is not None and lease.key == key:
@@ -193,12 +193,12 @@ class Coordinator:
         self._bell.wake.set()
 
     def forget(self, keys: Sequence[ClaimKey]) -> None:
-        """These claims were ended by somebody else: their leases are no business of ours any more."""
+        """Watches the leases of these claims no longer: the claims have ended."""
         for key in keys:
             self._leases.pop((key.queue_id, key.number), None)
 
     def places(self, key: ClaimKey) -> dict[int, int] | None:
-        """Position by message id of an open claim that this coordinator granted; None when it does not know it."""
+        """Position by message id in an open claim that this coordinator granted; None if it does not know it."""
         lease = self._leases.get((key.queue_id, key.number))
         return None if lease is None or lease.key != key or lease.places is None else dict(lease.places)
 
@@ -255,17 +255,17 @@ class Coordinator:
 
     @property
     def _found_group(self) -> Group:
-        """As it is now: its topic may have gained queues, its ladder may be another."""
+        """The group as it is now: its topic may have gained queues, or its ladder may have changed."""
         return self._directory.group_by_id(self._group.id) or self._group
 
     @property
     def ordered(self) -> bool:
-        """Whether its clients share the queues among them."""
+        """Whether the clients share the queues among them."""
         return self._found_group.topic.ordered
 
     @property
     def _paused(self) -> bool:
-        """Whether nobody is given anything: who does not wait goes home, the others wait as if nothing were there."""
+        """Whether the group is paused: claims that do not wait return empty, others wait as if nothing were there."""
         return self._found_group.paused
 
     @property
@@ -278,7 +278,7 @@ class Coordinator:
         while not self._bell.retired or self._settling:
             await self._wait_for_work()
             self._bell.wake = trio.Event()
-            if self._bell.retired:  # leases are no business of ours
+            if self._bell.retired:  # no lease of a removed group is watched
                 self._leases.clear()
                 self._ends.clear()
             settling, asking = list[_Settling](), list[_Asking]()
@@ -289,7 +289,7 @@ class Coordinator:
                 await self._turn(settling, asking)
 
     def _gather(self, settling: list[_Settling], asking: list[_Asking]) -> None:
-        """Adds who waits to those who are of a turn, as many as there may be. What it claims from is not read yet."""
+        """Adds waiting callers to those of a turn, as many as it may take. The turn has not read the queues yet."""
         self._gather_settling(settling)
         if settling and self._bell.full:
             self._bell.full, self._bell.may_find = False, True
@@ -328,7 +328,7 @@ class Coordinator:
             self._bell.wake = trio.Event()
 
     def _lost(self) -> list[_Settling]:
-        """Settlements for the leases that have run out, and for what is to be tried again."""
+        """Settlements for leases that have run out, and those that are to be tried again."""
         lost: list[_Settling] = []
         now = self._clock.now()
         while self._ends and self._ends[0][0] <= now and len(lost) < _TOGETHER:
@@ -345,7 +345,7 @@ class Coordinator:
         return lost
 
     async def _turn(self, settling: list[_Settling], asking: list[_Asking], *, whole: bool = True) -> None:
-        """`whole`: who waits by then is of it, too."""
+        """Takes a turn. `whole`: callers that wait when its transaction begins are part of it, too."""
         group = self._found_group
         began = trio.current_time()
         sharing = self.present() if group.topic.ordered else set[str]()
@@ -395,7 +395,7 @@ class Coordinator:
             self._answer(asker, claim)
 
     async def _part(self, settling: list[_Settling], asking: list[_Asking]) -> None:
-        """Once more, apart: a spoilt row is of one of them, and the others need not hear of it."""
+        """Takes the turn once more, in parts: a spoilt row concerns one caller, and the others need not hear of it."""
         middle = len(settling) // 2
         for some in (settling[:middle], settling[middle:]):
             if some:
@@ -404,7 +404,7 @@ class Coordinator:
             await self._turn([], asking, whole=False)
 
     def _send_home(self) -> None:
-        """There is nothing for those who do not wait."""
+        """Returns empty to the callers that do not wait."""
         for asking in [asking for asking in self._bell.asking if asking.final]:
             del self._bell.asking[asking]
             asking.answered.set()
@@ -420,17 +420,17 @@ class Coordinator:
         asking.answered.set()
 
     def _note(self, settling: Sequence[_Settling], turn: Turn) -> None:
-        """Keeps the open claims and their leases as the turn left them."""
+        """Keeps track of the open claims and their leases as the turn left them."""
         for one, settled in zip(settling, turn.settled, strict=True):
             settlement = one.settlement
             keys = [part.key for part in settlement.ranges]
             if settled is None or settled.ended:
                 self.forget(keys)
             elif settled.locked:
-                if one.nobody or settlement.verb == "end":  # a user's transaction is acking of it
+                if one.nobody or settlement.verb == "end":  # a user's transaction is acking some of it
                     self._try_again(settlement, _LOCKED_REST)
             elif settled.lost:
-                continue  # nothing was done, or what is open goes when its lease is ended
+                continue  # nothing was done, or what is still open ends with its lease
             elif settled.lease_until:
                 for key in keys:
                     self.watch(key, settled.lease_until)
@@ -440,7 +440,7 @@ class Coordinator:
             self._look_at((key.queue_id, key.number), claim.lease_until)
 
     def _put_back(self, settling: list[_Settling], asking: list[_Asking]) -> None:
-        """Another transaction holds the group, nothing was done: they come first in the next turn, or hear of it."""
+        """Another transaction holds the group, nothing was done: callers come first in the next turn, or get `Busy`."""
         now = trio.current_time()
         everybody: list[_Waiting] = [*settling, *asking]
         for one in everybody:
@@ -463,7 +463,7 @@ class Coordinator:
                 one.answered.set()
 
     async def _failed(self, settling: list[_Settling], asking: list[_Asking], error: Exception) -> None:
-        """Everybody hears of it; what nobody waits for, and a lost lease, is tried again."""
+        """Gives the error to every caller; settlements without a caller, and those of lost leases, are tried again."""
         rest = _SPOILT_REST if is_of_one(error) and not isinstance(error, GroupGone) else 0
         for waiting in settling:
             if waiting.nobody or waiting.settlement.verb == "end":
@@ -477,14 +477,14 @@ class Coordinator:
         await trio.sleep(_PAUSE)
 
     def _give_back(self, claim: Claim) -> None:
-        """Nobody is there to take it: back to the group, uncounted."""
+        """The caller has gone: the claim goes back to the group, uncounted."""
         for part in claim.ranges:
             gone = Settlement(part.key, "fail", reason="the client went away", retry_after=0, count=False)
             self._settling.append(_Settling(gone, nobody=True))
         self._bell.wake.set()
 
     def _try_again(self, settlement: Settlement, rest: int) -> None:
-        """In so many milliseconds. What could not be given back by the end of its lease is lost with that."""
+        """Tries a settlement again in `rest` milliseconds. A claim not given back when its lease ends is lost."""
         at, place = self._clock.now() + rest, (settlement.key.queue_id, settlement.key.number)
         if settlement.verb == "end":
             self.watch(settlement.key, at)

@@ -1,6 +1,7 @@
-"""Walks through dead letters for one call: a batch at a time, by age, by id, or by what a search matches.
+"""Walks through dead letters for one call: a batch at a time, by age, by id or by a search.
 
-What is left where it is (past its time, or astray) is passed once. How letters are worked on is not known here.
+Letters that are left where they are (past their time, or astray) are passed once. What is done with a letter is not
+known here.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,12 +11,12 @@ from attrs import define, evolve, field
 from ....store.operating.redriving import Fitting, Letters, Redriven
 
 _LOOKED_AT = 500
-"""Dead letters that are looked through in one go."""
+"""Dead letters that one look searches."""
 
 
 @define(eq=False)
 class Walk:
-    """Over `ahead`, the letters that are still to come; `look` finds those that fit, `work` does a batch."""
+    """A walk over `ahead`, the letters still to come; `look` finds those that match, `work` does a batch."""
 
     ahead: Letters
     look: Callable[[Letters, int], Awaitable[Fitting]]
@@ -23,22 +24,22 @@ class Walk:
     expired: int = 0
     astray: int = 0
     _found: Sequence[tuple[int, int]] = field(default=(), init=False)
-    """(dead_at, id) of letters that fit and are still to be worked on."""
+    """(dead_at, id) of letters that match and are still to be worked on."""
     _all_looked_at: bool = field(default=False, init=False)
 
     @property
     def since(self) -> int:
-        """What died before this time is done, Unix milliseconds."""
+        """Letters that died before this time are done: Unix milliseconds."""
         return self._found[0][0] if self._found and self.ahead.ids is None else self.ahead.since
 
     async def step(self, limit: int) -> tuple[int, bool]:
-        """Works on `limit` letters at most; returns how many were, and whether none is left."""
+        """Works on up to `limit` letters; returns how many were done, and whether none is left."""
         if self.ahead.are_sought:
             return await self._fitting(limit)
         if self.ahead.ids is not None:
             return await self._named(self.ahead.ids, limit)
         done = await self._do(self.ahead, limit)
-        if done.last is not None:  # what is left stays, and would be met again
+        if done.last is not None:  # letters that are left would be met again
             self.ahead = self.ahead.behind(done.last)
         return done.count, done.last is None or done.count + done.expired + done.astray < limit
 

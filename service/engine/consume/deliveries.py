@@ -1,4 +1,4 @@
-"""Deliveries: what was handed out, for the metrics and for the rates of topics."""
+"""Deliveries: counts messages that were handed out, for the metrics and for the rates of topics."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,17 @@ from ..state.rates import Rates
 
 @frozen(eq=False)
 class Deliveries:
-    """Of groups' claims, and of clients of broadcast topics."""
+    """Counts for the claims of groups and for the clients of broadcast topics."""
 
     _metrics: Metrics
     _rates: Rates
 
     def note(self, group: Group, messages: Sequence[Delivered], at: int, *, first: bool = True) -> None:
-        """These were, at that time; for the `first` time, or once more."""
+        """Counts these messages as handed out at that time; for the `first` time, or once more."""
         self._metrics.of_group("delivered", group.topic.name, group.name, len(messages))
         self._rates.count(group.topic.id, delivered=len(messages))
         if not first:
             return
-        # What was asked for in the past was due when it was accepted.
+        # A message whose time was past when it was accepted was due then.
         dues = [max(message.deliver_at, message.accepted_at) for message in messages if message.attempt == 1]
         self._metrics.lateness(group.topic.name, [(at - due) / 1000 for due in dues])

@@ -1,4 +1,4 @@
-"""The coordinators of all groups: who claims, settles and goes away, and what the rest of the node hears of it."""
+"""The coordinators of all groups: passes claims, settlements and the end of clients on to them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -49,11 +49,11 @@ class Groups:
     _stopping: bool = field(default=False, init=False)
 
     def open(self, nursery: trio.Nursery) -> None:
-        """From now on coordinators are at work, as tasks of this nursery."""
+        """From now on coordinators run as tasks of this nursery."""
         self._nursery = nursery
 
     def stop(self) -> None:
-        """No more claims; settlements go on."""
+        """Stops claims; settlements go on."""
         self._stopping = True
         for coordinator in self._coordinators.values():
             coordinator.stop()
@@ -64,7 +64,7 @@ class Groups:
         return all(coordinator.idle for coordinator in self._coordinators.values())
 
     async def state(self, group: Group) -> GroupState:
-        """Its counters, and its clients: those that hold something, and those that are here."""
+        """The group's counters and its clients: those that hold something, and those that are here."""
         state = await self._store.read(catalogue.group_state, group)
         clients = {*state.clients, *state.owners.values(), *self.present(group)}
         return evolve(state, clients=tuple(sorted(clients)))
@@ -90,8 +90,8 @@ class Groups:
         count: bool = True,
         lease: int = 0,
     ) -> Settled:
-        """Acks, fails or extends, and notes what was `begun`; to begin is to do no more than that. `Settled.lost` says
-        that nothing was done. Raises `UnknownClaim`."""
+        """Acks, fails or extends a claim, and notes which messages were `begun`; the verb "begin" does only that.
+        `Settled.lost` says that nothing was done. Raises `UnknownClaim` or `NothingToSettle`."""
         keys = parse_claim(claim_id)
         group = await self._group_of_claim(keys)
         if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):
@@ -131,7 +131,7 @@ class Groups:
         return settled
 
     async def group_of(self, claim_id: str) -> Group | None:
-        """The group that a claim is of, by its name outside; there need be no such claim."""
+        """The group of a claim, by the claim's public name; the claim itself need not exist."""
         keys = parse_claim(claim_id)
         return await self._group_of_claim(keys)
 
@@ -176,7 +176,7 @@ class Groups:
             tell_failure("claim_ends_later", error)  # the sweep finds that its lease is over
 
     def closed(self, group: Group, keys: Sequence[ClaimKey], acked: int) -> None:
-        """A seek has moved the group: these claims are over, and there may be messages."""
+        """A seek has moved the group: these claims are over, and there may be messages to claim."""
         if acked:
             self._metrics.of_group("acked", group.topic.name, group.name, acked)
         coordinator = self._coordinator(group)
@@ -185,27 +185,27 @@ class Groups:
         self._signals.group_changed(group.id)
 
     def present(self, group: Group | None = None) -> set[str]:
-        """The clients of ordered topics that are there; of one group, or of all."""
+        """The clients of ordered topics that are present; of one group, or of all."""
         ids = self._coordinators.keys() if group is None else self._coordinators.keys() & {group.id}
         return {client for id_ in ids for client in self._coordinators[id_].present()}
 
     def members(self) -> dict[int, dict[str, int]]:
-        """By group of an ordered topic: the clients that ask for it here, and when each was there last."""
+        """For each group of an ordered topic: the clients that ask for it here, and when each last did."""
         found = {id_: coordinator.members() for id_, coordinator in self._coordinators.items() if coordinator.ordered}
         return {id_: members for id_, members in found.items() if members}
 
     def share_among(self, group_id: int, clients: set[str]) -> None:
-        """The clients that share the queues of a group, here and elsewhere."""
+        """Tells the coordinator which clients share the queues of a group, here and elsewhere."""
         if (coordinator := self._coordinators.get(group_id)) is not None:
             coordinator.share_among(clients)
 
     def look_around(self) -> None:
-        """Somebody may have a right to messages that another has left."""
+        """Lets each coordinator look whether a client may have messages that another has left."""
         for coordinator in self._coordinators.values():
             coordinator.look_around()
 
     async def _group_of_claim(self, keys: Sequence[ClaimKey]) -> Group | None:
-        """The group of a claim of these ranges, if it has all of their queues."""
+        """The group of a claim with these ranges, if all of their queues are its own."""
         if not keys:
             return None
         queue_ids = {key.queue_id for key in keys}
@@ -219,7 +219,7 @@ class Groups:
                 raise GroupGone("the group has been removed meanwhile")
             if self._nursery is None:
                 raise Stopping("the server is starting: its store has not answered yet")
-            self._turns.forget(group.id)  # the number may have been another group's
+            self._turns.forget(group.id)  # the id may have been another group's
             bell = self._signals.doorbells.open(group)
             coordinator = self._coordinators[group.id] = Coordinator(
                 group, self._directory, self._clock, self._turns, bell, self._present_for
@@ -231,7 +231,7 @@ class Groups:
 
     async def _run(self, group_id: int, coordinator: Coordinator) -> None:
         await coordinator.run()
-        if self._coordinators.get(group_id) is coordinator:  # or the number is another group's by now
+        if self._coordinators.get(group_id) is coordinator:  # unless the id is another group's by now
             del self._coordinators[group_id]
             self._turns.forget(group_id)
 

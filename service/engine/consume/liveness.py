@@ -1,19 +1,20 @@
-"""Liveness: which clients renew, and which of them are dead. The client's row decides, since several servers may hear
-of it, or none of them for a while.
+"""Liveness: which clients renew, and which of them are dead.
 
-A client that has renewed is watched from then on, across restarts and at every server. A renewal, a claim and an open
-long poll are heartbeats. They are noted in memory and written together, a client's some five times in a time-out;
-but one waits for its commit when the row is older than half a time-out, or when this server has not heard of the
-client for a whole one: it may have come from another. So whoever looks at the row sees a heartbeat that is half a
+The client's row decides, since several servers may hear of a client, or none of them for a while. A client that has
+renewed is watched from then on, across restarts and at every server. A renewal, a claim and an open long poll are
+heartbeats. They are noted in memory and written together, a client's some five times in a time-out; but a heartbeat
+waits for its commit when the row is older than half a time-out, or when this server has not heard of the client for a
+whole one: the client may have come from another. So a server that reads the row sees a heartbeat that is half a
 time-out old at most, and the rule is:
 
 - the server that heard of a client last, as far as it and the row know, finds it dead after `client_timeout`;
-- every other server after one and a half;
-- neither within `client_timeout` of its start, or of a time when it could not look: others were in no better place;
-- and it is dead only if its row has still not moved when it is taken away.
+- every other server after one and a half of that;
+- no server within `client_timeout` of its start, or of a time when it could not look: others could not either;
+- and a client is dead only if its row has still not changed when it is removed.
 
-A row that somebody holds keeps the heartbeats of no other client waiting. Its own stands in line, over and over: when
-the row is free it is there before anybody can take the client for dead, which nobody does while the row is held.
+A row that another transaction holds does not delay the heartbeats of other clients. Its own heartbeat stands in line,
+over and over: when the row is free it is there before any server can take the client for dead, which none does while
+the row is held.
 
 A client that never renews is not watched: it lives by the leases of its claims.
 """
@@ -40,7 +41,7 @@ from .groups import Groups
 
 _LOOKS = 3
 _LINES = 2
-"""Clients at a time that are stood in line for, each with a connection, while another transaction holds their row."""
+"""Clients for whose locked rows a task stands in line at a time, each with a connection."""
 _NEVER = -(1 << 62)
 
 log = structlog.get_logger()
@@ -57,13 +58,13 @@ class _Heartbeat:
 class _Leaving:
     client: str
     renewed_by: int | None = None
-    """It is dead, if it was not heard of since; None: it goes of itself."""
+    """Dead, unless it was heard of after this time; None: the client leaves of its own accord."""
 
 
 class Liveness:
-    """Watches clients. The claims of one that is dead or deregistered are ended at once.
+    """Watches clients. The claims of a client that is dead or deregistered are ended at once.
 
-    `timeout` is the milliseconds after its last heartbeat at which a client is dead.
+    `timeout`: milliseconds after its last heartbeat at which a client is dead.
     """
 
     def __init__(self, store: Store, clock: Clock, groups: Groups, timeout: int) -> None:
@@ -72,14 +73,14 @@ class Liveness:
         self._timeout = timeout
         self._groups = groups
         self._rows: dict[str, Registration] = {}
-        """As they were at the last look, or as we have written them since."""
+        """Rows as they were at the last look, or as this server has written them since."""
         self._looked_at: int | None = None
         self._judges_from = 0
         self._heard: dict[str, int] = {}
-        """When a client was last heard of here, also one that is not watched, as far as we know."""
+        """When each client was last heard of here, as far as known; clients that are not watched, too."""
         self._polling: Counter[str] = Counter()
         self._locked: dict[str, None] = {}
-        """Clients that were heard of, and whose row somebody holds."""
+        """Clients that were heard of, and whose row another transaction holds."""
         self._met_a_lock = trio.Event()
         self.heartbeats: Combiner[_Heartbeat, Literal[True]] = Combiner(
             self._note, write_free=self._note_free, lane=lambda beat: beat.client
@@ -94,7 +95,7 @@ class Liveness:
         return min(1.0, self._timeout / 5000)
 
     async def run(self) -> None:
-        """Writes what is asked, and what was heard of clients whose row somebody holds, for ever."""
+        """Writes what callers ask for, and heartbeats for rows that are locked, for ever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.heartbeats.run)
             nursery.start_soon(self.leaving.run)
@@ -102,11 +103,11 @@ class Liveness:
                 nursery.start_soon(self._stand_in_line)
 
     def hurry(self) -> None:
-        """From now on nobody waits for what is locked."""
+        """From now on nobody waits for locked rows."""
         self.heartbeats.hurry()
 
     async def look_after(self) -> None:
-        """One round: looks at the rows, writes what was heard, and ends what dead clients hold. Where nobody is known,
+        """One round: looks at the rows, writes heartbeats, and ends what dead clients hold. While no client is known,
         it looks less often."""
         looked = self._looked_at
         if looked is None or self.names() or self._clock.now() - looked >= self._timeout // 3:
@@ -129,7 +130,7 @@ class Liveness:
         self._heard = {name: at for name, at in self._heard.items() if name in rows or at >= began}
 
     async def renew(self, client: str) -> int:
-        """The client lives; returns until when, without another heartbeat."""
+        """Notes that the client lives; returns until when it does without another heartbeat."""
         now, waits = self._hear(client)
         if waits or client not in self._rows:
             await self.heartbeats.ask(_Heartbeat(client, now, register=True))
@@ -137,7 +138,7 @@ class Liveness:
 
     @asynccontextmanager
     async def polling(self, client: str) -> AsyncGenerator[None, None]:
-        """The client asks for messages, and lives as long as it waits for them."""
+        """Keeps the client alive for as long as it waits for messages."""
         self._polling[client] += 1
         try:
             now, waits = self._hear(client)
@@ -151,11 +152,12 @@ class Liveness:
                 del self._polling[client]
 
     async def deregister(self, client: str) -> tuple[bool, int]:
-        """The client goes: whether it was watched, and how many claims it held."""
+        """Removes the client; returns whether it was watched, and how many claims it held."""
         watched, claims = await self.leaving.ask(_Leaving(client))
         ended = set(claims)
         for _ in range(_LOOKS - 1):
-            # A turn that was under way may have granted it one more. If that cannot be ended now, its lease ends.
+            # A turn that was under way may have granted it one more claim. If that cannot be ended now, it ends with
+            # its lease.
             with suppress(StoreError, ServiceError):
                 if not set(await self._store.read(holdings.open_claims, [client])) - ended:
                     break
@@ -175,7 +177,7 @@ class Liveness:
         return row.registered_at, heard, self._dead_since(client, row, self._clock.now()) is None
 
     def _hear(self, client: str) -> tuple[int, bool]:
-        """Takes note of a heartbeat; when it was, and whether it counts only when it is written."""
+        """Notes a heartbeat; returns its time, and whether it counts only once it is written."""
         now = self._clock.now()
         before = self._heard.get(client, _NEVER)
         self._heard[client] = now
@@ -184,7 +186,7 @@ class Liveness:
         return now, row is not None and (stale or now - before >= self._timeout)
 
     def _dead_since(self, client: str, row: Registration, now: int) -> int | None:
-        """Its last heartbeat, when it is dead; None while it lives."""
+        """The last heartbeat of a client that is dead; None while it lives."""
         if client in self._polling:
             return None
         heard = self._heard.get(client, _NEVER)
@@ -193,7 +195,7 @@ class Liveness:
         return last if last + patience <= now else None
 
     async def _write(self) -> None:
-        """Writes what was heard since a while ago."""
+        """Writes the heartbeats of clients whose row is a fifth of a time-out old or more."""
         now = self._clock.now()
         due = now - self._timeout // 5
         beats: dict[str, int] = {}
@@ -237,7 +239,7 @@ class Liveness:
         dead = {
             name: last for name, row in self._rows.items() if (last := self._dead_since(name, row, now)) is not None
         }
-        # What takes longer goes on without us: those who live are not to wait for it.
+        # What takes longer goes on without this task: the heartbeats of others are not to wait for it.
         with trio.move_on_after(self._timeout / 5000):
             async with trio.open_nursery() as nursery:
                 for name, last in dead.items():
@@ -265,7 +267,7 @@ class Liveness:
             if name in rows:
                 self._rows[name] = rows[name]
             else:
-                self._rows.pop(name, None)  # buried or deregistered at another server
+                self._rows.pop(name, None)  # removed by another server
 
     async def _leave(self, leaving: Sequence[_Leaving]) -> list[tuple[bool, tuple[ClaimKey, ...]]]:
         gone: dict[str, int | None] = {}
@@ -285,6 +287,6 @@ class Liveness:
 
 
 def _together(beats: Sequence[_Heartbeat]) -> tuple[dict[str, int], set[str]]:
-    """The last heartbeat of each client, and who is to be registered."""
+    """The last heartbeat of each client, and which clients are to be registered."""
     heard = {beat.client: beat.at for beat in sorted(beats, key=lambda beat: beat.at)}
     return heard, {beat.client for beat in beats if beat.register}

@@ -1,8 +1,8 @@
-"""The members of ordered groups at all servers: those here are written down, those elsewhere are read, and every
-coordinator shares its queues among the same clients.
+"""The members of ordered groups at all servers: each writes its own and reads the others', so all share alike.
 
-Without it each of two servers would give the queues to its own clients, in turn. A server that has not read of a client
-elsewhere yet gives it nothing for a round; no order depends on it, since rows say who owns a queue.
+Every coordinator then shares its queues among the same clients. Without it each of two servers would give the queues to
+its own clients, in turn. A server that has not read of a client elsewhere yet gives it nothing for a round; no order
+depends on it, since rows say who owns a queue.
 """
 
 from attrs import define, field
@@ -14,22 +14,22 @@ from ...clock import Clock
 from .groups import Groups
 
 _ROUNDS = 5
-"""In the time for which a client is a member after it asked, it is written so often while it goes on asking."""
+"""How often a client that goes on asking is written in the time for which it is a member after it asked."""
 
 
 @define(eq=False)
 class Members:
-    """Over one store that several servers share. `present_for` is milliseconds."""
+    """Members over one store that several servers share. `present_for` is in milliseconds."""
 
     _store: Store
     _clock: Clock
     _groups: Groups
     _present_for: int
     _written: dict[Member, int] = field(factory=dict[Member, int], init=False)
-    """When each was last written, those of them that are here."""
+    """When each member that is here was last written."""
 
     async def look(self) -> None:
-        """One round: writes who is here, reads who is elsewhere, and tells the coordinators."""
+        """One round: writes the members that are here, reads those elsewhere, and tells the coordinators."""
         here = self._groups.members()
         if not here:
             self._written.clear()
@@ -50,6 +50,6 @@ class Members:
             self._groups.share_among(group_id, everywhere.get(group_id, set()))
 
     async def forget(self) -> None:
-        """Takes away what is long past."""
+        """Removes members that have not asked for twice `present_for`."""
         while await self._store.write(members.forget, self._clock.now() - 2 * self._present_for):
             pass

@@ -1,9 +1,9 @@
 """What an operator does to a group: seek, replay, redrive, purge; and to a message: erase.
 
-Bounded batches, each a transaction of its own.
+The work is done in bounded batches, each a transaction of its own.
 
-A call works for `_LONGEST` seconds at most and says whether there is more: the same call goes on. Whoever closes the
-request stops it between two batches; what is done is done, and the rest is as it was.
+A call works for `_LONGEST` seconds at most and says whether there is more; repeat the call to go on. Closing the
+request stops it between two batches: what is done stays done, and the rest is as it was.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,30 +30,30 @@ T = TypeVar("T")
 
 _BATCH = 200
 _LONGEST = 20.0
-"""Seconds of one call."""
+"""Seconds that one call works at most."""
 _PER_SECOND = 10
 """Batches a second when there is a rate, if it is high enough to fill them."""
 
 
 @frozen
 class Worked:
-    """How far a call came. `more`: it stopped for the time being, and the same call goes on."""
+    """How far a call came. `more`: it stopped for the time being; repeat the call to go on."""
 
     count: int
     more: bool = False
     since: int = 0
     """With `more`: dead letters that died before this time are done, Unix milliseconds."""
     until: int = 0
-    """Dead letters that died before this time are meant, Unix milliseconds."""
+    """Only dead letters that died before this time are meant, Unix milliseconds."""
     expired: int = 0
     """Dead letters that are past their time, and were left where they are."""
     astray: int = 0
-    """Dead letters that were left, since they have no place to go back to."""
+    """Dead letters that were left where they are, since they have no place to go back to."""
 
 
 @define(eq=False)
 class Operations:
-    """Over one store."""
+    """The operations over one store."""
 
     _store: Store
     _clock: Clock
@@ -63,7 +63,7 @@ class Operations:
     async def seek(
         self, group: Group, queues: Sequence[Queue] | None, position: Position, *, dry_run: bool
     ) -> list[tuple[int, int]]:
-        """(number, offset) of each of these queues of its topic as it is now, or would be; None is all."""
+        """Moves the group; returns (number, offset) of each of these queues (None: all) as it is now, or would be."""
         _unless_broadcast(group)
         if dry_run:
             return await self._store.read(seeking.targets, group, queues, position)
@@ -77,7 +77,7 @@ class Operations:
         return await _uncut(move())
 
     async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
-        """The range once more for this group."""
+        """Hands out the range once more to this group."""
         _unless_broadcast(group)
         if dry_run:
             return Worked(await self._store.read(replaying.count, group, range_))
@@ -90,12 +90,12 @@ class Operations:
         return await _batches(step, None)
 
     async def erase(self, id_: int) -> Erasure | Literal["waiting", "unknown"]:
-        """What a message says goes, wherever it lies; see `erasing`."""
+        """Erases what a message says, wherever it lies; see `erasing`."""
         return await _uncut(self._store.write(erasing.erase, id_, self._clock.now()))
 
     async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
-        """Dead letters back to the group, `rate` a second or as fast as it goes; but for those past their time, and
-        those that are astray."""
+        """Puts dead letters back to the group, `rate` a second or as fast as it goes; those past their time, and those
+        astray, are left."""
 
         async def redrive(some: Letters, limit: int) -> Redriven:
             now = self._clock.now()
@@ -108,7 +108,7 @@ class Operations:
         return await self._over_letters(group, letters, None if dry_run else rate, redrive)
 
     async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
-        """Dead letters away for good."""
+        """Removes dead letters for good."""
 
         async def purge(some: Letters, limit: int) -> Redriven:
             if dry_run:
@@ -123,7 +123,7 @@ class Operations:
         async def look(some: Letters, limit: int) -> Fitting:
             return await self._store.read(redriving.fitting, group, some, limit)
 
-        # One that dies again meanwhile is not meant, or this might never end.
+        # A letter that dies again meanwhile is not meant, or this might never end.
         letters = evolve(letters, until=min(letters.until, self._clock.now() + 1))
         walk = Walk(letters, look, work)
         worked = await _batches(walk.step, rate)
@@ -137,7 +137,7 @@ def _unless_broadcast(group: Group) -> None:
 
 
 async def _uncut(work: Awaitable[T]) -> T:
-    """The answer to work that is done to its end, whoever goes away meanwhile."""
+    """Finishes the work even if the caller is cancelled, and returns its answer."""
     answers: list[T] = []
     with trio.CancelScope(shield=True):
         answers.append(await work)
@@ -145,7 +145,7 @@ async def _uncut(work: Awaitable[T]) -> T:
 
 
 async def _batches(step: Callable[[int], Awaitable[tuple[int, bool]]], rate: int | None) -> Worked:
-    """Batch after batch. It can be cancelled between two of them, and not within one."""
+    """Does batch after batch. It can be cancelled between two of them, and not within one."""
     limit = _BATCH if rate is None else max(1, min(_BATCH, rate // _PER_SECOND))
     began = trio.current_time()
     count = 0
@@ -155,7 +155,7 @@ async def _batches(step: Callable[[int], Awaitable[tuple[int, bool]]], rate: int
         except StoreError:
             if not count:
                 raise
-            return Worked(count, more=True)  # what is done is done: no error says that nothing was
+            return Worked(count, more=True)  # some was done: no error may say that nothing was
         count += some
         if done:
             return Worked(count)

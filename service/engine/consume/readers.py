@@ -1,4 +1,4 @@
-"""Who reads without claiming: pulls by an offset of their own, and the clients of broadcast topics."""
+"""Reading without claims: pulls by an offset of the caller's own, and the clients of broadcast topics."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ from ..state.listeners import Listeners
 from .deliveries import Deliveries
 
 _TOGETHER = 10_000
-"""Messages that clients of broadcast topics are given in one transaction, at most."""
+"""Messages given to clients of broadcast topics in one transaction, at most."""
 _LOOKS = 16
-"""Pulls that read at a time: a queue that grows wakes all who wait for it, and each may be given 8 MiB."""
+"""Pulls that read at a time: a queue that grows wakes every pull that waits for it, and each may be given 8 MiB."""
 
 
 @define(eq=False)
@@ -49,7 +49,7 @@ class Readers:
         await self._together.run()
 
     def stop(self) -> None:
-        """Who waits goes home."""
+        """Ends the waits of all readers."""
         self._stopping = True
         self._together.hurry()
         self._listeners.notify_all()
@@ -60,7 +60,7 @@ class Readers:
         return self._together.idle
 
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
-        """What a client of a broadcast topic has not had yet; waits `wait` milliseconds for it at most."""
+        """The messages that a client of a broadcast topic has not had yet; waits up to `wait` milliseconds for one."""
         until = trio.current_time() + wait / 1000
         try:
             return await self._read_on(request, until)
@@ -69,7 +69,7 @@ class Readers:
             return ReadAnswer((), (0, 0))
 
     async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> Pulled:
-        """Messages from an offset on; waits `wait` milliseconds for one at most."""
+        """Messages from an offset on; waits up to `wait` milliseconds for one."""
         until = trio.current_time() + wait / 1000
         while True:
             with self._listeners.listen([queue.id]) as grown:
@@ -92,12 +92,12 @@ class Readers:
     async def _read_on(self, request: ReadRequest, until: float) -> ReadAnswer:
         while True:
             with self._listeners.listen(queue.id for queue in request.group.topic.queues) as grown:
-                # What moves an offset is not broken off: only the waiting is.
+                # A write that moves an offset is not broken off: only the waiting is.
                 answer = await self._together.ask(request)
                 if answer.messages or answer.beyond:
                     self._deliveries.note(request.group, answer.messages, self._clock.now())
                     return answer
-                request = evolve(request, after=None)  # confirmed
+                request = evolve(request, after=None)  # the write has confirmed it
                 if not answer.more:
                     with trio.move_on_at(until):
                         await grown.wait()

@@ -1,6 +1,6 @@
 """The sealer: advances the ends of queues whose offsets Redis draws, after each commit that this node knows of.
 
-Once a second it also looks for what others have committed, and for what a change of sequencer has left behind.
+Once a second it also looks for commits of other nodes, and for what a change of sequencer has left behind.
 """
 
 from collections.abc import Set
@@ -21,7 +21,7 @@ _HOLE_PAUSE = 0.05
 """Seconds until a queue with a hole is looked at again."""
 
 _REMIND = 60_000
-"""Milliseconds between two words about a queue that stands still."""
+"""Milliseconds between two log lines about a queue that stands still."""
 
 log = structlog.get_logger()
 
@@ -56,7 +56,7 @@ class Sealer:
         self._unsealed = signals.unsealed
         self._widest = widest
         self.standing: dict[int, Standstill] = {}
-        """By queue."""
+        """By queue id."""
         self._holes: set[int] = set()
         self._trouble = Trouble(trio.current_time, failed="sealing_failed", well="sealing_goes_on")
 
@@ -70,7 +70,7 @@ class Sealer:
                 await self._seal_all(queues)
 
     async def _seal_all(self, queues: Set[int]) -> None:
-        """Each of them, whatever becomes of the others. Raises the first `StoreError` in the end."""
+        """Seals each queue, even if another fails. Raises the first `StoreError` in the end."""
         failed: StoreError | None = None
         for queue_id in sorted(queues):
             try:
@@ -82,14 +82,14 @@ class Sealer:
             raise failed
 
     async def look(self) -> None:
-        """Touches the queues that others have made grow, and those that stand still."""
+        """Touches queues that have grown through other nodes, and those that stand still."""
         for queue_id in self.standing:
             self._unsealed.touch(queue_id)
         if self._unsealed.needed:
             await self.look_everywhere()
 
     async def look_everywhere(self) -> None:
-        """The same when nobody here knows of a reason: another node may."""
+        """Looks for queues that have grown even if this node knows of no reason to: another node may."""
         for queue_id in await self._store.read(sealing.overrun):
             self._unsealed.touch(queue_id)
 
@@ -98,7 +98,7 @@ class Sealer:
             sealed = await self._store.seal(queue_id, self._clock.now(), widest=self._widest)
             if sealed.moved:
                 self._signals.queue_grown(queue_id)
-            if sealed.moved or sealed.gap or not sealed.more:  # else somebody holds its row
+            if sealed.moved or sealed.gap or not sealed.more:  # else another transaction holds its row
                 self._note(queue_id, sealed.gap)
             if not sealed.more:
                 return

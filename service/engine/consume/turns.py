@@ -1,6 +1,6 @@
-"""Turns: the transaction that serves everybody who waits at a group's coordinator, and who is told of it.
+"""Turns: the transaction that serves all callers waiting at a group's coordinator, and the signals behind it.
 
-Where another transaction is at work on the group a turn stands in line for it, and few do so at a time.
+If another transaction is at work on the group, the turn stands in line for it, and few turns do so at a time.
 """
 
 from collections.abc import Awaitable, Collection, Sequence
@@ -22,18 +22,18 @@ from ..signals import Signals
 from .deliveries import Deliveries
 
 _LINES = 4
-"""Groups at a time that are stood in line for, each with a connection, when another transaction is working on them."""
+"""Groups whose turns stand in line at a time, each with a connection, while another transaction is working on them."""
 
 _MEETING = 1.0
 """Seconds for which turns of a group stand in line at once, after one has met another transaction: mostly another
-server's turn, which is over in a moment. A look first would be in vain, and reads what it then throws away."""
+server's turn, which is over in a moment. To look first would be in vain, and would read rows only to drop them."""
 
 log = structlog.get_logger()
 
 
 @define(eq=False)
 class Turns:
-    """Of all groups."""
+    """Runs the turns of every group."""
 
     _store: Store
     _clock: Clock
@@ -43,18 +43,18 @@ class Turns:
     _signals: Signals
     _deliveries: Deliveries
     _met_until: dict[int, float] = field(factory=dict[int, float], init=False)
-    """By group id, up to when its turns stand in line at once: trio's time."""
+    """By group id: up to when its turns stand in line at once, in trio's time."""
     _furthest: dict[int, dict[int, int]] = field(factory=dict[int, dict[int, int]], init=False)
-    """By group id and the topic's own queue's, from which offset on this server has handed out nothing."""
+    """By group id and id of the topic's own queue: the offset from which on this server has handed out nothing."""
     _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
 
     def forget(self, group_id: int) -> None:
-        """The group is gone."""
+        """Drops what is known of a group that is gone."""
         self._met_until.pop(group_id, None)
         self._furthest.pop(group_id, None)
 
     async def take(self, group: Group, gather: Gather, present: Collection[str]) -> Turn:
-        """A turn of those that are gathered, and once more when it had to stand in line. Raises `Locked`."""
+        """Takes a turn for the gathered callers; gathers again when it had to stand in line. Raises `Locked`."""
 
         def turn(*, free: bool) -> Awaitable[Turn]:
             place, later = self._nodes.place, None if free else gather
@@ -64,8 +64,8 @@ class Turns:
             try:
                 return await turn(free=True)
             except Locked:
-                # Another transaction is working on the group, for a moment or for long. Many groups that are held for
-                # long must not take all connections from the others.
+                # Another transaction is working on the group, for a moment or for long. Groups that are held for long
+                # must not take all connections from the others.
                 self._met_until[group.id] = trio.current_time() + _MEETING
                 if self._line.available_tokens < 1:
                     raise
@@ -73,7 +73,7 @@ class Turns:
             return await turn(free=False)
 
     def tell(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
-        """It is committed: whoever has to know hears of it."""
+        """The turn is committed: counts what it did, and tells the parts and nodes that have to know."""
         topic = group.topic.name
         if turn.acked:
             self._metrics.of_group("acked", topic, group.name, turn.acked)
@@ -89,13 +89,13 @@ class Turns:
                 self._metrics.lease_lost(1)
                 self._consume_timeout(group, settlement.key, settled)
         if settlements and (group.concurrency is not None or group.topic.ordered):
-            self._signals.group_changed(group.id)  # there is room, or a key goes on
+            self._signals.group_changed(group.id)  # there is room, or the next message of a key may go
         for claim in turn.ranges:
             self._deliveries.note(group, claim.messages, claim.claimed_at, first=self._is_first(claim))
 
     def _is_first(self, claim: Claim) -> bool:
-        """Whether what is claimed is handed out for the first time, as far as this server knows: what was given back or
-        redriven comes from a retry queue, and a seek leads back to where the group has been."""
+        """Whether the claim is handed out for the first time, as far as this server knows: messages given back or
+        redriven come from a retry queue, and a seek goes back to offsets that were handed out."""
         queue_id, first = claim.key.queue_id, claim.key.first
         if self._signals.directory.group_of_queue(queue_id) is not None:
             return False

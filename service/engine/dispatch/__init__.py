@@ -1,1 +1,1 @@
-"""From the wheel to the stream: what is due is promoted, and what stands in its way waits apart."""
+"""From the wheel to the stream: messages that are due are promoted, and those that cannot go wait apart."""

@@ -1,4 +1,4 @@
-"""Aside: what is due and is not pending any more, since something stands in its way."""
+"""Aside: entries that are due but not pending any more, since something stands in their way."""
 
 from attrs import frozen
 
@@ -9,7 +9,7 @@ from .held import Held
 
 @frozen
 class Aside:
-    """Wheel entries that wait elsewhere."""
+    """Wheel entries that are held, that wait for a guard, or that are spoilt."""
 
     held: Held
     guards: Guards

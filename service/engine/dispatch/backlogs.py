@@ -1,9 +1,9 @@
-"""Backlogs: what waits in order, and long, in the shards of other nodes.
+"""Backlogs: ordered messages that have waited long in the shards of other nodes.
 
-Whoever has a shard brings its messages in their order. Another node finds by its sweeps what falls due there too late;
-but after an outage of all nodes more may wait than it sweeps. To bring the last of it would be to overtake what is
-older. So of a shard in which ordered messages wait that are older than its sweeps look back, it sweeps nothing and
-brings nothing that is ordered until they are through.
+The node that has a shard promotes its messages in their order. Another node finds by its sweeps what falls due there
+and is late; but after an outage of all nodes more may wait than it sweeps. To promote the newest of it would be to
+overtake what is older. So from a shard in which ordered messages wait that are older than its sweeps look back, a node
+sweeps nothing and promotes nothing that is ordered until those are through.
 """
 
 from collections.abc import Sequence, Set
@@ -18,28 +18,28 @@ from .pages import Pages, look
 
 _PAGE = 1_000
 _PAGES = 10
-"""That are read at one look."""
+"""Pages that are read at one look."""
 _PATIENCE = 300
-"""Looks after which those are passed over that nobody brings. A look comes once a second, and a dead node loses its
-shards after some seconds: this is for rows that are spoilt, or that a user has locked."""
+"""Looks after which messages that no node promotes are passed over. A look comes once a second, and a dead node loses
+its shards after some seconds: this is for rows that are spoilt, or that a user has locked."""
 
 
 @define(eq=False)
 class _Backlog:
-    """What waits in a shard, as far as it was read."""
+    """What waits in a shard, as far as it has been read."""
 
     pages: Pages
     until: int
-    """Up to when they go."""
+    """The due time up to which the pages go."""
     waiting: Sequence[int] = ()
-    """Messages of the last page that were there when last looked, and have their place in an order."""
+    """Messages of the last page that have their place in an order, and were still there at the last look."""
     in_vain: int = 0
-    """Looks since that became less."""
+    """Looks since their number last fell."""
 
 
 @define(eq=False)
 class Backlogs:
-    """The shards that other nodes have and of which not all is known here."""
+    """Shards of other nodes in which more may wait than is known here."""
 
     _store: Store
     _coverage: Coverage
@@ -47,7 +47,7 @@ class Backlogs:
     _by_shard: dict[int, _Backlog] = field(factory=dict[int, _Backlog], init=False)
 
     async def read_anew(self) -> None:
-        """Another server has the database: nothing is known any more, and what was through may wait again."""
+        """Another server has the database: nothing is known any more, and any shard may have a backlog again."""
         self._coverage.backlogged = set(range(SHARDS))
         self._by_shard.clear()
 
@@ -55,7 +55,7 @@ class Backlogs:
         """Looks whether what was due before `until`, Unix milliseconds, is through. What is due later is swept from
         then on. Raises `StoreError`."""
         self._coverage.backlogged -= self._ownership.held
-        unknown, by_shard, pages = self._coverage.backlogged, self._by_shard, _PAGES  # `read_anew` may take others
+        unknown, by_shard, pages = self._coverage.backlogged, self._by_shard, _PAGES  # `read_anew` may replace them
         if new := unknown - by_shard.keys():
             unknown -= new - await self._with_some(new, until)
         for shard in sorted(unknown):
@@ -74,12 +74,12 @@ class Backlogs:
                     return
 
     async def _with_some(self, shards: Set[int], until: int) -> Set[int]:
-        """Those of these shards in which something waits, or may: of most one look says that nothing does."""
+        """Those of these shards in which something waits, or may: one look mostly says that nothing does."""
         rows = await look(self._store, shards, 0, until, _PAGE)
         return shards if rows is None else {shard_of(entry) for _, entry in rows}
 
     async def _waits(self, backlog: _Backlog) -> bool:
-        """Whether something of the last page waits, and is waited for."""
+        """Whether messages of the last page still wait, and are still waited for."""
         if not backlog.waiting:
             return False
         left = await self._store.read(self._store.orders.brought_by_others, backlog.waiting)

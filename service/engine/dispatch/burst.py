@@ -1,13 +1,14 @@
-"""The burst: more is due than one batch holds. It waits in lanes by topic, and comes into the stream in turns.
+"""The burst: more is due than one batch holds, so it waits in lanes by topic and is promoted in turns.
 
-Only when the dispatcher is behind: the topics are looked up, which costs a read of what promotion will read next. From
-then on all that falls due comes here, until nothing is left, so that nothing overtakes what is of its queue.
+It begins only when the dispatcher is behind, for the topics must be looked up, which costs a read of what promotion
+will read next. From then on all that falls due comes here, until nothing is left, so that nothing overtakes earlier
+messages of its queue.
 
-Two batches are on their way at a time, and never of the same topic. So what is due of a topic beside the burst's goes
-at once, in a transaction of its own; it waits at most for a batch in which it has its share. And the large ones go in
-the gaps between the small: see `pacing`.
+Two batches are on their way at a time, and never of the same topic. So messages of other topics than the burst's go at
+once, in a transaction of their own; they wait at most for a batch in which their topic has a share. And the large
+batches go in the gaps between the small: see `pacing`.
 
-Where a topic has a release rate, all that is due comes here, and what is beyond the rate stays.
+Messages of a topic with a release rate all come here when they are due, and stay while they are beyond the rate.
 """
 
 import math
@@ -35,12 +36,12 @@ _WAYS = 2
 _DOUBTED = 0.1
 """Seconds between two looks whether the time is still in doubt."""
 _PACE = 0.05
-"""Seconds between two looks whether more of what a rate holds back may go."""
+"""Seconds between two looks whether a rate lets more go."""
 
 
 @define(eq=False)
 class Burst:
-    """Promotes what is in the lanes. What is `aside` has not used up its topic's rate."""
+    """Promotes what is in the lanes. Entries that are `aside` keep what they took of their topic's rate."""
 
     _pending: Pending
     _promotion: Promotion
@@ -49,7 +50,7 @@ class Burst:
     _aside: Container[int]
     _pacing: BurstPacing = field(init=False)
     largest: int = field(default=0, init=False)
-    """The topic of which most were when last looked, if that was more than half of them; else 0."""
+    """The topic that more than half of the entries were of, when last looked; 0 if there was none."""
     _changed: trio.Event = field(factory=trio.Event, init=False)
     _stopping: bool = field(default=False, init=False)
 
@@ -57,7 +58,7 @@ class Burst:
         self._pacing = BurstPacing(self._pending)
 
     async def put(self, timers: Columns) -> None:
-        """Takes what is due, in order of time. Raises `StoreError`, and then has taken nothing."""
+        """Takes entries that are due, in order of time. Raises `StoreError`, and then has taken nothing."""
         topics = await self._lookahead.topics_of(timers, self.largest)
         lanes = _parted(timers, topics, self.largest) if topics else {self.largest: timers}
         ((largest, many),) = Counter({topic: len(some) for topic, some in lanes.items()}).most_common(1)
@@ -66,13 +67,13 @@ class Burst:
         self._changed.set()
 
     async def run(self) -> None:
-        """Promotes what is here, until it is stopped."""
+        """Promotes what is in the lanes, until it is stopped."""
         async with trio.open_nursery() as nursery:
             for _ in range(_WAYS):
                 nursery.start_soon(self._go)
 
     def stop(self) -> None:
-        """`run` returns when nothing is under way, and what waits stays here."""
+        """Makes `run` return as soon as nothing is under way; what waits stays here."""
         self._stopping = True
         self._changed.set()
 
@@ -82,14 +83,14 @@ class Burst:
             for topic, some in batch.of.items():
                 releases.spend(topic, len(some))
             gone = await self._promote(batch)
-            # For what was cancelled meanwhile others may go; not for what is aside.
+            # What was cancelled meanwhile gives its room to others; what is aside, like what went, does not.
             for topic, some in batch.of.items():
                 releases.spend(topic, sum(entry in gone or entry in aside for entry in some) - len(some))
             self._pending.lanes.over(batch)
             self._changed.set()
 
     async def _promote(self, batch: Batch) -> set[int]:
-        """Which of them went into the stream."""
+        """Promotes a batch; returns the entries that went into the stream."""
         gone: set[int] = set()
         entries: Sequence[int] = batch.entries
         large = batch.more or len(entries) > LIGHT
@@ -123,7 +124,7 @@ class Burst:
         return self._pending.lanes.take_few(LIGHT, self._pending.releases.room)
 
     async def _wait(self) -> None:
-        """Until something has changed, or more may go."""
+        """Waits until something has changed, or until more may go."""
         if self._changed.is_set():
             self._changed = trio.Event()
         rests = self._pacing.rests and self._pending.lanes.free
@@ -132,7 +133,7 @@ class Burst:
 
 
 def _parted(timers: Columns, topics: Mapping[int, int], largest: int) -> Mapping[int, Columns]:
-    """Entries by topic; by the one named what no topic is told of."""
+    """Entries by topic; those of which `topics` says nothing are of `largest`."""
     others: dict[int, list[tuple[int, int]]] = {}
     told = [topics.get(entry, largest) != largest for entry in timers.ids]
     for due, entry in timers.chosen(told):

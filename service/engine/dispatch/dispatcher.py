@@ -1,6 +1,6 @@
 """The dispatcher: sleeps to the next due millisecond, wakes for an earlier one, and has what is due promoted.
 
-It alone moves the wheel. It works its position out anew at every wake-up, so that a suspend of the host or a long
+It alone turns the wheel. It works its position out anew at every wake-up, so that a suspend of the host or a long
 promotion skips nothing. Batches are bounded. What is due beyond one goes to the `burst`, where topics take turns, and
 so does all that falls due until the burst is gone.
 """
@@ -19,13 +19,13 @@ from .burst import BATCH, Burst
 from .promotion import Promotion
 
 _STRETCH, _FIRST_STRETCH = 20_000, 2_000
-"""Due entries whose topics are looked up together; the latter while it is not known of which topic most are, and where
-nothing has to be looked up: others have their turn in between."""
+"""Due entries whose topics are looked up together; the latter while the burst's largest topic is not known, and where
+nothing has to be looked up: other tasks have their turn in between."""
 _BREATH = 0.002
-"""Seconds between two looks that lay a burst in lanes. In its second something is due at all times, and to look again
-and again would leave no time to those who are served."""
+"""Seconds between two looks that lay a burst in lanes. Within its second entries fall due all the time, and looking
+again and again would leave no time to those who are served."""
 _PIECE = 4000
-"""Entries of the next cycle dealt to their slots, and of a large slot put in order, at one wake-up."""
+"""Entries of the next cycle dealt to their slots at one wake-up, and entries of large slots sorted."""
 _LONGEST_REST = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 """Seconds before another try when the store is away."""
@@ -42,13 +42,13 @@ class Dispatcher:
     _burst: Burst
     _clock: Clock
     _many: bool = field(default=False, init=False)
-    """More was due than a batch, when last looked."""
+    """More was due than one batch holds, when last looked."""
     _turned: trio.Event = field(factory=trio.Event, init=False)
     _stopping: bool = field(default=False, init=False)
     _stopped: trio.Event = field(factory=trio.Event, init=False)
 
     async def turned(self) -> None:
-        """Waits until the wheel was looked at once more; for tests, which step the clock themselves."""
+        """Waits until the wheel has been looked at once more; for tests, which step the clock themselves."""
         await self._turned.wait()
 
     async def run(self) -> None:
@@ -69,13 +69,13 @@ class Dispatcher:
         self._stopped.set()
 
     async def stop(self) -> None:
-        """Returns when nothing is under way, and nothing will be."""
+        """Stops, and returns when nothing is under way and nothing will be."""
         self._stopping = True
         self._pending.wake.set()
         await self._stopped.wait()
 
     async def _look(self) -> bool:
-        """Has promoted what is due; whether something was."""
+        """Has what is due promoted; returns whether something was due."""
         now, pending = self._clock.now(), self._pending
         if pending.lanes or self._many or pending.releases or pending.seconds.knows(now):
             return await self._look_at_many(now)
@@ -92,7 +92,7 @@ class Dispatcher:
         stretch = _STRETCH if self._burst.largest and not known else _FIRST_STRETCH
         timers = pending.wheel.advance_columns(now, stretch)
         self._many = False
-        # Of a burst that is known not even the first go by themselves.
+        # While a burst is known, not even its first messages go by themselves.
         if pending.lanes or known or len(timers) > BATCH or pending.releases:
             await self._lay(timers)
             if 0 < len(timers) < stretch and len(pending.lanes) > BATCH:
@@ -118,7 +118,7 @@ class Dispatcher:
         self._pending.under_way = ()
 
     async def _lay(self, timers: Columns) -> None:
-        """Has them laid in lanes, however long the store is away."""
+        """Has the entries laid in lanes, however long the store is away."""
         if not timers:
             return
         self._pending.under_way = timers.ids
@@ -131,6 +131,6 @@ class Dispatcher:
                 tell_failure("looking_ahead_failed", error, again_in=pause)
                 await trio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            while self._clock.in_doubt:  # it may be another server that has the database by now
+            while self._clock.in_doubt:  # the database may be another server by now
                 await trio.sleep(_DOUBTED)
         self._pending.under_way = ()

@@ -11,18 +11,18 @@ from ....wheel.columns import Columns
 from ..state.directory import Directory
 
 _OTHERS = 20_000
-"""Messages in a crowded second that are not of the burst's topic, of which it is worth to know before it begins."""
+"""Messages of other topics in a crowded second that it is worth knowing before the second begins, at most."""
 
 
 @frozen(eq=False)
 class DueTopics:
-    """Over the store; a retry is of its group's topic."""
+    """Reads topics from the store; a retry has the topic of its group."""
 
     _store: Store
     _directory: Directory
 
     async def topics_of(self, timers: Columns, burst: int) -> Mapping[int, int]:
-        """By entry the topics of these, as far as they are there and not of topic `burst`. Raises `StoreError`."""
+        """The topics of these, by entry; those that are gone or of topic `burst` are left out. Raises `StoreError`."""
         topics, groups = await self._store.read(crowds.topics_of, list(timers), burst)
         for entry, group_id in groups.items():
             group = self._directory.group_by_id(group_id)
@@ -30,12 +30,12 @@ class DueTopics:
         return topics
 
     async def others_in(self, second: int) -> tuple[int, Mapping[int, int]] | None:
-        """The topic of which nearly all are that fall due in a second, and the topics of the others by their entries.
-        None where nearly all are of several topics, or the others too many. Raises `StoreError`."""
+        """The topic that nearly all messages of a second are of, and the topics of the others by their entries. None
+        where no topic has nearly all, or where the others are too many. Raises `StoreError`."""
         if not (burst := await self._store.read(crowds.crowd_in, second)):
             return None
         others: dict[int, int] = {}
-        for shard in range(SHARDS):  # each by itself: others read meanwhile
+        for shard in range(SHARDS):  # a shard at a time: others read in between
             others |= await self._store.read(crowds.strangers, second, shard, burst, _OTHERS)
             if len(others) >= _OTHERS:
                 return None

@@ -1,4 +1,4 @@
-"""What is said of a guard that holds its messages: a line and an alarm now and then, and a line when it answers."""
+"""Reports a guard that holds its messages: a log line and an alarm now and then, and a line when it answers again."""
 
 import structlog
 import trio
@@ -10,14 +10,14 @@ from ...durations import format_time
 from ...metrics import Metrics
 
 _REMIND = 60.0
-"""Seconds between two lines, or alarms, of one guard that holds messages."""
+"""Seconds between two lines, or alarms, about one guard that holds messages."""
 
 log = structlog.get_logger()
 
 
 @define
 class _Told:
-    """When it was last told that a guard holds messages, and since when it does; trio's time."""
+    """When it was last reported that a guard holds messages, and since when it has held them; trio's time."""
 
     at: float
     since: float
@@ -25,7 +25,7 @@ class _Told:
 
 @define(eq=False)
 class GuardTelling:
-    """Of all guards of a server, by name."""
+    """Reports on all guards of a server, by name."""
 
     _metrics: Metrics
     _alarm: Alarm
@@ -33,7 +33,7 @@ class GuardTelling:
     _told: dict[str, _Told] = field(factory=dict[str, _Told], init=False)
 
     def holds(self, name: str, why: str, waiting: int) -> None:
-        """It holds messages, and so many wait."""
+        """The guard holds messages, and `waiting` of them wait."""
         self._metrics.guard_failed(name)
         now = trio.current_time()
         told = self._told.setdefault(name, _Told(float("-inf"), now))
@@ -44,7 +44,7 @@ class GuardTelling:
             self._alarm.ring("guard_holds", at=at, guard=name, because=why, waiting=waiting)
 
     def answers(self, name: str, waiting: int) -> None:
-        """It holds nothing any more."""
+        """The guard holds nothing any more."""
         if (told := self._told.pop(name, None)) is not None:
             seconds = round(trio.current_time() - told.since, 1)
             log.info("guard_answers", guard=name, seconds=seconds, waiting=waiting)

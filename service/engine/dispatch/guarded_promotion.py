@@ -16,7 +16,7 @@ from .spoilt import Spoilt
 
 @frozen(eq=False)
 class GuardedPromotion:
-    """Hands them to the stream, or ends them."""
+    """Hands guarded messages to the stream, or ends them."""
 
     _store: Store
     _directory: Directory
@@ -26,11 +26,12 @@ class GuardedPromotion:
     _spoilt: Spoilt
 
     async def read(self, ids: Sequence[int]) -> Sequence[Guarded]:
-        """What is to be asked of these messages. Raises `StoreError`."""
+        """What the guard is to be asked about these messages. Raises `StoreError`."""
         return await self._store.read(guarded.questions, ids)
 
     async def promote(self, answers: Mapping[int, bool], fresh: Callable[[], bool]) -> set[int]:
-        """Does as the guard says of each, while that is `fresh`; those that could not go now. Raises `StoreError`."""
+        """Promotes or suppresses each message as the guard said, while its answer is `fresh`; returns those that could
+        not go now. Raises `StoreError`."""
 
         async def some(ids: Sequence[int]) -> set[int]:
             these = {id_: answers[id_] for id_ in ids}

@@ -1,12 +1,12 @@
-"""Messages that are due and have one guard: they wait here until it has said whether they are sent.
+"""The room of a guard: messages that are due wait here until the guard has said whether they are sent.
 
-Nothing else waits with them, nor do those of other guards. Batches are asked for together; one that fails is
-parted, until it is known which message it is that the guard can say nothing of: that one is asked for alone from then
-on, with pauses that grow. A guard that cannot be asked at all, or answers nobody, is left alone for a while, a longer
-one each time. What there is no answer to stays, and is never sent.
+Nothing else waits with them, and each guard has a room of its own. A batch is asked for together; one that fails is
+parted, until it is known of which message the guard can say nothing: that one is asked for alone from then on, with
+pauses that grow. A guard that cannot be asked at all, or answers for no message, is left alone for a while, a longer
+one each time. A message without an answer stays, and is never sent.
 
-An answer is used once, while it is young. What another server has handed out meanwhile, or what was cancelled, is not
-found any more when it is its turn.
+An answer is used once, while it is young. A message that another server has handed out meanwhile, or that was
+cancelled, is not found any more when its turn comes.
 """
 
 from collections.abc import Sequence
@@ -24,21 +24,21 @@ from .guard_telling import GuardTelling
 from .guarded_promotion import GuardedPromotion
 
 BATCH = 500
-"""Messages of one question, at most."""
+"""Messages that are asked for together, at most."""
 YOUNG = 5.0
-"""Seconds for which an answer is gone by."""
+"""Seconds for which an answer is used."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 """Seconds before a guard that has not answered is asked again."""
 _LOOK = 0.25
-"""Seconds before another try with what somebody holds."""
+"""Seconds before another try with messages that another transaction holds."""
 _AWAY = 0.5
 """Seconds before another try when the store is away."""
 _SURE = 2
-"""Messages asked for alone, one after another and in vain, until it is held to be the guard's fault."""
+"""Messages that are asked for alone in vain, one after another, before the guard is held to be at fault."""
 
 
 class Asking(Protocol):
-    """A guard, as it is asked."""
+    """A guard, as the room asks it."""
 
     async def ask(self, keys: Sequence[str]) -> Answers:
         """Raises `NoAnswer`."""
@@ -47,7 +47,7 @@ class Asking(Protocol):
 
 @define
 class _Alone:
-    """A message of which the guard could say nothing."""
+    """A message of which the guard could say nothing: it is asked for alone."""
 
     pause: float
     again_at: float
@@ -56,8 +56,8 @@ class _Alone:
 
 @define(eq=False)
 class GuardRoom:
-    """The room of one guard. While the time is in doubt nothing is promoted. What is held is told, with the reason, and
-    the end of that."""
+    """The room of one guard. While the time is in doubt nothing is promoted. The room reports when messages are held,
+    with the reason, and when they are no longer."""
 
     _name: str
     _guard: Asking
@@ -67,27 +67,27 @@ class GuardRoom:
     _ready: dict[int, None] = field(factory=dict[int, None], init=False)
     _alone: dict[int, _Alone] = field(factory=dict[int, _Alone], init=False)
     _taken: set[int] = field(factory=set[int], init=False)
-    """On their way."""
+    """Messages that are being asked for or promoted."""
     _again: set[int] = field(factory=set[int], init=False)
-    """They came once more meanwhile: that transaction may have passed them over."""
+    """Messages that came once more meanwhile: the transaction that has them may have passed them over."""
     _size: int = field(default=BATCH, init=False)
     _in_vain: int = field(default=0, init=False)
-    """Messages asked for alone since somebody had an answer."""
+    """Messages asked for alone since the guard last had an answer."""
     _pause: float = field(default=0.0, init=False)
     _changed: trio.Event = field(factory=trio.Event, init=False)
     why: str | None = field(default=None, init=False)
-    """Why messages are held, if the guard does not answer."""
+    """Why all messages are held, if the guard does not answer."""
     _told: bool = field(default=False, init=False)
-    """That something is held, and not that nothing is any more."""
+    """It was reported that messages are held, and not yet that they no longer are."""
 
     @property
     def holds(self) -> str | None:
-        """Why messages are held: all, or else the one of them that was asked for alone last."""
+        """Why messages are held: all of them, or else the one that was last set aside to be asked for alone."""
         last = next(reversed(self._alone.items()), None)
         return self.why or (None if last is None else _of_one(last[0], last[1].why))
 
     def why_held(self, id_: int) -> str | None:
-        """Why this one is held; None if it is not, or has not been asked for yet."""
+        """Why this message is held; None if it is not, or has not been asked for yet."""
         one = self._alone.get(id_)
         return (self.why if id_ in self._ready else None) if one is None else one.why
 
@@ -98,7 +98,7 @@ class GuardRoom:
         return len(self._ready) + len(self._alone)
 
     def put(self, id_: int) -> None:
-        """It is due."""
+        """Takes a message that is due."""
         if id_ in self._taken:
             self._again.add(id_)
         elif id_ not in self._alone:
@@ -106,7 +106,7 @@ class GuardRoom:
             self._changed.set()
 
     async def run(self) -> None:
-        """Has the guard asked, for ever."""
+        """Asks the guard, for ever."""
         while True:
             await self._until_due()
             if self._ready:
@@ -173,7 +173,7 @@ class GuardRoom:
             await trio.sleep(_LOOK)
 
     def _well(self, messages: int) -> None:
-        """It has answered."""
+        """The guard has answered."""
         self._in_vain, self._pause = 0, 0.0
         self._size = min(BATCH, max(self._size, messages) * 2)
         self.why = None
@@ -198,7 +198,7 @@ class GuardRoom:
         self._telling.holds(self._name, why, len(self))
 
     def _set_aside(self, id_: int, because: str) -> str:
-        """It is asked for alone, after a pause; why."""
+        """Has the message asked for alone, after a pause; returns why, with its id."""
         before = self._alone.pop(id_, None)
         pause = _FIRST_PAUSE if before is None else min(_LONGEST_PAUSE, before.pause * 2)
         self._ready.pop(id_, None)

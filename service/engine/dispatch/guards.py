@@ -1,8 +1,7 @@
-"""Guards: the rooms where messages wait for their answers, one for each; who may name a guard, and what is said of one
-that holds its messages.
+"""Guards: a room for each, where messages wait for its answers; and which guards a message may name.
 
-A message whose guard is not declared here has a room, too: it is held and told, for this server has nobody to ask.
-Another may, and hands it out.
+A message whose guard is not declared here has a room, too: it is held and reported, for this server cannot ask that
+guard. Another server may be able to, and promotes it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +27,9 @@ from .guarded_promotion import GuardedPromotion
 from .guardroom import GuardRoom
 
 _LONG = 5_000
-"""Milliseconds past its time after which it is told that a message has not been asked for."""
+"""Milliseconds past its time after which a message is reported as not asked for."""
 _PAGE, _REST = 1000, 0.02
-"""Messages in one look at what waits, and seconds between two."""
+"""Messages in one look at those that wait, and seconds between two looks."""
 
 log = structlog.get_logger()
 
@@ -57,7 +56,7 @@ class Undeclared:
 
 @define(eq=False)
 class Guards:
-    """All guards of a server."""
+    """All guards of a server, and their rooms."""
 
     _declared: Mapping[str, Guard]
     _store: Store
@@ -69,7 +68,7 @@ class Guards:
     _telling: GuardTelling = field(init=False)
     _rooms: dict[str, GuardRoom] = field(factory=dict[str, GuardRoom], init=False)
     _noted: set[str] = field(factory=set[str], init=False)
-    """Of which the store knows that messages name them."""
+    """Guards of which the store knows that messages name them."""
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -92,18 +91,18 @@ class Guards:
         return None
 
     async def admit(self, names: Iterable[str]) -> None:
-        """Before messages with these guards are written."""
+        """Notes these guards in the store; call it before messages that name them are written."""
         for name in set(names) - self._noted:
             await self._store.write(guarded.note, name)
             self._noted.add(name)
 
     def put(self, due: Mapping[int, str]) -> None:
-        """Messages that are due, and their guards."""
+        """Takes messages that are due, with their guards."""
         for id_, name in due.items():
             (self._rooms.get(name) or self._open(name)).put(id_)
 
     def states(self) -> list[GuardState]:
-        """All that are declared, and those that messages name all the same."""
+        """All guards that are declared, and others for which messages wait."""
         return [
             GuardState(name, self._declared.get(name), len(room), room.holds)
             for name, room in sorted(self._rooms.items())
@@ -118,11 +117,11 @@ class Guards:
         room = self._rooms.get(one.guard)
         if room is not None and one.id in room:
             return room.why_held(one.id)
-        # Another server has it, or another process; or it waits for its topic's release rate.
+        # Another server or process has it, or it waits for its topic's release rate.
         return "this server has not asked its guard" if late > _LONG else None
 
     async def run(self) -> None:
-        """Has them asked, for ever."""
+        """Asks all guards, for ever."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for room in self._rooms.values():
@@ -130,7 +129,7 @@ class Guards:
             await trio.sleep_forever()
 
     async def look_for_undeclared(self) -> None:
-        """Tells of guards that messages wait for and that are not declared here."""
+        """Reports guards that are not declared here and that messages wait for."""
         names = set(await self._store.read(guarded.noted)) - self._declared.keys()
         waiting = dict.fromkeys(names, 0)
         for shard in range(SHARDS_OF_DELAY) if names else ():

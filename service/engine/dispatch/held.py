@@ -1,9 +1,9 @@
-"""What is due and cannot go at once, because somebody holds its queue: it waits here, by queue and in order.
+"""Entries that are due and whose queue is locked or slow: they wait here, by queue and in order.
 
-The queue may be busy or it may be stuck: what is held back first stands in line for it. Or it may be slow: all queues
-of a transaction that took long are suspects, and what is for them comes here. What is done about it, see `unblocking`.
+A locked queue may be busy or stuck: the first entries that are held back stand in line for it. Or it may be slow: all
+queues of a transaction that took long are suspects, and their entries come here. `unblocking` moves them on.
 
-Within a queue the order stays: while something for it is here, what comes after it is brought here too.
+Within a queue the order stays: while entries of it are here, later ones are brought here too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -14,34 +14,34 @@ from attrs import define, field
 
 BATCH = 1000
 _PATIENCE, _EACH = 0.2, 0.001
-"""Seconds after which a transaction counts as slow, and for each entry in it."""
+"""Seconds after which a transaction counts as slow, and seconds to add for each entry in it."""
 _SUSPECTS = 1000
-"""That are kept in mind."""
+"""Suspects that are remembered."""
 
 Waiting = dict[int, None]
-"""Queues, in order. Each is in one of these; in none while somebody brings it further."""
+"""Queues, in order. Each queue is in one of the four places below; in none while its entries are being promoted."""
 
 
 @define(eq=False)
 class Held:
-    """Entries by queue."""
+    """Entries that are held back, by queue."""
 
     by_queue: dict[int, dict[int, None]] = field(factory=dict[int, dict[int, None]], init=False)
     """Entries of each queue, in order; a queue is here until the last of them is through."""
     _entries: set[int] = field(factory=set[int], init=False)
     _again: set[int] = field(factory=set[int], init=False)
-    """They came once more while they were under way. That transaction may have passed them over, for whoever brought
-    them had them locked: they are tried again."""
+    """Entries that came once more while they were under way. The transaction under way may have passed them over,
+    because the one that brought them had them locked: they are tried again."""
     line: Waiting = field(factory=Waiting, init=False)
-    """They are next to be stood in line for."""
+    """Queues that are to be stood in line for."""
     stuck: Waiting = field(factory=Waiting, init=False)
-    """A look has shown that they are locked."""
+    """Queues that a look has found locked."""
     slow: Waiting = field(factory=Waiting, init=False)
-    """They are suspects, and wait for nothing else."""
+    """Suspects, which wait for nothing else."""
     _suspects: Waiting = field(factory=Waiting, init=False)
-    """Whether something for them is here or not."""
+    """Suspects, whether entries of them are here or not."""
     apart: Waiting = field(factory=Waiting, init=False)
-    """They have been waited for in vain, and nobody knows whether a look shows that they are locked."""
+    """Queues that have been waited for in vain, where it is not known whether a look shows the lock."""
     changed: trio.Event = field(factory=trio.Event, init=False)
 
     def __contains__(self, entry: object) -> bool:
@@ -52,11 +52,11 @@ class Held:
 
     @property
     def queues(self) -> Set[int]:
-        """The queues for which all is to come here."""
+        """The queues whose entries are all to come here."""
         return self.by_queue.keys() | self._suspects.keys()
 
     def note(self, queues: Iterable[int], entries: int, took: float) -> None:
-        """So many seconds took a transaction that brought so many entries to these queues."""
+        """Notes that a transaction took so many seconds to bring so many entries to these queues."""
         for queue_id in queues:
             self._suspects.pop(queue_id, None)
             if took > _PATIENCE + entries * _EACH:
@@ -65,7 +65,7 @@ class Held:
             del self._suspects[queue_id]
 
     def put(self, held: Mapping[int, Sequence[int]]) -> None:
-        """Takes entries by their queue."""
+        """Takes entries that are held back, by queue."""
         for queue_id, entries in held.items():
             if queue_id not in self.by_queue:
                 self.by_queue[queue_id] = {}
@@ -77,12 +77,12 @@ class Held:
             self._entries.update(entries)
 
     async def emptied(self) -> None:
-        """Waits until there is nothing here."""
+        """Waits until nothing is here."""
         while self.by_queue:
             await trio.sleep(0.01)
 
     def wait(self, queues: Iterable[int], place: Waiting) -> None:
-        """They are there from now on."""
+        """Puts the queues in this place."""
         place.update(dict.fromkeys(queues))
         self.changed.set()
 
@@ -90,16 +90,16 @@ class Held:
         return not any(queue_id in place for place in (self.line, self.stuck, self.slow, self.apart))
 
     def _home(self, queue_id: int) -> Waiting:
-        """Where a queue begins."""
+        """The place where a queue begins."""
         return self.slow if queue_id in self._suspects else self.line
 
     def take(self, queue_id: int, place: Waiting, many: int = BATCH) -> list[int]:
-        """The queue from its place, and the first of its entries."""
+        """Takes the queue out of its place; returns the first of its entries."""
         del place[queue_id]
         return list(islice(self.by_queue[queue_id], many))
 
     def through(self, queue_id: int, entries: Sequence[int]) -> int:
-        """These are in the stream, or there was nothing to promote any more; how many are left of the queue."""
+        """These entries are in the stream, or there was nothing to promote; returns how many the queue has left."""
         rest = self.by_queue[queue_id]
         over = [entry for entry in entries if entry not in self._again]
         self._again.difference_update(entries)

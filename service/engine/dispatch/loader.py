@@ -3,10 +3,10 @@
 Overdue rows come first, in the order of their time whatever shards and tables they lie in, while the service already
 serves. Then page after page of what falls due within the horizon.
 
-`Horizon.page` moves `loaded_until` before the page is read, and before what is overdue is read, which may
-take long; a publish compares its due time with it after its own commit, so that a row may come twice and never not at
-all. A shard that this node is to hold is taken in the same way: from then on it is looked ahead for, and what waits is
-read after. Until what waits in a shard is read, the `coverage` tells how far that has come.
+`Horizon.page` moves `loaded_until` before the page is read, and before the overdue rows are read, which may take long.
+A publish compares its due time with it after its own commit, so a row may come twice but is never missed. A shard that
+this node is to hold is taken in the same way: from then on its new rows go into the wheel, and those that wait are read
+after. Until they are read, `coverage` tells how far the reading has come.
 """
 
 from collections.abc import Sequence, Set
@@ -25,19 +25,19 @@ from ..state.pending import Pending
 from .pages import Pages, Timers, look
 
 _FIRST_PAGE = 500
-"""Rows of a shard in the first page of what is overdue: small, so that the first message goes out soon."""
+"""Rows of a shard in the first page of overdue ones: few, so that the first message goes out soon."""
 _PAGE = 5000
 _PIECE = 10_000
-"""Rows that are added to the wheel in one go."""
+"""Rows that are added to the wheel at once."""
 _SOON = 5_000
-"""Milliseconds: what is due later than that is not due while it is added."""
+"""Milliseconds: entries that are due later than that do not fall due while they are added."""
 _PAUSE = 1.0
 
 log = structlog.get_logger()
 
 
 class Loader:
-    """Reads the shards that are this node's, and has the others told when it has more of them."""
+    """Loads the shards that this node holds, and has other nodes told when it holds more."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Loader:
         ownership.take()
         held, horizon = ownership.held, self._pending.horizon
         start = horizon.loaded_until
-        horizon.page(began)  # none, and nothing moves, where the clock went back by more than the horizon
+        horizon.page(began)  # no page, and nothing moves, where the clock went back by more than the horizon
         self._begin(held)
         await self._until_read(held, 0, start, _FIRST_PAGE)
         await self._until_read(held, start, horizon.loaded_until, _PAGE)
@@ -81,7 +81,7 @@ class Loader:
             await self.follow()
 
     async def follow(self) -> None:
-        """Takes the shards that this node is to hold from now on, and lets go of those that others have."""
+        """Takes the shards that this node is to hold from now on, and lets go of those that other nodes have."""
         began, before, taken = self._clock.now(), self.loaded, self._ownership.take()
         if taken:
             self._begin(taken)
@@ -95,7 +95,7 @@ class Loader:
             log.info("shards_left", shards=sorted(dropped))
 
     async def reload(self) -> None:
-        """Reads all anew: another server has the database, and may not have all that the one before had."""
+        """Reads everything anew: another server has the database, and may lack rows that the one before had."""
         began, before = self._clock.now(), self.loaded
         held = self._ownership.held
         self._begin(held)
@@ -116,7 +116,7 @@ class Loader:
             await self._until_read(self._ownership.held, *page, _PAGE)
 
     async def _until_read(self, shards: Set[int], since: int, until: int, page: int) -> None:
-        """Reads a stretch of time; a store that is away is asked again, for a stretch not read is never read later."""
+        """Reads a stretch of time. Asks again while the store is away, for a stretch left out is never read later."""
         while True:
             with self._trouble.survived():
                 await self._read(shards, since, until, page)
@@ -139,7 +139,7 @@ class Loader:
         many = sum(len(dues) for dues, _ in runs)
         self.loaded += many
         if many > _PIECE and min(dues[0] for dues, _ in runs) > self._clock.now() + _SOON:
-            for dues, entries in runs:  # in any order, for none of it is due before all of it is there
+            for dues, entries in runs:  # in any order: all of it is there before any of it is due
                 self._pending.add_many(dues, entries)
                 await trio.lowlevel.checkpoint()
         elif many > _PIECE:
@@ -150,7 +150,7 @@ class Loader:
                 self._pending.add_many(dues, entries)
 
     async def _add_in_order(self, some: Sequence[timers.Timer]) -> None:
-        """A piece at a time: the dispatcher goes on in between."""
+        """Adds a piece at a time: the dispatcher goes on in between."""
         for begin in range(0, len(some), _PIECE):
             piece = some[begin : begin + _PIECE]
             self._coverage.read_upto = piece[-1][0]

@@ -1,8 +1,8 @@
 """The lookahead: finds out before a crowded second begins which topics its messages belong to.
 
-When a second is crowded, and nearly all of it is of one topic, those few are looked for ahead of time that are not; so
-a burst needs no look into the store for what it lays in lanes, and a message of another topic that is due in the midst
-of a million does not wait until they have been looked up. What is not known is looked up in its turn.
+When nearly all messages of a crowded second are of one topic, the few that are not are looked for ahead of time. So a
+burst is laid in lanes without a look into the store, and a message of another topic that is due in the midst of a
+million does not wait until they have been looked up. Topics that are not known are looked up when their turn comes.
 """
 
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ from .due_topics import DueTopics
 
 _SECOND = 1_000
 _AHEAD = 20
-"""Seconds that are looked at before they begin."""
+"""Seconds ahead that are looked at."""
 _CROWDED = 50_000
-"""Entries from which on a second is looked at: more than are promoted in one."""
+"""Entries from which on a second counts as crowded: more than are promoted in one."""
 
 
 @frozen(eq=False)
 class Lookahead:
-    """`look_ahead` now and then."""
+    """Call `look_ahead` now and then."""
 
     _pending: Pending
     _topics: DueTopics
     _clock: Clock
 
     async def look_ahead(self) -> None:
-        """Looks at the crowded seconds that come soon. Raises `StoreError`."""
+        """Looks at the crowded seconds that begin soon. Raises `StoreError`."""
         if self._clock.in_doubt:
             return
         second, known = self._clock.now() // _SECOND, self._pending.seconds
@@ -51,12 +51,11 @@ class Lookahead:
             known.found(*found)
 
     async def topics_of(self, timers: Columns, burst: int) -> Mapping[int, int]:
-        """By entry the topic of each of these; it need not tell of those that are of topic `burst`. Raises
-        `StoreError`."""
+        """The topic of each of these, by entry; entries of topic `burst` may be left out. Raises `StoreError`."""
         seconds = self._pending.seconds
         if not seconds:
             return await self._topics.topics_of(timers, burst)
-        await trio.lowlevel.checkpoint()  # the lanes fill without a look into the store: others go on in between
+        await trio.lowlevel.checkpoint()  # the lanes fill without a look into the store: lets other tasks go on
         topics: dict[int, int] = {}
         unknown: list[tuple[int, int]] = []
         for second, some in timers.by(_SECOND):

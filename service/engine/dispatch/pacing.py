@@ -1,9 +1,9 @@
 """Burst pacing: how much of a burst may go before something of another topic falls due.
 
-Who comes while a batch of a burst is written waits for it, at the one writer or at a database with all processors busy.
-But when a message falls due is known, so none need meet a batch. A batch is no larger than what is through before the
-next message of another topic is due; then the burst rests until that is in the stream, and a moment more, for its
-claim. Where other topics leave no gaps it rests a quarter of the time, and no more.
+A message that comes while a batch of a burst is written waits for it, at the one writer or at a database with all
+processors busy. But it is known when a message falls due, so none need meet a batch. A batch is no larger than what is
+through before the next message of another topic is due; then the burst rests until that message is in the stream, and a
+moment more, for its claim. Where other topics leave no gaps, the burst rests a quarter of the time, and no more.
 """
 
 import math
@@ -17,39 +17,39 @@ from ..state.pace import Pace
 from ..state.pending import Pending
 
 _LEAST = 50
-"""Messages: a batch of fewer is hardly sooner through."""
+"""Messages: a smaller batch is hardly through sooner."""
 _MARGIN = 0.001
-"""Seconds before another topic's is due at which a batch is to be through."""
+"""Seconds by which a batch is to be through before a message of another topic is due."""
 _PLANNED = 0.8
-"""Of a gap; a batch may take longer than those before it."""
+"""The part of a gap that is planned for; a batch may take longer than those before it."""
 _COMES = 0.005
-"""Seconds in which most of what is due is on its way into the stream."""
+"""Seconds within which most messages that are due are on their way into the stream."""
 _CLAIM = 0.003
 """Seconds in which most messages of other topics are claimed, once they are in the stream."""
 _RESTS = 1 / 3
-"""Seconds that the burst may rest for each in which it was under way."""
+"""Seconds that the burst may rest for each second in which it was under way."""
 _LONGEST_REST = 0.02
-"""Seconds: it gathers no more."""
+"""Seconds of rest that it can gather at most."""
 PAUSE = 0.0005
 """Seconds between two looks whether the burst may go on."""
 
 
 @define(eq=False)
 class BurstPacing:
-    """Over what is pending, which tells when the next of another topic falls due, as far as is known."""
+    """Paces a burst by when the next message of another topic falls due, as far as `pending` knows."""
 
     _pending: Pending
     _pace: Pace = field(factory=Pace, init=False)
-    """Of the burst's."""
+    """The pace of the burst's promotions."""
     _may_rest: float = field(default=_LONGEST_REST, init=False)
-    """Seconds."""
+    """Seconds that the burst may still rest."""
     _under_way: int = field(default=0, init=False)
-    """Promotions of other topics."""
+    """Promotions of other topics that are under way."""
     _due: float = field(default=math.inf, init=False)
-    """When the next of another topic falls due, when last looked."""
+    """When the next message of another topic falls due, as of the last look."""
     _theirs_until: float = field(default=-math.inf, init=False)
     _rests_since: float | None = field(default=None, init=False)
-    """As far as that is counted; None where there was room, when last looked."""
+    """Since when its rest has not been counted; None where there was room, when last looked."""
 
     @contextmanager
     def other_topic(self) -> Generator[None, None, None]:
@@ -63,11 +63,11 @@ class BurstPacing:
 
     @property
     def rests(self) -> bool:
-        """Whether it had no room, when last looked."""
+        """Whether the burst had no room, when last looked."""
         return self._rests_since is not None
 
     def room(self, wanted: int) -> int:
-        """How many of so many of the burst's may go now; 0 while it is another topic's turn."""
+        """How many of the burst's next `wanted` messages may go now; 0 while it is another topic's turn."""
         now = trio.current_time()
         if self._rests_since is not None:
             self._may_rest = max(0.0, self._may_rest - (now - self._rests_since))
@@ -80,18 +80,18 @@ class BurstPacing:
         return fit
 
     async def turn(self, wanted: int) -> int:
-        """`room`, as soon as there is some."""
+        """Waits until there is room; returns it."""
         while not (many := self.room(wanted)):
             await trio.sleep(PAUSE)
         return many
 
     def went(self, messages: int, seconds: float) -> None:
-        """So many of the burst's took so long."""
+        """The burst promoted so many messages in so many seconds."""
         self._pace.note(messages, seconds)
         self._may_rest = min(self._may_rest + _RESTS * seconds, _LONGEST_REST)
 
     def _fit(self, now: float, wanted: int) -> int:
-        """How many of so many would be through in time."""
+        """How many of `wanted` would be through in time."""
         if self._due <= now:  # from then on until it is under way
             self._theirs_until = max(self._theirs_until, self._due + _COMES)
         left = self._pending.until_other_topic()

@@ -1,9 +1,8 @@
-"""The rows of a stretch of time, page by page and in the order of their time: for who loads the wheel, and for a sweep
-that finds many.
+"""Pages: the rows of a stretch of time, page by page in order of time, for loading the wheel and for large sweeps.
 
-What waits lies in several shards and three tables, and what of it is one order must not be promoted before all of it is
-there that is earlier. So a page is read where least has been read of, and what was read is given up to the time up to
-which all has been read.
+The rows lie in several shards and three tables, and a message must not be promoted before all that are earlier in its
+order are there. So the next page is read from the table and shard that has been read least far, and rows are given out
+up to the time up to which everything has been read.
 """
 
 from bisect import bisect_right
@@ -23,19 +22,19 @@ Timers = tuple[list[int], list[int]]
 
 @define(eq=False)
 class _Reader:
-    """Of one table and shard. `ask` reads rows behind a place, at most so many."""
+    """Reads one table of one shard. `ask` reads rows behind a place, at most so many."""
 
     ask: Callable[[tuple[int, int], int], Awaitable[Timers]]
     upto: int
-    """All that is due before has been read; `_EVER` when there is no more."""
+    """Everything due before this has been read; `_EVER` when there is no more."""
     _last: tuple[int, int]
-    """(due, entry) of the last that was read."""
+    """(due, entry) of the last row that was read."""
     _dues: list[int] = field(factory=list[int], init=False)
     _entries: list[int] = field(factory=list[int], init=False)
-    """Read and not given yet."""
+    """Rows that were read and not given out yet."""
 
     async def read(self, limit: int) -> None:
-        """Another page of at most so many."""
+        """Reads another page of up to `limit` rows."""
         dues, entries = await self.ask(self._last, limit)
         if len(dues) < limit:
             self.upto = _EVER
@@ -45,7 +44,7 @@ class _Reader:
         self._entries = self._entries + entries if self._entries else entries
 
     def give(self, upto: int) -> Timers | None:
-        """What is due at that time, or before."""
+        """Gives out the rows that are due at that time or before; None if there are none."""
         if not self._dues or self._dues[0] > upto:
             return None
         dues, entries = self._dues, self._entries
@@ -55,15 +54,15 @@ class _Reader:
 
 
 async def look(store: Store, shards: Set[int], since: int, until: int, limit: int) -> list[timers.Timer] | None:
-    """All that falls due in some shards between two milliseconds, in one statement, where that is fewer rows than
-    `limit`; None where it may be more. Mostly there is little."""
+    """Everything that falls due in some shards between two milliseconds, in one statement, if it is fewer rows than
+    `limit`; else None. Mostly there is little."""
     others = dict.fromkeys(set(range(SHARDS)) - shards, since)
     rows = await store.read(timers.near, since, until, limit, others)
     return rows if len(rows) < limit else None
 
 
 class Pages:
-    """What falls due in some shards between two milliseconds."""
+    """Pages of what falls due in some shards between two milliseconds."""
 
     def __init__(self, store: Store, shards: Iterable[int], since: int, until: int) -> None:
         self._store = store
@@ -79,11 +78,11 @@ class Pages:
             )
         ]
         self.upto = since if self._readers else until
-        """All that is due before has been given."""
+        """Everything due before this has been given out."""
 
     async def more(self, limit: int) -> list[Timers] | None:
-        """What is known to be next after another page of at most so many: of each table and shard that has some; None
-        after the last."""
+        """Reads another page, and returns what is now known to come next, for each table and shard that has some; None
+        after the last page."""
         if self.upto >= self._until:
             return None
         least = min(self._readers, key=lambda reader: reader.upto)
@@ -93,7 +92,7 @@ class Pages:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a page of each."""
+        """Whether a page of each table and shard has been read."""
         return self.upto > self._begin
 
     def _messages(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[Timers]]:

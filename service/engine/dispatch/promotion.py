@@ -1,7 +1,7 @@
-"""Promotion: what is due goes to the stream, all together; what somebody's lock or slowness holds back goes apart.
+"""Promotion: due messages go to the stream together; those that a lock or a slow queue holds back go apart.
 
-The dispatcher and the burst ask for it; so does `unblocking`, for what waits apart. Every promotion of a node passes
-here, and here it is decided what is tried again.
+The dispatcher and the burst ask for it; so does `unblocking`, for messages that wait apart. Every promotion of a node
+passes through here, and here it is decided what is tried again.
 """
 
 from collections import Counter
@@ -31,17 +31,17 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _DOUBTED = 0.1
 """Seconds between two looks whether the time is still in doubt."""
 _BREATH, _LONGEST_BREATH = 0.01, 0.1
-"""Seconds between two looks whether what is earlier is free."""
+"""Seconds between two looks whether earlier messages of the order are free."""
 _TURN = 0.05
-"""Seconds after which other queues have their turn, where each look brings something further."""
+"""Seconds after which other queues have their turn, even if each look still promotes something."""
 
 Outcome = tuple[Sequence[Promoted], Sequence[int]]
-"""What is in the stream now, and the last of what was asked for, whose turn is still to come."""
+"""The messages that are in the stream now, and the last of the entries asked for, whose turn is still to come."""
 
 
 @define(eq=False)
 class Promotion:
-    """Hands wheel entries to the stream, and tells whoever has to know."""
+    """Hands wheel entries to the stream, and tells the parts that have to know."""
 
     _store: Store
     _directory: Directory
@@ -51,14 +51,14 @@ class Promotion:
     _accepted: Accepted
     _guards: Guards
     held: Held
-    """What is due and waits apart."""
+    """Entries that are due and wait apart."""
     spoilt: Spoilt
-    """What is due and cannot be promoted."""
+    """Entries that are due and cannot be promoted."""
     pace: Pace
 
     async def promote(self, entries: Sequence[int]) -> Outcome:
-        """What of these entries is in the stream now, and which of them are left to do; `held` takes the others, and
-        `spoilt` what cannot go. It is tried until the store has answered."""
+        """Promotes entries; returns which are in the stream now, and which are left to do. `held` takes those that are
+        held back, and `spoilt` those that cannot go. Tries until the store has answered."""
         pause = _FIRST_PAUSE
         while rest := self.spoilt.rows.without(entries):
             began = trio.current_time()
@@ -76,9 +76,9 @@ class Promotion:
         return (), ()
 
     async def _part(self, entries: Sequence[int], error: Exception, began: float, pause: float) -> Outcome | None:
-        """What becomes of entries that have failed together. None: the store is to be asked once more."""
+        """Deals with entries that have failed together. None: the store is to be asked once more."""
         try:
-            if isinstance(error, Locked):  # no look shows which queue it is that is locked: each finds out by itself
+            if isinstance(error, Locked):  # no look shows which queue is locked: each finds out by itself
                 self.held.put(await self._store.read(timers.queues_of, entries))
                 self._metrics.promote_batch(trio.current_time() - began)
                 return (), ()
@@ -86,7 +86,7 @@ class Promotion:
         except StoreError as failure:
             tell_failure("promotion_failed", failure, entries=len(entries), again_in=pause)
             await trio.sleep(pause)
-            while self._clock.in_doubt:  # it may be another server that has the database by now
+            while self._clock.in_doubt:  # the database may be another server by now
                 await trio.sleep(_DOUBTED)
             return None
         promoted = _together(parts)
@@ -94,7 +94,7 @@ class Promotion:
         return promoted, left
 
     async def try_again(self) -> None:
-        """Has a look at what is set aside. Raises `StoreError`."""
+        """Tries again what is set aside. Raises `StoreError`."""
         await self.spoilt.try_again(self._promote_again)
 
     async def _promote_again(self, entries: Sequence[int]) -> None:
@@ -106,8 +106,8 @@ class Promotion:
         return brought.promoted
 
     async def promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
-        """Stands in line; and again while something earlier of their order is in somebody else's hands. Raises
-        `Locked` when that was in vain."""
+        """Stands in line for the queue, and does so again while other transactions hold earlier messages of its order.
+        Raises `Locked` when that was in vain."""
         promoted: list[Promoted] = []
         rest, until = _BREATH, trio.current_time() + _TURN
         while True:
@@ -124,13 +124,14 @@ class Promotion:
                 rest = min(2 * rest, _LONGEST_BREATH)
 
     async def promote_free(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
-        """Without waiting for a queue; and what is held back, by its queue. Raises `Locked` for what it cannot see."""
+        """Promotes without waiting for a queue; also returns what is held back, by queue. Raises `Locked` for locks
+        that it cannot see."""
         return await self._promote_wholly(entries, wait=False)
 
     async def _promote_wholly(
         self, entries: Sequence[int], *, wait: bool
     ) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
-        """Part by part where they fail together."""
+        """Promotes all entries at once, or part by part if they fail together."""
         held: dict[int, list[int]] = {}
 
         async def some(part: Sequence[int]) -> Sequence[Promoted]:
@@ -144,7 +145,7 @@ class Promotion:
         return _together(await self.spoilt.wholly(entries, some)), held
 
     def topic_of(self, queue_id: int) -> int:
-        """The topic that a queue is of, or a group's retry queue; 0 when it is not known here."""
+        """The topic of a queue, or of a group's retry queue; 0 when it is not known here."""
         topic, group = self._directory.topic_of_queue(queue_id), self._directory.group_of_queue(queue_id)
         return topic.id if topic is not None else group.topic.id if group is not None else 0
 
@@ -153,11 +154,11 @@ class Promotion:
         self._tell(brought)
 
     def _tell(self, brought: Brought) -> None:
-        """What of it others have to know; who reads the queues hears of it by `streamed`."""
+        """Tells the parts that have to know; readers of the queues hear of it by `streamed`."""
         if brought.guarded:
             self._guards.put(brought.guarded)
         self._accepted.fired(brought.fired)
-        first_heard = Counter(one.queue_id for one in brought.promoted if one.first_heard)  # outboxes have published it
+        first_heard = Counter(one.queue_id for one in brought.promoted if one.first_heard)  # published by outboxes
         for queue_id, messages in first_heard.items():
             if (topic := self._directory.topic_of_queue(queue_id)) is not None:
                 self._accepted.count(topic.id, messages)
@@ -165,7 +166,7 @@ class Promotion:
     def _note_pace(self, promoted: Sequence[Promoted], took: float) -> None:
         self._metrics.promote_batch(took)
         self.pace.note(len(promoted), took)
-        if self._store.backend.shared:  # where there is one writer nobody holds a queue, and `took` is who had his turn
+        if self._store.backend.shared:  # else there is one writer: no queue is locked, and `took` is time spent waiting
             self.held.note({one.queue_id for one in promoted}, len(promoted), took)
 
 

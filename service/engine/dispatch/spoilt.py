@@ -1,10 +1,10 @@
-"""What is due and cannot be promoted, since its row is spoilt: it is set aside by itself, and its neighbours go.
+"""Entries that are due and cannot be promoted, since their rows are spoilt: each is set aside, and its neighbours go.
 
-A transaction of many fails for one of them, and says not which: so it is parted, until that one is by itself. Its row
-stays where it is. It is named, once in the log, in /readyz and by the doctor, and tried again, soon at first and then
-every minute, so that it goes when somebody has put it right. Where nothing but failures comes of a batch it may be the
-store that is to blame: then that is said, and the batch is tried again. So too when the database is not such as
-Tarry needs, by a rehearsal: what no message would get past is the fault of none.
+A transaction of many fails because of one of them, and does not say which: so it is parted, until that one is by
+itself. Its row stays where it is. It is named, once in the log, in /readyz and by the doctor, and tried again, soon at
+first and then every minute, so that it goes when somebody has put it right. Where nothing but failures comes of a batch
+it may be the store that is to blame: then that is said, and the batch is tried again. So too when a rehearsal shows
+that the database is not such as Tarry needs: an error that any message would meet is not the fault of one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from ..state.spoilt_rows import NAMED, SpoiltRow, SpoiltRows, and_more
 T = TypeVar("T")
 
 FACT = "spoilt"
-"""What a node tells the others under."""
+"""The name under which a node tells the others of its spoilt rows."""
 _IN_VAIN = 8
 """Entries that are set aside of a batch of which none went, before the store is said to be to blame."""
 _FIRST_REST, _LONGEST_REST = 1_000, 60_000
@@ -32,7 +32,7 @@ _FIRST_REST, _LONGEST_REST = 1_000, 60_000
 _TOGETHER = 100
 """Entries that are tried again together."""
 TOLD = 3
-"""Of many a node tells so many to the others: its facts have a column of 4096 bytes."""
+"""Spoilt rows that a node tells the others of, at most: its facts have a column of 4096 bytes."""
 _LONGEST = 200
 """Characters of a reason."""
 
@@ -50,12 +50,12 @@ class Spoilt:
     async def part(
         self, entries: Sequence[int], promote: Callable[[Sequence[int]], Awaitable[T]], error: Exception
     ) -> tuple[list[T], Sequence[int]]:
-        """What `promote` gives of entries that have failed together, part by part; and the last of them, where it was
-        the store that failed. Raises that, or this error, where nothing was done before."""
+        """Promotes entries that have failed together, part by part. Returns what `promote` gave, and the entries that
+        are left if the store failed. Raises that failure, or this error, if nothing was done before."""
         if not is_of_one(error):
             raise error
         parting = _Parting(promote, self._rehearse, list(entries), self.rows.found)
-        if isinstance(error, DuplicateKey):  # by far the most likely, of many at once after a restore
+        if isinstance(error, DuplicateKey):  # the likeliest error by far, of many at once after a restore
             taken = await self._store.read(spoilt.taken, [entry for entry in entries if entry >= 0])
             parting.set_aside(dict.fromkeys(taken, spoilt.TAKEN))
         try:
@@ -70,15 +70,15 @@ class Spoilt:
         return parting.results, parting.left
 
     async def _rehearse(self) -> None:
-        """Raises `StoreError` where nobody's message would be taken."""
+        """Raises `StoreError` if no message at all would be taken."""
         now = self._clock.now()
         id_ = self._store.ids.make(now)
-        with suppress(DuplicateKey):  # it got as far as the table
+        with suppress(DuplicateKey):  # the message got as far as the table
             await self._store.write(rehearsal.rehearse, id_, now, b"0")
             await self._store.write(rehearsal.clear_away, id_, now)
 
     async def wholly(self, entries: Sequence[int], promote: Callable[[Sequence[int]], Awaitable[T]]) -> list[T]:
-        """What `promote` gives of all of these: of all at once, or part by part. Raises `StoreError`."""
+        """What `promote` gives for these entries, for all at once or part by part. Raises `StoreError`."""
         left = self.rows.without(entries)
         try:
             return [await promote(left)] if left else []
@@ -90,18 +90,18 @@ class Spoilt:
         return done
 
     async def pass_over(self, entries: Sequence[int]) -> None:
-        """Promotion has been given these again and again, and they are due still. Raises `StoreError`."""
+        """Sets aside entries that promotion was given again and again, and that are still due. Raises `StoreError`."""
         self._put(await self._store.read(spoilt.passed_over, entries, self._clock.now()))
 
     async def try_again(self, promote: Callable[[Sequence[int]], Awaitable[None]]) -> None:
-        """Has those promoted whose time has come. Raises `StoreError`."""
+        """Promotes the entries whose time for another try has come. Raises `StoreError`."""
         now = self._clock.now()
         due = [entry for entry, row in self.rows.rows.items() if row.again_at <= now][:_TOGETHER]
         if not due or self._clock.in_doubt:
             return
         self.rows.tried = {entry: self.rows.rows.pop(entry) for entry in due}
         try:
-            await promote(due)  # what fails is put here again
+            await promote(due)  # those that fail are set aside again
             left = list(self.rows.tried)
             self._put(await self._store.read(spoilt.passed_over, left, self._clock.now()) if left else {})
             if self.rows.tried:
@@ -133,7 +133,7 @@ class Spoilt:
 
 @define(eq=False)
 class _Parting(Generic[T]):
-    """Entries that have failed together: in parts, each half as large after a failure, and twice after a success."""
+    """Promotes entries that have failed together in parts: half as large after a failure, twice after a success."""
 
     _promote: Callable[[Sequence[int]], Awaitable[T]]
     _rehearse: Callable[[], Awaitable[None]]
@@ -142,7 +142,7 @@ class _Parting(Generic[T]):
     results: list[T] = field(factory=list[T], init=False)
     spoilt: dict[int, str] = field(factory=dict[int, str], init=False)
     store_failed: bool = field(default=False, init=False)
-    """A rehearsal did too: it is no row's fault."""
+    """A rehearsal failed, too: no row is at fault."""
 
     def set_aside(self, whys: Mapping[int, str]) -> None:
         self.spoilt |= whys
@@ -150,7 +150,7 @@ class _Parting(Generic[T]):
         self.left = [entry for entry in self.left if entry not in whys]
 
     async def run(self, error: Exception | None) -> None:
-        """All that is left, which is known to fail together if there is an error. Raises what is of no row."""
+        """Promotes what is left; `error`: with which it fails as a whole. Raises errors that no row causes."""
         size, in_vain, was_doubted = len(self.left), 0, False
         while self.left:
             some = self.left[:size]
@@ -163,7 +163,7 @@ class _Parting(Generic[T]):
                     raise
                 if isinstance(failure, Unfit):
                     await self._blame_the_store()
-                    if not was_doubted:  # it may have been put right since
+                    if not was_doubted:  # the store may have been put right since
                         was_doubted, error = True, None
                         continue
                 if in_vain == _IN_VAIN and not self.results:
@@ -178,7 +178,7 @@ class _Parting(Generic[T]):
                 size = 2 * len(some)
 
     async def _blame_the_store(self) -> None:
-        """If nothing else would be taken either: raises what that fails with."""
+        """Raises the error of a rehearsal, if no other message would be taken either."""
         self.store_failed = True
         await self._rehearse()
         self.store_failed = False

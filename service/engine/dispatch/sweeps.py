@@ -1,16 +1,17 @@
-"""The sweeps: what is looked for from time to time, because no event says that it is there.
+"""The sweeps: periodic looks for rows and changes that no event announces.
 
-- near, every second, now and then where the dispatcher is behind: rows due from two minutes ago to a second and
-  a half ahead that the wheel does not know of, put there by another node or by a user's own SQL. (Five seconds ahead
-  would read every row five times: measured, it doubles the lateness at 1000 due a second.) Of shards that other nodes
-  hold it looks at what is late by half a second: where a node has died, its timers come a second and a half late at
-  most, before anybody has its shards. After an outage it begins where the last whole one ended; after a long one all
-  is read as at a start. While the wheel is filled for the first time, which may take long, it looks at what falls due
-  from then on: another node may die meanwhile, and users' own transactions go on. Shards of other nodes with a backlog
-  in order are left to them.
-- far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
-  committed hours late. What it finds three times promotion has passed over twice: such rows are `stuck`. Both, when
-  somebody says that a transaction of theirs was committed (`nudge`).
+- near, every second, less often while the dispatcher is behind: rows due from two minutes ago to a second and a half
+  ahead that the wheel does not know of, put there by another node or by a user's own SQL. (Five seconds ahead would
+  read every row five times: measured, it doubles the lateness at 1000 due a second.) In shards that other nodes hold it
+  looks at rows that are late by half a second: where a node has died, its timers come a second and a half late at most,
+  before another node has its shards. After an outage it begins where the last whole sweep ended; after a long one
+  everything is read as at a start. While the wheel is filled for the first time, which may take long, it looks at what
+  falls due from then on: another node may die meanwhile, and users' own transactions go on. Shards of other nodes with
+  an ordered backlog are left to them.
+- far, every minute: everything else that is due. It finds only rows that were never promoted, from transactions that
+  were committed hours late. A row that three far sweeps have found one after the other was passed over by promotion
+  twice: it is `stuck`. A `nudge`, by which somebody says that a transaction of theirs was committed, starts both
+  sweeps.
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
 - idempotency_keys, every two minutes: idempotency keys whose window is over, a bounded batch at a time.
 - look, every second while somebody waits: queues that other nodes have made grow, for readers, and groups that have
@@ -40,26 +41,26 @@ from .pages import Pages
 from .spoilt import Spoilt
 
 _LATE = 500
-"""Milliseconds after which what another node was to bring is brought by this one."""
+"""Milliseconds after which this node promotes what another node was to promote."""
 _LATE_ITSELF = 2_000
-"""Milliseconds that the dispatcher may be behind while each sweep is made: what is brought of a dead node's is late
-already."""
+"""Milliseconds that the dispatcher may be behind while each sweep is still made: messages of a dead node's shards are
+late already."""
 _PASSED, _PASSED_ALONE = 4, 59
-"""Sweeps that are passed over before the next, while the dispatcher is behind; and where no other server and nobody's
-own transaction writes, while a burst is on its way: what is due then is known here, and to read it again costs those
-who are served 40 ms."""
+"""Sweeps that are skipped before the next, while the dispatcher is behind; and while a burst is on its way, where
+neither another server nor a user's own transaction writes: what is due then is known here, and reading it again costs
+those who are served 40 ms."""
 _ROWS, _ROWS_LATE = 10_000, 2_000
-"""Of each kind in one look; where there are more, whoever is on time itself reads on in pages. A dispatcher that is
-behind has mostly its own before it, and one that knows of more than ten thousand would see no more than those: to read
-them takes 40 ms."""
+"""Rows of each kind in one look, and the same where the dispatcher is behind or knows of more than ten thousand: it
+would see little but rows that it knows, and reading ten thousand takes 40 ms. Where there are more, a dispatcher that
+is on time reads on in pages."""
 _PIECE = 500
-"""Rows that are looked for in the wheel in one go: some milliseconds."""
+"""Rows that are looked up in the wheel at once: some milliseconds."""
 _TIMES = 3
 _CLAIMS = 1_000
 _QUEUES = 1_000
 _GROUPS = 1_000
 _GRACE = 2_000
-"""Milliseconds for the coordinator that granted a claim to end it itself."""
+"""Milliseconds in which the coordinator that granted a claim can end it itself."""
 _EVER = 1 << 60
 
 
@@ -82,7 +83,7 @@ class Sweeps:
     _ends: dict[int, int] = field(factory=dict[int, int], init=False)
     _far_again_at: int = field(default=0, init=False)
     _found_far: dict[int, int] = field(factory=dict[int, int], init=False)
-    """What the last far sweep has found, and how many of them have found it one after the other."""
+    """The entries that the last far sweep has found, and how many sweeps in a row have found each."""
     found: int = field(default=0, init=False)
     _passed: int = field(default=0, init=False)
 
@@ -100,7 +101,7 @@ class Sweeps:
         if seen.was_away(AWAY):
             seen.whole, seen.caught_up = frozenset(), False
         if seen.was_away(BEHIND) and seen.loading_from == 0:  # as at a start
-            await self._store.now()  # it is there again
+            await self._store.now()  # raises if the store is still away
             await self.read_anew()
             await self._loader.reload()
             seen.swept, seen.looked, seen.caught_up = now, self._clock.now(), True
@@ -114,12 +115,12 @@ class Sweeps:
             seen.swept, seen.whole, seen.caught_up = now, whole, True
 
     async def read_anew(self) -> None:
-        """The store, or what is known of it, is another than before: what others have is not known."""
+        """Forgets what is known of others' shards: another server has the database, or no sweep was made for long."""
         self._coverage.whole = frozenset()
         await self.backlogs.read_anew()
 
     async def far(self) -> None:
-        """Adds rows that are long due and that the wheel does not hold."""
+        """Adds rows that are long due and that the wheel does not hold; those that are stuck are set aside."""
         found = set[int]()
         await self._sweep(0, self._clock.now() - BEHIND, found=found)
         self._found_far = {entry: self._found_far.get(entry, 0) + 1 for entry in found}
@@ -127,29 +128,29 @@ class Sweeps:
             await self._spoilt.pass_over(stuck[:_PIECE])
 
     def nudge(self) -> None:
-        """Somebody has committed messages of their own transaction: they are looked for at once."""
+        """Has a sweep made at once: somebody has committed messages in a transaction of their own."""
         self._nudged.set()
 
     async def when_nudged(self) -> None:
-        """Waits for a nudge, and takes the near rows, or, when none of them is new, all that is due."""
+        """Waits for a nudge, and sweeps the near rows, or, when none of them is new, all that is due."""
         await self._nudged.wait()
         self._nudged = trio.Event()
         if self._is_behind:
             return
         before, now = self.found, self._clock.now()
         await self._sweep(now - BEHIND, now + AHEAD)
-        if self.found == before and now >= self._far_again_at:  # it was open for more than two minutes
+        if self.found == before and now >= self._far_again_at:  # the transaction was open for more than two minutes
             self._far_again_at = now + 1000
             await self.far()
 
     @property
     def _is_behind(self) -> bool:
-        # Most of what is due is on its way then; reading it again would not hasten it.
+        # Then most of what is due is on its way; reading it again would not hasten it.
         return self._pending.behind > _LATE_ITSELF
 
     async def _sweep(self, since: int, until: int, own_until: int = 0, found: set[int] | None = None) -> bool:
-        """Whether all that is there was seen. Of many rows the first shards' hide the others'; who is late itself
-        has many of its own, and leaves it at that."""
+        """Returns whether everything that is there was seen. Of many rows the first shards' hide the others'; a
+        dispatcher that is late has many of its own, and leaves it at that."""
         with self._pending.sweep():
             return await self._read(since, until, own_until, found)
 
@@ -157,7 +158,7 @@ class Sweeps:
         on_time = self._pending.behind <= _LATE
         left = [shard for shard in range(SHARDS) if self._coverage.has_backlog(shard)]
         ends = dict.fromkeys(self._ownership.held, max(until, own_until)) | dict.fromkeys(left, since)
-        # What a rate holds back lies there for long; the far sweep looks at it, or it would hide others' rows.
+        # Messages that a rate holds back stay due for long and would hide others' rows; the far sweep looks at them.
         but = self._pending.held_back if own_until else []
         crowded = self._is_behind or self._pending.known(self._clock.now() + AHEAD) > _ROWS
         most = _ROWS_LATE if crowded else _ROWS
@@ -168,23 +169,23 @@ class Sweeps:
         pages = Pages(self._store, set(range(SHARDS)).difference(left), since, until)
         while (some := await pages.more(_ROWS)) is not None:
             await self._add(sorted(one for run in some for one in zip(*run, strict=True)), found)
-        await self._add(sorted(rows), found)  # of its own shards some more is among them
+        await self._add(sorted(rows), found)  # of its own shards, some rows are only in these
         return True
 
     async def _add(self, rows: Sequence[timers.Timer], found: set[int] | None) -> None:
-        """Adds those that the wheel does not hold; some at a time, for others do not wait until all are looked for."""
+        """Adds rows that the wheel does not hold; some at a time, so that other tasks go on in between."""
         for begin in range(0, len(rows), _PIECE):
             some = [one for one in rows[begin : begin + _PIECE] if one[1] not in self._aside]
             self.found += self._pending.add_missing(some, found)
             await trio.lowlevel.checkpoint()
 
     async def leases(self) -> None:
-        """Ends claims whose lease ran out without anybody here watching."""
+        """Ends claims whose lease ran out and that nobody here has watched."""
         for key, lease_until in await self._store.read(holdings.over, self._clock.now() - _GRACE, _CLAIMS):
             await self._groups.watch(key, lease_until)
 
     async def watch_all(self) -> None:
-        """After a start: all open claims, so that their leases end on time."""
+        """After a start, has all open claims watched, so that their leases end on time."""
         for key, lease_until in await self._store.read(holdings.over, _EVER, 100 * _CLAIMS):
             await self._groups.watch(key, lease_until)
 
@@ -194,7 +195,7 @@ class Sweeps:
             await trio.sleep(0.05)  # writers come first
 
     async def look(self) -> None:
-        """Tells readers of queues that have grown by somebody else, and groups that they may claim."""
+        """Wakes readers of queues that have grown through others, and groups that may claim."""
         await self._look_for_readers()
         await self._look_for_groups()
 
@@ -204,13 +205,14 @@ class Sweeps:
         for begin in range(0, len(awaited), _QUEUES):
             ends = await self._store.read(catalogue.queue_ends, awaited[begin : begin + _QUEUES])
             for queue_id, end in ends.items():
-                if self._ends.get(queue_id, 0) != end:  # less is there when another server has the database
+                if self._ends.get(queue_id, 0) != end:  # it is lower when another server has the database
                     self._ends[queue_id] = end
                     self._signals.queue_seen(queue_id)
 
     async def _look_for_groups(self) -> None:
-        # No mark of what was seen: a group that is full here may have been settled elsewhere, one that another has
-        # sought has its old ends. Where nobody may have what there is, it costs a turn a second.
+        # Nothing is remembered of what was seen: a group that is full here may have been settled elsewhere, and one
+        # that another node has moved by a seek has its old ends. Where nobody may have what there is, this costs a turn
+        # a second.
         awaited = sorted(self._signals.doorbells.awaited)
         for begin in range(0, len(awaited), _GROUPS):
             for group_id in await self._store.read(catalogue.claimable, awaited[begin : begin + _GROUPS]):

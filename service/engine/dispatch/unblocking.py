@@ -1,10 +1,10 @@
-"""Unblocking: moves on what is `held` because somebody has locked its queue.
+"""Unblocking: moves on entries that are `held` because their queue is locked or slow.
 
-A queue first stands in line, with a transaction that keeps no other queue waiting, and few at a time do so. When that
-was in vain, all queues that are stuck are looked at together every quarter of a second, without standing in line. There
-are locks that no look shows, such as one on the gap where messages would go: with such a queue the others would wait,
-so it is looked at apart. Of the suspects half at most are in one transaction, until those that were only in a slow
-one's company have been in a quick one.
+A queue first stands in line, with a transaction that keeps no other queue waiting, and few do so at a time. When that
+was in vain, all stuck queues are looked at together every quarter of a second, without standing in line. Some locks no
+look shows, such as one on the gap where messages would go: with such a queue the others would wait, so it is looked at
+apart. Of the suspects half at most are in one transaction, until those that were only in a slow queue's company have
+been in a quick transaction.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from .held import BATCH, Held, Waiting
 from .promotion import Promotion
 
 _LINES = 2
-"""Queues that are stood in line for at a time, and transactions of suspects, each with a connection."""
+"""Queues that are stood in line for at a time, and as many transactions of suspects, each with a connection."""
 _LOOK = 0.25
 _PAUSE = 0.5
 """Seconds before another try when the store is away."""
@@ -33,18 +33,18 @@ log = structlog.get_logger()
 
 @define(eq=False)
 class Unblocking:
-    """While the time is in doubt nothing is promoted."""
+    """Moves held entries on. While the time is in doubt nothing is promoted."""
 
     _held: Held
     _promotion: Promotion
     _signals: Signals
     _clock: Clock
     _locked_since: dict[int, tuple[float, int]] = field(factory=dict[int, tuple[float, int]], init=False)
-    """Queues of which the log says that they are locked: trio's time, and the topic."""
+    """Queues of which the log says that they are locked: since when, in trio's time, and the topic."""
     _locked_of_topic: Counter[int] = field(factory=Counter[int], init=False)
 
     async def run(self) -> None:
-        """Brings it further, for ever."""
+        """Moves held entries on, for ever."""
         async with trio.open_nursery() as nursery:
             for _ in range(_LINES):
                 nursery.start_soon(self._stand_in_line)
@@ -85,14 +85,14 @@ class Unblocking:
             await self._try_together(list(self._held.slow)[: min(half, BATCH)], self._held.slow, held=self._held.line)
 
     async def _try_together(self, queues: list[int], place: Waiting, *, held: Waiting) -> None:
-        """Those that are held back go to `held`."""
+        """Tries these queues in one transaction; those that are held back go to `held`."""
         each = max(1, BATCH // len(queues))
         asked = {queue_id: self._held.take(queue_id, place, each) for queue_id in queues}
         entries = [entry for some in asked.values() for entry in some]
         began = trio.current_time()
         try:
             promoted, locked = await self._promotion.promote_free(entries)
-        except Locked:  # of one of them it is not the row
+        except Locked:  # one of them has a lock that no look shows
             self._held.wait(queues, self._held.apart)
         except StoreError as error:
             await self._failed(error, entries)
@@ -123,15 +123,15 @@ class Unblocking:
                 await self._held.changed.wait()
 
     def _first_of(self, place: Waiting) -> int:
-        """The next queue; one of a topic of which another is locked comes after all others."""
+        """The next queue; those of a topic with another locked queue come after all others."""
         return next((q for q in place if not self._locked_of_topic[self._promotion.topic_of(q)]), next(iter(place)))
 
     def _through(self, queue_id: int, entries: Sequence[int], promoted: Sequence[Promoted]) -> None:
-        """These are in the stream, or there was nothing to promote any more."""
+        """These entries are in the stream, or there was nothing to promote any more."""
         left = self._held.through(queue_id, entries)
         if queue_id in self._locked_since:
             since, topic = self._locked_since.pop(queue_id)
-            self._locked_of_topic -= Counter([topic])  # none of it is left when it comes to 0
+            self._locked_of_topic -= Counter([topic])  # a topic is dropped at 0
             log.info("queue_free", queue_id=queue_id, seconds=round(trio.current_time() - since, 1), waiting=left)
         self._signals.streamed(promoted)
 

@@ -1,4 +1,4 @@
-"""Accepted: counts messages that were published, here or by an outbox; and what schedules have made of them."""
+"""Accepted: counts messages that were published here, by an outbox or by a schedule."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ from ..state.rates import Rates
 
 @frozen(eq=False)
 class Accepted:
-    """For the metrics and for the rates of topics."""
+    """Counts for the metrics and for the rates of topics."""
 
     _directory: Directory
     _metrics: Metrics
@@ -21,13 +21,13 @@ class Accepted:
     _signals: Signals
 
     def count(self, topic_id: int, messages: int) -> None:
-        """So many were published, or are heard of now."""
+        """Counts messages of a topic that were published, or are heard of now."""
         if messages:
             self._metrics.published(self._directory.name_of(topic_id), messages)
             self._rates.count(topic_id, published=messages)
 
     def fired(self, fired: Fired) -> None:
-        """Schedules have gone on."""
+        """Schedules have gone on: changes their timers, and counts their new messages."""
         if fired.dropped:
             for due, id_ in fired.dropped:
                 self._signals.timer_gone(due, id_)

@@ -1,7 +1,7 @@
-"""The forecast at work: adds up changes, and counts all rows now and then.
+"""The forecast's upkeep: adds up changes, and counts all rows now and then.
 
-What somebody's own SQL brings or takes away nobody tells the forecast. So all rows are counted every hour, and at the
-latest then it is right again.
+Nobody tells the forecast of rows that a user's own SQL adds or takes away. So all rows are counted every hour, and at
+the latest then it is right again.
 """
 
 import structlog
@@ -20,20 +20,20 @@ _AGAIN = 3_600_000
 """Milliseconds after which all rows are counted once more."""
 _ROUND, _IDLE_ROUND = 2.0, 10.0
 _AHEAD = 2 * forecast.MINUTE
-"""Milliseconds: no server's clock calls a minute over that begins so far ahead of ours."""
+"""Milliseconds: by no server's clock is a minute over that begins so far ahead of ours."""
 
 log = structlog.get_logger()
 
 
 @define(eq=False)
 class Forecast:
-    """What falls due when. Who has the duties adds up, counts and forgets."""
+    """Tells what falls due when. The node that has the duties adds up, counts and forgets."""
 
     _store: Store
     _clock: Clock
     _metrics: Metrics
     _found: bool = field(default=False, init=False)
-    """There was something to add up."""
+    """There was something to add up in the last round."""
 
     async def upcoming(self, topic: Topic | None, begin: int, width: int, buckets: int, *, overdue: bool) -> Upcoming:
         """How many messages of a topic, or of all, fall due in each stretch of `width` milliseconds."""
@@ -50,11 +50,11 @@ class Forecast:
             await trio.sleep(0.01)  # others come first
 
     def rest(self) -> float:
-        """Seconds until there is to be added up again; while nothing waits or moves there is no hurry."""
+        """Seconds until the next adding up; while nothing changes there is no hurry."""
         return _ROUND if self._found else _IDLE_ROUND
 
     async def look(self) -> None:
-        """Counts all rows, if nobody has for an hour. Raises `StoreError`."""
+        """Counts all rows, if no node has for an hour. Raises `StoreError`."""
         if self._clock.now() - await self._store.read(forecast.checked_at) > _AGAIN:
             await self._check()
 
@@ -69,6 +69,6 @@ class Forecast:
             since = trio.current_time()
             at, some = await self._store.write(forecast.check, at)
             wrong += some
-            await trio.sleep(trio.current_time() - since)  # as much time is for others
+            await trio.sleep(trio.current_time() - since)  # leaves as much time to others
         await self._store.write(forecast.checked, began)
         log.info("forecast_checked", wrong=wrong, took_ms=self._clock.now() - began)

@@ -1,4 +1,4 @@
-"""What producers ask for: publish, cancel, reschedule. Each kind is written together; who has to know hears of it."""
+"""The intake: publish, cancel and reschedule, each written in batches; the parts that have to know are told."""
 
 import itertools
 from collections import defaultdict
@@ -51,7 +51,7 @@ class Intake:
     _nodes: Nodes
     _max_waiting: int
     _last: Draft | None = field(default=None, init=False)
-    """The last message that was asked for."""
+    """The last message that somebody asked to publish."""
     _turn: Iterator[int] = field(factory=itertools.count, init=False)
     _publishing: Combiner[_Some, Sequence[Answer | None]] = field(init=False)
     _cancelling: Combiner[int, Verdict] = field(init=False)
@@ -76,7 +76,7 @@ class Intake:
             nursery.start_soon(run)
 
     def hurry(self) -> None:
-        """From now on nobody waits for what is locked."""
+        """From now on nobody waits for locked rows."""
         self._publishing.hurry()
 
     @property
@@ -85,7 +85,7 @@ class Intake:
         return self._publishing.idle and self._cancelling.idle and self._rescheduling.idle
 
     async def publish(self, publication: Publication) -> Answer:
-        """Publishes all of it or nothing. Raises `TooMany` where a limit of its topic is reached."""
+        """Publishes the whole publication or nothing. Raises `TooMany` where a limit of its topic is reached."""
         topic = publication.drafts[0].topic
         if not topic.limited:
             return await self._publish_one(publication)
@@ -109,9 +109,9 @@ class Intake:
         return answer  # type: ignore[return-value]  # None only beside others that have an answer
 
     async def publish_each(self, publications: _Some) -> list[Answer | ServiceError | StoreError]:
-        """Publishes them in one transaction where that can be, each of them all or nothing: an answer to each, in
-        order, or what went wrong with it. Where something did for the store's or the service's sake, so it did with
-        all behind it that were not done yet."""
+        """Publishes these in one transaction if it can, each of them whole or not at all. Returns for each, in order,
+        its answer or what went wrong with it. If that was an error of the store or the service, all behind it that were
+        not done yet have an error, too."""
         if not publications or not publications[0].drafts[0].topic.limited:
             return await self._publish_all(publications)
         topic = publications[0].drafts[0].topic
@@ -132,7 +132,7 @@ class Intake:
         return [next(rest) if refusal is None else refusal for refusal in refusals]
 
     def _refusals(self, topic: Topic, publications: _Some) -> list[TooMany | None]:
-        """Of each, why it is not taken, if it is not. Nothing goes past one that it has to come behind."""
+        """For each, why it is refused, or None. Nothing goes past a refused one that it has to come behind."""
         refusals: list[TooMany | None] = []
         keys: dict[str | None, TooMany] = {}
         for publication in publications:
@@ -149,14 +149,14 @@ class Intake:
         return refusals
 
     def _waiting(self, publication: Publication) -> int:
-        """How many of its messages are for later."""
+        """How many messages of the publication are for later."""
         now = self._clock.now()
         return sum(draft.deliver_at is not None and draft.deliver_at > now for draft in publication.drafts)
 
     async def _publish_all(self, publications: _Some) -> list[Answer | ServiceError | StoreError]:
         answers = list(await self._try(publications)) if publications else []
         while left := [place for place, answer in enumerate(answers) if answer is None]:
-            # They need a row that somebody holds.
+            # These need a row that another transaction holds.
             again = await self._try([publications[place] for place in left])
             for place, answer in zip(left, again, strict=True):
                 answers[place] = answer
@@ -168,7 +168,7 @@ class Intake:
         except TopicGone as error:
             self._directory.forget_topic(publications[0].drafts[0].topic)
             return [error] * len(publications)
-        except Refused as error:  # for one of them
+        except Refused as error:  # due to one of them
             middle = len(publications) // 2
             if not middle:
                 return [error]
@@ -186,7 +186,7 @@ class Intake:
         return await self._publishing.ask(publications)
 
     async def cancel(self, id_: int) -> Verdict:
-        """Cancels a waiting message. Raises `Busy` while somebody's transaction holds it."""
+        """Cancels a waiting message. Raises `Busy` while another transaction holds it."""
         return await until_free(lambda: self._cancelling.ask(id_), _is_locked, "this message")
 
     async def reschedule(self, id_: int, deliver_at: int) -> Verdict:
@@ -194,7 +194,7 @@ class Intake:
         return await until_free(lambda: self._rescheduling.ask((id_, deliver_at)), _is_locked, "this message")
 
     async def cancel_labelled(self, topic: Topic, key: str) -> tuple[int, int]:
-        """Cancels all waiting messages of a key. How many, and for how many it was too late. Raises `Busy`."""
+        """Cancels all waiting messages of a key. Returns how many, and for how many it was too late. Raises `Busy`."""
         cancelled = too_late = 0
         after: int | None = -1
         while after is not None:
@@ -205,7 +205,7 @@ class Intake:
         return cancelled, too_late
 
     async def _cancel_each(self, ids: Sequence[int]) -> list[Verdict]:
-        """Together. Raises what went wrong with one of them when all are done."""
+        """Cancels these together. When all are done, raises the first error, if there was one."""
         verdicts: list[Verdict] = []
         wrong: list[ServiceError | StoreError] = []
 
@@ -225,8 +225,8 @@ class Intake:
     def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
         """The queue of a message that names none: by hash of its ordering key, else in turn.
 
-        Of an unordered topic this node takes queues of its own where there are enough, so that no two nodes wait for
-        one row; whose they are is a matter of speed alone. On an ordered one clients own queues, and all are used.
+        For an unordered topic this node takes queues of its own if there are enough, so that no two nodes wait for one
+        row; which queues are whose is a matter of speed alone. In an ordered one clients own queues, and all are used.
         """
         if ordering_key is not None:
             return queue_of_key(topic, ordering_key)
@@ -242,17 +242,16 @@ class Intake:
             await trio.sleep(0.05)  # others come first
 
     def _writers(self) -> int:
-        """While the database writes one batch, the callers of the other are answered and their next are taken. Where
-        other nodes draw from the same row, the second would stand in line with theirs: one that is larger does more.
-        What comes is taken to be like what came last.
-        """
+        """Batches at a time. With two, callers of the one are answered and their next requests are taken while the
+        database writes the other. Where other nodes draw from the same row, the second would stand in line with theirs:
+        one that is larger does more. Assumes that the next request resembles the last one."""
         nodes, last = self._nodes.place[1], self._last
         if nodes == 1 or last is None or (last.deliver_at is not None and last.deliver_at > self._clock.now()):
             return 2
         return 1 if last.ordering_key is not None or nodes > len(last.topic.queues) else 2
 
     def _lane(self, publications: _Some) -> tuple[int, ...]:
-        """What they share with others: the queues they go to now, or their topic's tally when all are for later."""
+        """What these share with others: the queues they go to now, or their topic's tally when all are for later."""
         now: int | None = None
         queues: set[int] = set()
         for publication in publications:
@@ -265,8 +264,8 @@ class Intake:
         return tuple(sorted(queues)) or (-publications[0].drafts[0].topic.id,)
 
     def _still_there(self, asked: Sequence[_Some]) -> list[Publication]:
-        """All of them. Raises `Unavailable` where one has waited while another server took the database, and has the
-        numbers of a topic that is not there: they may be another topic's."""
+        """All the publications. Raises `Unavailable` if one has waited while another server took the database, and its
+        topic is not there as it was: its ids may be another topic's."""
         publications = [publication for some in asked for publication in some]
         for publication in publications:
             if self._directory.is_lost(topic := publication.drafts[0].topic):
@@ -326,13 +325,13 @@ class Intake:
 
 
 def _dealt(asked: Sequence[_Some], answers: Iterable[Answer | None]) -> list[Sequence[Answer | None]]:
-    """To each who asked, the answers to his own."""
+    """The answers, dealt out to the requests that they belong to."""
     rest = iter(answers)
     return [list(itertools.islice(rest, len(some))) for some in asked]
 
 
 def _is_written(answer: Answer | Exception) -> bool:
-    """Whether it has made messages that were not there."""
+    """Whether the answer is of messages that were not there before."""
     return isinstance(answer, list) and not answer[0].replayed
 
 

@@ -20,9 +20,9 @@ from .limits import Limits
 
 _BATCH_BYTES = 2 << 20
 _PAGE, _PAGES, _REST = 500, 200, 0.02
-"""Timers to a transaction, transactions to a round, seconds between two: a million are looked at in ten rounds."""
+"""Timers in a transaction, transactions in a round, seconds between two: a million are looked at in ten rounds."""
 _WISH = 300
-"""Bytes that a wish counts beside its message."""
+"""Bytes that a request counts beside its message."""
 
 
 @define(eq=False)
@@ -61,12 +61,13 @@ class Timers:
         return self._doing.idle
 
     def hurry(self) -> None:
-        """From now on nobody waits for what is locked."""
+        """From now on nobody waits for locked rows."""
         self._doing.hurry()
 
     async def do(self, wish: Wish) -> Answer:
-        """Sets or cancels. Raises `Busy` while somebody's transaction holds the timer or its message, and `TooMany`
-        where a limit of the topic is reached; one that replaces another makes no more that wait."""
+        """Sets or cancels a timer. Raises `Busy` while another transaction holds the timer or its message, and
+        `TooMany` where a limit of the topic is reached; a timer that replaces another does not add to those that wait.
+        """
         topic = wish.topic
         if wish.draft is None or not topic.limited:
             return await self._do_one(wish)
@@ -93,8 +94,8 @@ class Timers:
             raise
 
     async def forget(self) -> None:
-        """Forgets timers whose message waits no more, as long after it was due as idempotency keys are remembered: so
-        many pages, and in the next round those behind them."""
+        """Forgets timers whose message waits no more, as long after it was due as idempotency keys are remembered. A
+        round looks at so many pages, and the next one goes on behind them."""
         for _ in range(_PAGES):
             until = self._clock.now() - self._store.window
             _, on = await self._store.write(keyed.forget, self._behind, until, _PAGE)

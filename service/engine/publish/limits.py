@@ -1,8 +1,8 @@
 """Limits of topics: how many of their messages may wait for their time, and how many are accepted a second.
 
-They keep neighbours quiet, and are no accounts. How many wait is read from the kept counters, once a second at most
-while somebody publishes, and what was taken here since is added; what other nodes take meanwhile is not known. Of the
-rate each node has its share. A topic without limits does not come here.
+They keep neighbours quiet, and are not exact. How many messages wait is read from the kept counters, once a second at
+most while somebody publishes, and those taken here since are added; those that other nodes take meanwhile are not
+known. Each node has its share of the rate. A topic without limits does not come here.
 """
 
 from math import ceil
@@ -18,33 +18,33 @@ from ...errors import TooMany
 from ..cluster.nodes import Nodes
 
 _BELIEVED = 1_000
-"""Milliseconds for which what was read is believed."""
+"""Milliseconds for which a reading is believed."""
 _BURST = 1_000
 """Milliseconds' worth of messages that may come at once after a rest."""
 _LATER = 5
-"""Seconds after which to try again where too many wait: when they will be fewer, nobody knows."""
+"""Seconds after which to try again where too many messages wait: nobody knows when they will be fewer."""
 _REMEMBERED = 10_000
-"""Topics; those of which nothing is being written are read anew when there are more."""
+"""Topics that are remembered; when there are more, those with nothing being written are dropped and read anew."""
 
 
 @define(eq=False)
 class _Known:
-    """Of one topic."""
+    """What is known of one topic."""
 
     turn: trio.Lock = field(factory=trio.Lock)
-    """Held by who reads."""
+    """Held while the number is being read."""
     read_at: int | None = None
     waiting: int = 0
-    """Messages that wait: those that were read, and those that were taken since."""
+    """Messages that wait: those that were read, and those taken since."""
     flying: int = 0
     """Messages among them that are being written."""
     paid_until: float = 0.0
-    """Milliseconds of the host's clock up to which the rate is used up."""
+    """Milliseconds of the host's clock until which the rate is used up."""
 
 
 @define(eq=False)
 class Limits:
-    """Before a publish call `look`, then `take`. After it call `landed`, whether it was written or not."""
+    """Call `look` and then `take` before a publish; after it call `landed`, whether it was written or not."""
 
     _store: Store
     _clock: Clock
@@ -52,7 +52,7 @@ class Limits:
     _known: dict[int, _Known] = field(factory=dict[int, _Known], init=False)
 
     async def look(self, topic: Topic) -> None:
-        """Reads how many messages wait, where that is limited and was not read just now. Raises `StoreError`."""
+        """Reads how many messages wait, if that is limited and was not read just now. Raises `StoreError`."""
         if topic.max_pending is None:
             return
         known = self._of(topic)
@@ -67,11 +67,11 @@ class Limits:
             known.read_at = now
 
     def is_full(self, topic: Topic, waiting: int) -> bool:
-        """Whether so many messages more would be more than may wait."""
+        """Whether so many more messages would be more than may wait."""
         return topic.max_pending is not None and self._of(topic).waiting + waiting > topic.max_pending
 
     def take(self, topic: Topic, messages: int, waiting: int) -> None:
-        """Takes so many messages, of which some are to wait. Raises `TooMany`, and then none is taken."""
+        """Takes so many messages, `waiting` of which are for later. Raises `TooMany`, and then none is taken."""
         known = self._of(topic)
         if waiting and self.is_full(topic, waiting):
             raise TooMany(
@@ -80,7 +80,7 @@ class Limits:
         now = self._clock.monotonic()
         cost = self._cost(topic, messages)
         owed = known.paid_until - now
-        if owed > 0 and owed + cost > _BURST:  # who has rested may publish any batch, and rests the longer
+        if owed > 0 and owed + cost > _BURST:  # after a rest any batch may go; the next rest is longer
             seconds = max(1, ceil(min(owed, owed + cost - _BURST) / 1000))
             raise TooMany(f"topic {topic.name!r} takes {topic.max_rate} messages a second", seconds)
         known.paid_until = max(known.paid_until, now) + cost
@@ -88,7 +88,7 @@ class Limits:
         known.flying += waiting
 
     def landed(self, topic: Topic, messages: int, waiting: int, *, written: bool) -> None:
-        """What was taken is written, or it is not, and is given back."""
+        """The messages that were taken are written; if not, they are given back."""
         known = self._of(topic)
         known.flying -= waiting
         if not written:

@@ -1,7 +1,8 @@
-"""When it is best to come: the emptiest second of a window, and how full a second is that somebody asks for.
+"""Shaping: finds the emptiest second of a window for a message, and tells how full a second is.
 
-What falls due is known by the minute from the forecast, of all servers, a little old; by the second of what is in this
-server's wheel and of what it has placed itself, at once. So all of it is an estimate, and nobody waits for it.
+What falls due is known by the minute from the forecast, for all servers and a little late; by the second from this
+server's wheel and from the messages that it has placed itself, at once. So all of it is an estimate, and nobody waits
+for it.
 """
 
 import secrets
@@ -23,23 +24,23 @@ Window = tuple[int, int]
 """From and to, Unix milliseconds; the end not included."""
 
 WIDEST = 7 * 24 * 3_600_000
-"""Milliseconds: so wide may a window be."""
+"""Milliseconds of the widest window."""
 _FRESH = 30_000
-"""Milliseconds for which what was read of an hour will do."""
+"""Milliseconds for which what was read of an hour is used."""
 _BACK = 60
-"""Seconds before one that may make it late."""
+"""Seconds that are looked back at to tell whether a second will be late."""
 _GROWN = 1.1
-"""A second that is so many times as full is looked at again."""
+"""A second that has grown by this factor is looked at again."""
 _SECOND = 1000
 _AT_ONCE = 100
-"""Hours that are learned before others have their turn: a batch may have windows in ten thousands of them."""
+"""Hours that are learned before other tasks have their turn: a batch may have windows in ten thousand of them."""
 _NOTHING = (0,) * 60
-"""Of each minute of an hour."""
+"""The counts of an hour's minutes in which nothing falls due."""
 
 
 @define(eq=False)
 class Shaping:
-    """Places messages, and says how full it is where they are."""
+    """Places messages, and tells how full their seconds are."""
 
     _store: Store
     _clock: Clock
@@ -47,12 +48,12 @@ class Shaping:
     _pace: Pace
     _spread: Spread = field(factory=Spread, init=False)
     _late: dict[int, tuple[int, int]] = field(factory=dict[int, tuple[int, int]], init=False)
-    """By second how much there was and by how many milliseconds it will be late, when somebody looked since the second
+    """By second: how many entries it had and by how many milliseconds they will be late, as found since the second
     `_late_at` began."""
     _late_at: int = field(default=0, init=False)
 
     async def learn(self, windows: Iterable[Window]) -> None:
-        """Reads what falls due in these windows, where that is not known. Raises `StoreError`."""
+        """Reads what falls due in these windows, if it is not known. Raises `StoreError`."""
         now = self._clock.now()
         asked = {hour for window in set(windows) for hour in self._spread.unknown(*window, now - _FRESH)}
         if not asked:
@@ -75,19 +76,18 @@ class Shaping:
         return None if loads[0] is None else [load or 0 for load in loads]
 
     def place(self, window: Window, key: str | None) -> int:
-        """The time in a window for the next message, Unix milliseconds; of equal ones the key chooses."""
+        """The time in a window for the next message, Unix milliseconds; the key chooses among equal seconds."""
         since, until = max(window[0], self._clock.now()), window[1]
         number = secrets.randbits(64) if key is None else _hash(key)
         return self._spread.place(since, until, number) if since < until else since
 
     def load(self, due: int) -> int | None:
-        """How many fall due in that second, as far as this server knows; None where it does not, which is the case but
-        for the hour under way and the next."""
+        """How many entries fall due in that second, as far as is known here; None but for this hour and the next."""
         return self._wheel.load(due // _SECOND)
 
     def late_by(self, due: int) -> int | None:
-        """By how many milliseconds what falls due in that second will be late, at the pace of the last promotions; None
-        where nothing is known of it, or it will not."""
+        """By how many milliseconds entries due in that second will be late, at the pace of the last promotions; None if
+        that is not known, or if they will not be late."""
         second, now = due // _SECOND, self._clock.now() // _SECOND
         per_s = self._pace.per_s
         load = self._wheel.load(second)
@@ -101,7 +101,7 @@ class Shaping:
         return known[1] or None
 
     def _look_back(self, second: int, now: int, per_s: float) -> int:
-        """The longest that what falls due since some second before takes beyond the end of this one."""
+        """Milliseconds at most that entries due since some second before take beyond the end of this one."""
         many, late = 0, 0.0
         for before in range(min(_BACK, second - now + 1)):
             many += self._wheel.load(second - before) or 0

@@ -1,1 +1,1 @@
-"""What is known here, and who waits for what: passive. It calls no part of the engine."""
+"""State in memory: what this node knows, and who waits for what. It is passive and calls no part of the engine."""

@@ -1,4 +1,4 @@
-"""Cleaning notes: what the cleaner is told of groups, and how far it has come with their logs."""
+"""Cleaning notes: which groups were asked for, and how far the cleaner has come with their logs."""
 
 from attrs import define, field
 
@@ -7,19 +7,19 @@ from ....store.records import Group
 
 @define(eq=False)
 class CleaningNotes:
-    """Of one server."""
+    """The notes of one server."""
 
     asked_for: set[int] = field(factory=set[int], init=False)
-    """Groups that somebody has asked for; the cleaner writes them down in its next round."""
+    """Groups that were asked for; the cleaner writes them down in its next round."""
     starts: dict[tuple[object, ...], int] = field(factory=dict[tuple[object, ...], int], init=False)
-    """By place, from where on there is something to clean."""
+    """By place: from where on there is something to clean."""
 
     def see(self, group_id: int) -> None:
-        """Somebody asked for this group."""
+        """Notes that this group was asked for."""
         self.asked_for.add(group_id)
 
     def forget(self, group: Group) -> None:
-        """The group is removed."""
+        """Drops the notes of a group that is removed."""
         for queue_id in group.queue_ids:
             for what in ("deliveries", "seeks"):
                 self.starts.pop((what, group.id, queue_id), None)

@@ -1,6 +1,7 @@
 """The directory: topics, groups and queues by name and id, kept in memory and read again from time to time.
 
-Of very many topics a refresh reads some, a page at a time: what is new, what was removed, and so many others in turn.
+Of very many topics a refresh reads some, a page at a time: new ones, removed ones, and a bounded number of others in
+turn.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -27,24 +28,23 @@ from .forgetting import Forgetting
 _PAGE = 500
 """Topics that are read together."""
 _FIRST_PAGE = 5000
-"""The same at the start: nobody is kept waiting yet, and fewer reads take half the time."""
+"""The same at the start, when nobody waits yet: fewer reads take half the time."""
 _ROUND = 2000
-"""Topics that are read anew in one refresh: all of them, where there are no more."""
+"""Topics that are read anew in one refresh: all of them, if there are no more."""
 _EVERY = 10.0
-"""Seconds between two refreshes, when nobody tells of a change."""
+"""Seconds between two refreshes, when no other node tells of a change."""
 _LAST = 1 << 62
 _REMEMBERED = 10_000
-"""Topics, and as many groups, that are known to be removed: somebody may have read them just before."""
+"""Removed topics, and as many groups, that are remembered: a read from just before the removal may bring them again."""
 _LINES = 4
-"""Topics and groups that come into being with their first use, at a time: thousands wait for each other, and not
-everybody for them."""
+"""Topics and groups made at their first use at a time: thousands wait for each other, other requests do not."""
 
 
 @define(eq=False)
 class _Look:
-    """A look at the store, and what others, that began later, have told of meanwhile: by the ids of topics, theirs and
-    those of which they have told the groups, or with a name the one group. What they saw is newer, whichever answer
-    comes first."""
+    """A read of the store that is under way, and what reads that began later have noted meanwhile: the ids of topics,
+    and the ids of topics whose groups were read, or (topic id, name) for a single group. What those saw is newer,
+    whichever answer comes first."""
 
     topics: set[int] = field(factory=set[int], init=False)
     groups: set[int | tuple[int, str]] = field(factory=set[int | tuple[int, str]], init=False)
@@ -62,15 +62,15 @@ class Directory:
         forgetting: Forgetting | None = None,
         release_rates: dict[int, int] | None = None,
     ) -> None:
-        """`forgetting` hears of a topic or a group that is forgotten, removed here or elsewhere; in `release_rates` the
-        rates of topics are kept."""
+        """`forgetting` hears of topics and groups that were removed, here or elsewhere; the rates of topics are kept in
+        `release_rates`."""
         self._store = store
         self._clock = clock
         self._auto_create = auto_create
         self._topics: dict[str, Topic] = {}
         self._names: dict[int, str] = {}
         self._ids: list[int] = []  # of the topics, ascending
-        self._at = 0  # behind which topic the next refresh reads anew
+        self._at = 0  # the topic behind which the next refresh reads
         self._groups: dict[tuple[int, str], Group] = {}
         self._of_topic: dict[int, dict[int, Group]] = defaultdict(dict)
         self._by_id: dict[int, Group] = {}
@@ -79,18 +79,18 @@ class Directory:
         self._topic_of_queue: dict[int, Topic] = {}
         self._group_of_queue: dict[int, Group] = {}
         self._making: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
-        """By topic: one that is locked keeps no other waiting."""
+        """By topic name: a topic that is being made keeps no other waiting."""
         self._line = trio.CapacityLimiter(_LINES)
         self._removed_topics: dict[int, None] = {}
         self._removed_groups: dict[int, None] = {}
         self._looks: list[_Look] = []  # that are under way, in the order in which they began
         self._changed = trio.Event()
         self._read_anew = False
-        """Another server has had the database since the start: who has looked something up may have done so before."""
+        """Another server has had the database since the start: a topic may have been looked up before that."""
         self._forgetting = forgetting
 
     async def refresh(self) -> None:
-        """Reads topics anew; what is not there any more is forgotten. The first reads all there is."""
+        """Reads topics anew, and forgets those that are gone. The first refresh reads everything."""
         for stone in await self._store.read(removal.tombstones):
             self._forget_stone(stone)
         last = self._ids[-1] if self._ids else 0
@@ -106,7 +106,7 @@ class Directory:
             pass  # what is new, too
 
     async def read_anew(self) -> None:
-        """Another server has the database: all is read, whoever is not there is forgotten, and may come again."""
+        """Another server has the database: reads everything, and forgets what is not there; that may come again."""
         self._at, self._read_anew = 0, True
         while True:
             await self.refresh()
@@ -116,15 +116,15 @@ class Directory:
         self._removed_groups.clear()
 
     def is_lost(self, topic: Topic) -> bool:
-        """Whether a topic that somebody looked up was lost with the server that had the database then: its numbers may
-        be another's now. A topic that was removed since is lost, too."""
+        """Whether a topic that was looked up earlier was lost with the server that had the database then: its ids may
+        be another topic's now. A topic that was removed since is lost, too."""
         present = self._topics.get(topic.name)
         if not self._read_anew or present is topic:
             return False
         return present is None or not {queue.id for queue in topic.queues} <= {queue.id for queue in present.queues}
 
     def note_change(self, _: int) -> None:
-        """Another node has changed or removed something."""
+        """Has a refresh made soon, since another node has changed or removed something."""
         self._changed.set()
 
     async def refresh_in_time(self) -> None:
@@ -135,8 +135,8 @@ class Directory:
         await self.refresh()
 
     async def _read(self, after: int, limit: int, *, keep: bool = False) -> tuple[int, bool]:
-        """A page of topics from behind one; how many there are, and whether these were the last."""
-        # Only what was known before the reading: somebody may make more meanwhile.
+        """Reads a page of topics behind an id; returns how many there are, and whether these were the last."""
+        # Only what was known before the read is compared: more may be made meanwhile.
         known = self._ids[bisect_right(self._ids, after) :]
         known_groups = [group for id_ in known[:limit] for group in self._of_topic.get(id_, {}).values()]
         with self._look() as look:
@@ -177,8 +177,8 @@ class Directory:
             self._looks.remove(look)
 
     async def look_up_group(self, id_: int, queue_ids: Collection[int] = ()) -> Group | None:
-        """The group of this id, looked for in the store when it is not known here, or not with all of these queues:
-        its topic may have gained some at another server."""
+        """The group of this id. The store is asked if the group is not known here, or not with all of these queues: its
+        topic may have gained some at another server."""
         if (group := self._by_id.get(id_)) is None or not set(queue_ids).issubset(group.queue_ids):
             for name in await self._store.read(catalogue.topics_of_groups, [id_]):
                 await self.read_topic(name)
@@ -195,13 +195,13 @@ class Directory:
         return found[0] if found else None
 
     async def _read_groups(self, topic: Topic) -> None:
-        """As groups of the topic that is known by now: who asks may have it from before it gained queues."""
+        """Notes the groups of the topic as it is known by now: the caller may have it from before it gained queues."""
         now_known = self.topic_by_id(topic.id) or topic
         with self._look() as look:
             self._note_groups(look, await self._store.groups([now_known]), [now_known.id])
 
     async def _read_group(self, topic: Topic, name: str) -> None:
-        """The same of the one group, which may not be there: who asks for any name must not have all others read."""
+        """The same for one group, which may not exist: a request for any name must not have all the others read."""
         now_known = self.topic_by_id(topic.id) or topic
         with self._look() as look:
             found = await self._store.read(catalogue.find_group, now_known, name, self._store.ladder)
@@ -213,16 +213,16 @@ class Directory:
 
     @property
     def count_of_groups(self) -> int:
-        """Of all topics."""
+        """The number of groups of all topics."""
         return len(self._groups)
 
     def some_groups(self, limit: int) -> list[Group]:
-        """Those that were met first, of whatever topic."""
+        """The groups that were met first, of any topic."""
         return list(islice(self._groups.values(), limit))
 
     @property
     def topic_ids(self) -> list[int]:
-        """Of all topics, ascending."""
+        """The ids of all topics, ascending."""
         return list(self._ids)
 
     def topic_by_id(self, id_: int) -> Topic | None:
@@ -288,13 +288,13 @@ class Directory:
     async def put_topic(
         self, draft: TopicDraft, named: Set[str], check: Callable[[Topic, TopicDraft], None]
     ) -> tuple[Topic, bool]:
-        """Makes the topic, or changes what is named of it, if `check` lets it; whether it was made."""
+        """Makes the topic, or changes its `named` fields if `check` allows it; also returns whether it was made."""
         topic, made = await self._store.put_topic(draft, named, check, self._clock.now())
         # Read once more: a look that began before that commit may be under way.
         return await self.read_topic(topic.name) or topic, made
 
     async def change_topic(self, topic: Topic, draft: TopicDraft) -> Topic:
-        """Sets what may be changed of a topic."""
+        """Changes those fields of a topic that may change."""
         await self._store.change_topic(topic, draft, self._clock.now())
         found = await self.read_topic(topic.name)
         if found is None:
@@ -337,7 +337,7 @@ class Directory:
         return self._by_id[group.id]
 
     def forget_topic(self, topic: Topic) -> None:
-        """The topic is removed, and its groups with it."""
+        """Forgets a topic that is removed, and its groups."""
         if not _remember(self._removed_topics, topic.id):
             return
         for group in self.groups_of(topic):
@@ -357,7 +357,7 @@ class Directory:
             self._forgetting.topic_gone(topic)
 
     def forget_group(self, group: Group) -> None:
-        """The group is removed."""
+        """Forgets a group that is removed."""
         if not _remember(self._removed_groups, group.id):
             return
         self._drop_group(group)
@@ -377,7 +377,7 @@ class Directory:
             self._forgetting.group_gone(group)
 
     def _note_topics(self, look: _Look, topics: Collection[Topic]) -> None:
-        """Takes note of what a look has seen; but for what a later one has told of already."""
+        """Notes the topics that a look has seen, except those that a later look has noted already."""
         for topic in topics:
             if topic.id not in look.topics:
                 self._note_topic(topic)
@@ -385,7 +385,7 @@ class Directory:
             earlier.topics.update(topic.id for topic in topics)
 
     def _note_groups(self, look: _Look, groups: Collection[Group], of: Collection[int | tuple[int, str]]) -> None:
-        """The same of all groups of these topics; the later one may not have known yet of queues that they gained."""
+        """The same for all groups of these topics. A later look may not know yet of queues that a topic has gained."""
         for group in groups:
             known = self._by_id.get(group.id)
             told = not look.groups.isdisjoint((group.topic.id, (group.topic.id, group.name)))
@@ -396,7 +396,7 @@ class Directory:
 
     def _note_topic(self, topic: Topic) -> None:
         if topic.id in self._removed_topics or not topic.queues:
-            return  # read just before it was removed, or half of it before and half behind
+            return  # read just before it was removed, or half before and half after
         known = self._topics.get(topic.name)
         if known == topic:
             return
@@ -406,7 +406,7 @@ class Directory:
             self.forget_topic(known)
         before = self.topic_by_id(topic.id)
         if before is not None and before.name != topic.name:
-            # It is lost with the server that had the database, and its number is taken anew.
+            # It was lost with the server that had the database, and its id was given to another topic.
             del self._topics[before.name]
             for queue in before.queues:
                 if self._topic_of_queue.get(queue.id) is before:
@@ -428,7 +428,7 @@ class Directory:
             return group  # read just before it was removed
         before = self._by_id.get(group.id)
         if before is not None and _whole_name(before) != _whole_name(group):
-            self._drop_group(before)  # it is lost with the server that had the database, and its number is taken anew
+            self._drop_group(before)  # lost with the server that had the database; its id is another group's
         self._groups[group.topic.id, group.name] = group
         self._by_id[group.id] = group
         self._of_topic[group.topic.id][group.id] = group
@@ -443,7 +443,7 @@ def _whole_name(group: Group) -> tuple[int, str, str]:
 
 
 def _remember(removed: dict[int, None], id_: int) -> bool:
-    """False when it was removed before. The oldest are forgotten."""
+    """Remembers a removal; False when it was remembered already. The oldest are dropped."""
     if id_ in removed:
         return False
     removed[id_] = None

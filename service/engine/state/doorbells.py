@@ -10,7 +10,7 @@ from ....store.records import Group
 
 
 class Waiting(Protocol):
-    """Who waits for messages of a group."""
+    """A caller that waits for messages of a group."""
 
     answered: trio.Event
 
@@ -20,12 +20,12 @@ Who = TypeVar("Who", bound=Waiting)
 
 @define(eq=False)
 class Doorbell(Generic[Who]):
-    """Of one group. Its coordinator waits here, and keeps here who waits for messages."""
+    """The bell of one group. Its coordinator waits here, and keeps here the callers that wait for messages."""
 
     asking: dict[Who, None] = field(factory=dict[Who, None], init=False)
-    """In order: ten thousand may wait, and each leaves when it likes."""
+    """The waiting callers, in order: ten thousand may wait, and each leaves when it likes."""
     may_find: bool = field(default=True, init=False)
-    """A turn may find messages; not after one that left none."""
+    """Whether a turn may find messages: not after one that left none."""
     full: bool = field(default=False, init=False)
     """The group has as many messages in hand as it may, until something is settled."""
     retired: bool = field(default=False, init=False)
@@ -47,13 +47,13 @@ class Doorbell(Generic[Who]):
         self.ring()
 
     def send_home(self) -> None:
-        """Who waits goes home empty-handed."""
+        """Returns empty to all callers that wait."""
         for one in self.asking:
             one.answered.set()
         self.asking.clear()
 
     def retire(self) -> None:
-        """The group is removed."""
+        """Ends the bell: the group is removed."""
         self.retired = True
         self.send_home()
         self.wake.set()
@@ -61,19 +61,19 @@ class Doorbell(Generic[Who]):
 
 @define(eq=False)
 class Doorbells:
-    """Of all groups that somebody has asked for here. Of a topic with very many groups only those are rung."""
+    """The bells of all groups that were asked for here: of a topic with very many groups only those are rung."""
 
     _by_group: dict[int, Doorbell[Any]] = field(factory=dict[int, Doorbell[Any]], init=False)
     _of_topic: defaultdict[int, list[Doorbell[Any]]] = field(factory=lambda: defaultdict(list), init=False)
 
     def open(self, group: Group) -> Doorbell[Any]:
-        """A new bell, of a group that has none."""
+        """A new bell for a group that has none."""
         bell = self._by_group[group.id] = Doorbell[Any]()
         self._of_topic[group.topic.id].append(bell)
         return bell
 
     def retire(self, group: Group) -> None:
-        """The group is gone: its coordinator ends."""
+        """Ends the bell of a group that is gone, and with it the coordinator."""
         if (bell := self._by_group.pop(group.id, None)) is not None:
             self._of_topic[group.topic.id].remove(bell)
             if not self._of_topic[group.topic.id]:
@@ -82,16 +82,16 @@ class Doorbells:
 
     @property
     def awaited(self) -> set[int]:
-        """The ids of groups of which somebody waits for messages."""
+        """The ids of groups for whose messages somebody waits."""
         return {id_ for id_, bell in self._by_group.items() if bell.asking}
 
     def ring_topic(self, topic_id: int) -> None:
-        """A queue of the topic has grown."""
+        """Rings the bells of a topic's groups: a queue of it has grown."""
         for bell in self._of_topic.get(topic_id, ()):
             bell.ring()
 
     def ring_group(self, group_id: int) -> None:
-        """The group's retry queue has grown."""
+        """Rings the bell of one group: its retry queue has grown, or there may be messages for another reason."""
         if (bell := self._by_group.get(group_id)) is not None:
             bell.ring()
 

@@ -1,10 +1,10 @@
-"""Lanes: what is due all at once, a lane for each topic, handed out batch by batch in fair turns.
+"""Lanes: entries that are due all at once, a lane for each topic, handed out batch by batch in fair turns.
 
-Each batch is shared out evenly among the lanes that have something; what one does not need is for the others. Where
-some need no more than their share, and others more than there is room for, the few go by themselves, in turn with the
-many: in one batch they would wait for its end, and what came for them meanwhile for that of the next. Within a
-lane the oldest come first. A lane of which something is on its way gives nothing more until that is through, so that
-the order within a queue is that of time, and what comes for other topics meanwhile need not wait for it.
+Each batch is shared out evenly among the lanes that have something; what one does not need is for the others. If some
+lanes need no more than their share, and others more than there is room for, the small ones go by themselves, in turn
+with the large: in one batch they would wait for its end, and what came for them meanwhile for that of the next. Within
+a lane the oldest come first. A lane with a batch on its way gives nothing more until that is through, so that a queue
+keeps the order of time, and what comes for other topics meanwhile need not wait for it.
 
 Pure: no clock, no store. Entries are kept as columns, as in the wheel.
 """
@@ -24,70 +24,70 @@ from ....wheel.shards import outside
 
 _EVER = 1 << 62
 _LONG = 20
-"""Times as many entries as are looked for: from there on each is found by halving."""
+"""A lane that is so many times as long as the list of entries looked for is searched for each by halving."""
 
 
 @frozen(eq=False)
 class Batch:
-    """What is handed out together; its lanes wait until it is `over`."""
+    """A batch that is handed out together; its lanes wait until it is `over`."""
 
     of: Mapping[int, Sequence[int]]
     """Entries by topic."""
     more: bool
-    """Its topics need more than their share."""
+    """Whether its topics need more than their share."""
 
     @property
     def topics(self) -> Sequence[int]:
-        """Of which there is something."""
+        """The topics that have entries in it."""
         return list(self.of)
 
     @property
     def entries(self) -> Sequence[int]:
-        """All of them, topic after topic."""
+        """All entries, topic after topic."""
         return [entry for some in self.of.values() for entry in some]
 
 
 def unlimited(_topic: int) -> int:
-    """How many of a topic may be taken, unless somebody says otherwise."""
+    """How many entries of a topic may be taken, if no bound is given."""
     return sys.maxsize
 
 
 @define(eq=False)
 class DueLanes:
-    """Entries by topic."""
+    """Entries that are due, by topic."""
 
     _lanes: dict[int, Opened] = field(factory=dict[int, Opened], init=False)
     """By topic, in the order of their turns. None is empty."""
     _flying: dict[int, Batch] = field(factory=dict[int, Batch], init=False)
-    """By topic the batch that is on its way."""
+    """By topic, the batch that is on its way."""
     _few: bool = field(default=False, init=False)
-    """The last batch that had to be parted was of those that need no more than their share."""
+    """The last batch that had to be divided was of topics that need no more than their share."""
 
     def __bool__(self) -> bool:
         """Whether there is anything, on its way or not."""
         return bool(self._lanes or self._flying)
 
     def __len__(self) -> int:
-        """Entries that wait."""
+        """The number of entries that wait."""
         return sum(map(len, self._lanes.values()))
 
     @property
     def topics(self) -> Sequence[int]:
-        """Of which something waits."""
+        """The topics of which something waits."""
         return list(self._lanes)
 
     @property
     def free(self) -> bool:
-        """Whether something waits of which nothing is on its way."""
+        """Whether something waits of a topic with nothing on its way."""
         return any(topic not in self._flying for topic in self._lanes)
 
     def waiting(self, topic: int) -> int:
-        """How many of a topic wait."""
+        """How many entries of a topic wait."""
         lane = self._lanes.get(topic)
         return 0 if lane is None else len(lane)
 
     def oldest(self, but: Callable[[int], bool] = lambda _: False) -> int | None:
-        """When that was due which has waited longest, without some topics."""
+        """The due time of the entry that has waited longest, without some topics."""
         lanes = [lane for topic, lane in self._lanes.items() if not but(topic)]
         return min((due for lane in lanes if (due := lane.first()) is not None), default=None)
 
@@ -100,8 +100,7 @@ class DueLanes:
             lane.add_many(some.dues, some.ids)
 
     def take(self, limit: int, room: Callable[[int], int] = unlimited) -> Batch | None:
-        """The next batch of so many entries at most, and of each topic so many as there is room for; None when nothing
-        may be taken."""
+        """The next batch: up to `limit` entries, and of each topic up to its `room`; None when nothing may be taken."""
         most = self._wanted(limit, room)
         if not most:
             return None
@@ -115,8 +114,8 @@ class DueLanes:
         return self._hand_out(turns, limit, more=not self._few)
 
     def take_few(self, limit: int, room: Callable[[int], int] = unlimited) -> Batch | None:
-        """The shortest lanes that can go whole, as many as there is room for; None when none can. It is nobody's turn,
-        so whose turn it is in `take` stays as it is."""
+        """A batch of the shortest lanes that fit into it whole; None when none does. It is nobody's turn: whose turn it
+        is in `take` stays as it is."""
         most = self._wanted(limit, room)
         left, few = limit, set[int]()
         for topic in sorted(most, key=lambda topic: most[topic]):
@@ -146,12 +145,12 @@ class DueLanes:
         return batch
 
     def over(self, batch: Batch) -> None:
-        """All of it is in the stream or elsewhere."""
+        """The batch is over: all of it is in the stream or elsewhere."""
         for topic in batch.topics:
             del self._flying[topic]
 
     def among(self, timers: Sequence[tuple[int, int]]) -> set[int]:
-        """The entries of these (due, entry) that are here, on their way or not."""
+        """The entries among these (due, entry) that are here, on their way or not."""
         entries = {entry for _, entry in timers}
         found: set[int] = set()
         for batch in set(self._flying.values()):
@@ -165,7 +164,7 @@ class DueLanes:
         return found
 
     def forget(self, shards: Set[int], until: int) -> Iterator[None]:
-        """Forgets what is of these shards and was due before `until`; a lane at each step."""
+        """Forgets entries of these shards that were due before `until`; a lane at each step."""
 
         def stays(dues: array[int], ids: array[int]) -> list[bool]:
             return [other > 0 or due >= until for due, other in zip(dues, outside(ids, shards), strict=True)]

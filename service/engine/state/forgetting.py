@@ -1,4 +1,4 @@
-"""Forgetting: a topic or a group is gone, here or at another node, and this node forgets it."""
+"""Forgetting: drops what this node keeps of a topic or a group that is gone, here or at another node."""
 
 from attrs import frozen
 
@@ -12,7 +12,7 @@ from .listeners import Listeners
 
 @frozen
 class Forgetting:
-    """Forgets what is no more; whoever waits for it is woken."""
+    """Forgets what is gone, and wakes those who wait for it."""
 
     _store: Store
     _metrics: Metrics
@@ -21,13 +21,13 @@ class Forgetting:
     _cleaning: CleaningNotes
 
     def topic_gone(self, topic: Topic) -> None:
-        """Its readers are woken, its series end."""
+        """Wakes the topic's readers, and ends its metrics."""
         for queue in topic.queues:
             self._listeners.notify(queue.id)
         self._metrics.forget(topic.name)
 
     def group_gone(self, group: Group) -> None:
-        """Its coordinator ends, and what others keep of it."""
+        """Ends the group's coordinator, and drops what other parts keep of it."""
         self._doorbells.retire(group)
         self._cleaning.forget(group)
         self._store.forget_group(group)

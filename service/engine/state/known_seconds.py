@@ -1,6 +1,6 @@
-"""Known seconds: crowded seconds, with the topics of their messages, known before they begin.
+"""Known seconds: crowded seconds whose messages have their topics known before they begin.
 
-The `lookahead` finds it out. What comes for a second while it is looked at, or later, is not known.
+The `lookahead` finds them out. Entries that come for a second while it is looked at, or later, are not known.
 """
 
 from array import array
@@ -13,35 +13,35 @@ from ....store.ids import SEQUENCE_BITS, due_of, first_id
 from ....wheel.columns import Columns, alike
 
 FEW = 200
-"""Messages a second of other topics: between more there are no gaps that are worth looking for."""
+"""Messages of other topics in a second: between more of them there are no gaps worth looking for."""
 _SECOND = 1_000
 _FRESH = 20_000
-"""Entries that may have come since: for more it is looked at anew."""
+"""Entries that may have come since the look: with more, the second is looked at anew."""
 
 
 @define(eq=False)
 class KnownSecond:
-    """A second that was looked at, or is."""
+    """A crowded second that was looked at, or is being looked at."""
 
     burst: int = 0
-    """The topic of nearly all; 0 while it is being looked at, and where nothing is known of it."""
+    """The topic of nearly all its messages; 0 while it is being looked at, and where nothing is known of it."""
     others: Mapping[int, int] = field(factory=dict[int, int])
     """The topics of the others, by their entries."""
     entries: Sequence[int] = ()
-    """Of the others, in order."""
+    """The entries of the others, in order."""
     fresh: set[int] = field(factory=set[int])
-    """What has come since the look began."""
+    """Entries that have come since the look began."""
 
     def found(self, burst: int, others: Mapping[int, int]) -> None:
-        """This is what the look has found."""
+        """Takes what the look has found."""
         self.burst, self.others, self.entries = burst, others, array("q", sorted(others))
 
     def tells(self, due: int, entry: int) -> bool:
         return self.burst != 0 and entry >= 0 and due_of(entry) == due and entry not in self.fresh
 
     def tells_all(self, timers: Columns) -> bool:
-        """Whether it tells of each of these. Without a look at each: the service's loop stands still meanwhile. Those
-        of one time are in order, so their ends tell of all of them."""
+        """Whether it tells of each of these. Entries are not looked at one by one, for the service's loop stands still
+        meanwhile: those with one due time are in order, so the first and the last tell of all of them."""
         ids = timers.ids
         plain = self.burst != 0 and all(
             ids[start] >> SEQUENCE_BITS == due == ids[stop - 1] >> SEQUENCE_BITS
@@ -50,7 +50,7 @@ class KnownSecond:
         return plain and (not self.fresh or self.fresh.isdisjoint(ids))
 
     def others_among(self, ids: Sequence[int]) -> dict[int, int]:
-        """The topics of those that are not of the burst, by their entries; of such as it tells of, in order."""
+        """The topics of those entries that are not of the burst. `ids` are in order, and it tells of all of them."""
         if not ids:
             return {}
         start = bisect_left(self.entries, ids[0])
@@ -64,7 +64,7 @@ _UNKNOWN = KnownSecond()
 
 @define(eq=False)
 class KnownSeconds:
-    """`note` and `note_many` as soon as something is added to the wheel."""
+    """Call `note` or `note_many` as soon as something is added to the wheel."""
 
     _seconds: dict[int, KnownSecond] = field(factory=dict[int, KnownSecond], init=False)
 
@@ -79,28 +79,28 @@ class KnownSeconds:
         return self._seconds.get(second, _UNKNOWN)
 
     def begin(self, second: int) -> KnownSecond:
-        """It is looked at from now on."""
+        """Begins a look at this second."""
         known = self._seconds[second] = KnownSecond()
         return known
 
     def forget(self, second: int) -> None:
-        """The look has failed."""
+        """Drops a second whose look has failed."""
         self._seconds.pop(second, None)
 
     def forget_before(self, second: int) -> None:
-        """They are long over."""
+        """Drops seconds that are long over."""
         for over in [one for one in self._seconds if one < second]:
             del self._seconds[over]
 
     def note(self, due: int, entry: int) -> None:
-        """An entry comes."""
+        """Notes an entry that was added to the wheel."""
         if self._seconds and (known := self._seconds.get(due // _SECOND)) is not None:
             known.fresh.add(entry)
             if len(known.fresh) > _FRESH:
                 del self._seconds[due // _SECOND]
 
     def note_many(self, dues: Sequence[int]) -> None:
-        """Many come at once: of their seconds nothing is known any more."""
+        """Notes many entries that were added at once: of their seconds nothing is known any more."""
         if self._seconds and dues:
             first, last = min(dues) // _SECOND, max(dues) // _SECOND
             for second in [second for second in self._seconds if first <= second <= last]:
@@ -111,8 +111,8 @@ class KnownSeconds:
         return self.of(now // _SECOND).burst != 0
 
     def next_other(self, now: int) -> int | None:
-        """When next in this second something falls due that is known not to be of its burst; None when nothing does,
-        or when many do. O(log others)."""
+        """When the next entry of this second falls due that is known not to be of its burst; None when there is none,
+        or when there are many. O(log others)."""
         entries = self.of(now // _SECOND).entries
         at = bisect_left(entries, first_id(now))
         return due_of(entries[at]) if at < len(entries) <= FEW else None

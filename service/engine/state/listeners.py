@@ -1,4 +1,4 @@
-"""Listeners: who waits for queues to grow is woken. Nothing is kept; a queue that nobody waits for costs nothing."""
+"""Listeners: wakes tasks that wait for queues to grow. Nothing is kept; a queue that nobody waits for costs nothing."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ import trio
 
 
 class Listeners:
-    """Events by the queue that they wait for."""
+    """The events of those who wait, by queue."""
 
     def __init__(self) -> None:
         self._listeners: dict[int, set[trio.Event]] = {}
@@ -18,12 +18,12 @@ class Listeners:
         return set(self._listeners)
 
     def notify(self, queue_id: int) -> None:
-        """The queue has grown."""
+        """Wakes those who wait for this queue: it has grown."""
         for event in self._listeners.pop(queue_id, ()):
             event.set()
 
     def notify_all(self) -> None:
-        """Everybody is to look, or to go home."""
+        """Wakes everybody, to look again or to end the wait."""
         for queue_id in list(self._listeners):
             self.notify(queue_id)
 

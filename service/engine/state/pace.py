@@ -1,11 +1,11 @@
-"""The pace of promotion: how many messages a second it brings, of late, when there is enough to do."""
+"""The pace of promotion: how many messages a second the last larger transactions have promoted."""
 
 from attrs import define, field
 
 _ENOUGH = 100
-"""Messages in one transaction: of fewer its fixed cost is most of what it takes."""
+"""Messages of a transaction that is measured, at least: a smaller one spends most of its time on fixed costs."""
 _WEIGHT = 0.2
-"""Of the newest."""
+"""The weight of the newest transaction."""
 
 
 @define
@@ -13,10 +13,10 @@ class Pace:
     """The pace of the last larger transactions, the newest counting most."""
 
     per_s: float | None = field(default=None, init=False)
-    """None: there was none yet."""
+    """None before the first one."""
 
     def note(self, messages: int, seconds: float) -> None:
-        """So many messages took a transaction so long."""
+        """Notes a transaction that took so long for so many messages."""
         if messages >= _ENOUGH and seconds > 0:
             per_s = messages / seconds
             self.per_s = per_s if self.per_s is None else self.per_s + _WEIGHT * (per_s - self.per_s)

@@ -1,7 +1,8 @@
-"""Pending: what waits for its time, and what is due and waits for its turn. Whoever has committed a row tells it here.
+"""Pending: entries that wait for their time, and those that are due and wait for their turn.
 
-It holds the wheel, the horizon, and the lanes of what is due beyond a batch. It is passive: the dispatcher turns the
-wheel, and is woken by what comes earlier than it sleeps for.
+The part that has committed a row tells of it here. Pending holds the wheel, the horizon, and the lanes of what is due
+beyond a batch. It is passive: the dispatcher turns the wheel, and is woken by an entry that is due earlier than it
+sleeps for.
 """
 
 import math
@@ -21,9 +22,9 @@ from .releases import Releases
 
 _SECOND = 1_000
 _SOON = 6_000
-"""Milliseconds: what falls due so soon is kept when its shard goes, whose owner may not have seen it yet."""
+"""Milliseconds: entries due so soon are kept when their shard goes, for its owner may not have seen them yet."""
 _LATE = 1_000
-"""Milliseconds by which what is due may be late while what is past its time is cleared up: what is due comes first."""
+"""Milliseconds that due entries may be late while cleaning goes on: beyond that it waits, for they come first."""
 
 
 @define(eq=False)
@@ -35,25 +36,25 @@ class Pending:
     _clock: Clock
     releases: Releases
     lanes: DueLanes = field(factory=DueLanes, init=False)
-    """What is due beyond a batch."""
+    """Entries that are due beyond a batch."""
     seconds: KnownSeconds = field(factory=KnownSeconds, init=False)
-    """Crowded ones that were looked at before they begin."""
+    """Crowded seconds that were looked at before they begin."""
     under_way: Sequence[int] = field(default=(), init=False)
-    """Entries that are out of the wheel, and not in the stream, aside or in the lanes."""
+    """Entries that have left the wheel, and are not in the stream, aside or in the lanes."""
     wake: trio.Event = field(factory=trio.Event, init=False)
     sleeps_until: int | None = field(default=None, init=False)
     """The due time that the sleeping dispatcher waits for: an earlier one wakes it. None: it is awake, or has none."""
     _sweeps: int = field(default=0, init=False)
-    """How many are under way."""
+    """Sweeps that are under way."""
     _gone: set[int] = field(factory=set[int], init=False)
-    """Entries that went into the stream since a sweep began that is under way."""
+    """Entries that went into the stream while a sweep was under way."""
 
     def __len__(self) -> int:
         """Timers in memory."""
         return len(self.wheel) + len(self.lanes)
 
     def add(self, due: int, entry: int) -> None:
-        """Takes note of a committed row, whoever has its shard. Past the horizon it is left to its page."""
+        """Notes a committed row, whoever has its shard. A row past the horizon is left to its page."""
         if self.horizon.covers(due):
             self.wheel.add(due, entry)
             self.seconds.note(due, entry)
@@ -61,7 +62,7 @@ class Pending:
                 self.wake.set()
 
     def add_many(self, dues: Sequence[int], entries: Sequence[int]) -> None:
-        """Takes note of a page of rows, whose times need not be in order."""
+        """Notes a page of rows, whose times need not be in order."""
         self.wheel.add_many(dues, entries)
         self.seconds.note_many(dues)
         self.wake.set()
@@ -72,7 +73,7 @@ class Pending:
             self.wheel.cancel(due, entry)
 
     async def forget(self, shards: Set[int]) -> None:
-        """Forgets what is of these shards, but for what is due about now: their owner may not have seen it yet."""
+        """Forgets the entries of these shards, except those due about now: their owner may not have seen them yet."""
         for _ in self.wheel.forget(shards, self._clock.now() + _SOON):
             await trio.lowlevel.checkpoint()
         for _ in self.lanes.forget(shards, self._clock.now() - _SOON):
@@ -80,7 +81,7 @@ class Pending:
 
     @contextmanager
     def sweep(self) -> Generator[None, None, None]:
-        """Around a sweep. What goes into the stream meanwhile may have been read before that, and is not missing."""
+        """Around a sweep. Entries that go into the stream meanwhile may have been read before: they are not missing."""
         self._sweeps += 1
         try:
             yield
@@ -90,12 +91,12 @@ class Pending:
                 self._gone.clear()
 
     def went(self, promoted: Sequence[Promoted]) -> None:
-        """They are in the stream."""
+        """Notes messages that are in the stream."""
         if self._sweeps:
             self._gone.update(one.entry for one in promoted)
 
     def add_missing(self, timers: Iterable[tuple[int, int]], found: set[int] | None = None) -> int:
-        """Takes note of those rows a sweep found that are not known here; returns how many. They go into `found`."""
+        """Notes those rows that a sweep found and that are not known here; returns how many. They go into `found`."""
         under_way, gone = frozenset(self.under_way), self._gone
         timers = [one for one in timers if one[1] not in under_way and one[1] not in gone]
         if self.lanes and timers:
@@ -109,38 +110,38 @@ class Pending:
         return len(missing)
 
     def known(self, until: int) -> int:
-        """How many are known that are due, or fall due up to the second of `until`, which comes soon."""
+        """How many entries are known that are due, or fall due up to the second of `until`, which comes soon."""
         seconds = range(self._clock.now() // _SECOND, until // _SECOND + 1)
         return len(self.lanes) + self.wheel.opened + sum(self.wheel.load(second) or 0 for second in seconds)
 
     @property
     def oldest_in_lanes(self) -> int | None:
-        """When that was due which has waited longest in the lanes, and is not held back by a rate."""
+        """The due time of the entry that has waited longest in the lanes and is not held back by a rate."""
         return self.lanes.oldest(but=self.releases.bounds)
 
     @property
     def behind(self) -> int:
-        """By how many milliseconds the oldest entry that is due is late; 0 when none is. What a topic's release rate
-        holds back is not late."""
+        """By how many milliseconds the oldest entry that is due is late; 0 when none is. Messages that a topic's
+        release rate holds back are not late."""
         dues = [due for due in (self.wheel.next_due(), self.oldest_in_lanes) if due is not None]
         return max(0, self._clock.now() - min(dues)) if dues and not self._clock.in_doubt else 0
 
     @property
     def is_late(self) -> bool:
-        """Whether what can wait is to wait."""
+        """Whether work that can wait has to wait."""
         return self.behind > _LATE
 
     @property
     def held_back(self) -> list[int]:
-        """The topics with a release rate of which something is due and waits."""
+        """The topics with a release rate of which entries are due and wait."""
         return [topic for topic in self.lanes.topics if self.releases.bounds(topic)] if self.releases else []
 
     def held_back_of(self, topic: int) -> int:
-        """How many of a topic are due and wait for its rate; 0 where it has none."""
+        """How many entries of a topic are due and wait for its rate; 0 where it has none."""
         return self.lanes.waiting(topic) if self.releases.bounds(topic) else 0
 
     def until_other_topic(self) -> float:
-        """Seconds until something falls due that comes by itself, not with a burst; as far as is known."""
+        """Seconds until an entry falls due that comes by itself, not with a burst; as far as is known."""
         now = self._clock.now()
         if self.seconds.knows(now):
             due = self.seconds.next_other(now)

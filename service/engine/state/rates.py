@@ -1,6 +1,6 @@
 """Rates: how many messages a second each topic took in and gave out over the last minute, counted in memory.
 
-A topic costs a few integers, and those that rest for a minute cost nothing. Seconds come in; no clock lives here.
+A topic costs a few integers, and one that rests for a minute costs nothing. The caller gives the clock.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ class Rate:
 
     @property
     def both(self) -> float:
-        """What the ranking goes by."""
+        """In and out together, by which topics are ranked."""
         return self.published + self.delivered
 
 
@@ -43,7 +43,7 @@ class _Count:
 
 
 class Rates:
-    """By the id of a topic. `seconds` is any clock that does not go back."""
+    """The rates of topics, by id. `seconds` is any clock that does not go back."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -60,7 +60,7 @@ class Rates:
         counts[-1].delivered += delivered
 
     def of(self, topic_id: int) -> Rate:
-        """Over the last minute; over what there was of it when the service has just begun."""
+        """The rate over the last minute, or since the service began if that is shorter."""
         if topic_id not in self._counts:
             return Rate()
         counts = self._present(topic_id)
@@ -72,12 +72,12 @@ class Rates:
         return Rate(sum(c.published for c in counts) / span, sum(c.delivered for c in counts) / span)
 
     def all(self) -> dict[int, Rate]:
-        """Of every topic that did not rest for the last minute."""
+        """The rate of every topic that did not rest for the last minute."""
         rates = {topic_id: self.of(topic_id) for topic_id in list(self._counts)}
         return {topic_id: rate for topic_id, rate in rates.items() if rate.both}
 
     def _present(self, topic_id: int) -> deque[_Count]:
-        """The counts of the last minute alone."""
+        """The topic's counts of the last minute."""
         counts = self._counts.setdefault(topic_id, deque())
         while counts and counts[0].step <= self._step() - _STEPS:
             counts.popleft()

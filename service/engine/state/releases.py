@@ -1,7 +1,7 @@
-"""Release rates: how many messages of a topic may go into the stream now, of those that have waited for their time.
+"""Release rates: how many messages of a topic that have waited for their time may go into the stream now.
 
 A bucket of tokens for each topic that has a rate, by the host's own clock. Each node has the share of the rate that it
-has of the wheel. What one does not release the others do not release for it: the rate is a bound, and no goal.
+has of the wheel. What one node does not release the others do not release for it: the rate is a bound, not a goal.
 """
 
 import sys
@@ -18,7 +18,7 @@ _BURST = 500
 
 @define(eq=False)
 class Releases:
-    """`rates` is the rate of each topic that has one, as it is at any time."""
+    """`rates` holds the rate of each topic that has one, as it is at any time."""
 
     _rates: Mapping[int, int]
     _ownership: Ownership
@@ -30,11 +30,11 @@ class Releases:
         return bool(self._rates)
 
     def bounds(self, topic: int) -> bool:
-        """Whether this topic has one."""
+        """Whether this topic has a rate."""
         return topic in self._rates
 
     def room(self, topic: int) -> int:
-        """How many may go now."""
+        """How many messages of the topic may go now."""
         rate = self._rates.get(topic)
         if rate is None:
             return sys.maxsize
@@ -42,7 +42,7 @@ class Releases:
         return int((now - max(self._paid_until.get(topic, 0.0), now - max(_BURST, cost))) / cost)
 
     def spend(self, topic: int, many: int) -> None:
-        """So many go; less than none are given back."""
+        """Counts so many messages as gone; a negative number gives them back."""
         rates = self._rates
         if topic in rates:
             cost, now = self._cost(rates[topic]), self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""Spoilt rows: what is due and cannot be promoted is set aside here, each with its reason. `spoilt` finds them."""
+"""Spoilt rows: entries that are due and cannot be promoted, each with its reason. `spoilt` finds them."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from attrs import define, field
 from ....store.timers import spoilt
 
 NAMED = 10
-"""Of many so many are named."""
+"""Rows that are named, at most."""
 
 
 @define
@@ -16,19 +16,19 @@ class SpoiltRow:
 
     why: str = ""
     rest: int = 0
-    """Milliseconds."""
+    """Milliseconds from the last try to the next."""
     again_at: int = 0
 
 
 @define(eq=False)
 class SpoiltRows:
-    """Entries of the wheel."""
+    """Entries of the wheel that are set aside."""
 
     rows: dict[int, SpoiltRow] = field(factory=dict[int, SpoiltRow], init=False)
     tried: dict[int, SpoiltRow] = field(factory=dict[int, SpoiltRow], init=False)
-    """They are on their way once more."""
+    """Entries that are being tried once more."""
     found: set[int] = field(factory=set[int], init=False)
-    """Found out while a batch is parted: what is of their order must not take them along."""
+    """Entries found spoilt while a batch is parted: others of their order must not take them along."""
 
     def __contains__(self, entry: object) -> bool:
         return entry in self.rows or entry in self.tried or entry in self.found
@@ -37,7 +37,7 @@ class SpoiltRows:
         return len(self.rows) + len(self.tried)
 
     def without(self, entries: Sequence[int]) -> Sequence[int]:
-        """Those of these that are not set aside."""
+        """These entries, without those that are set aside."""
         return [entry for entry in entries if entry not in self.rows] if self.rows else entries
 
     def named(self, most: int = NAMED) -> list[str]:
@@ -47,11 +47,11 @@ class SpoiltRows:
         return and_more(told, len(rows))
 
     def wrong(self, elsewhere: Sequence[str]) -> str | None:
-        """As a sentence, with what other nodes tell of theirs; None where all goes that is due."""
-        told = dict.fromkeys([*self.named(), *elsewhere])  # several may have met the same
+        """A sentence about these rows and those that other nodes tell of; None where all goes that is due."""
+        told = dict.fromkeys([*self.named(), *elsewhere])  # several nodes may have met the same row
         return f"due, and cannot be promoted: {'; '.join(told)}" if told else None
 
 
 def and_more(told: list[str], many: int) -> list[str]:
-    """So many of so many."""
+    """The list; if there are more, with a last item that says how many."""
     return told if many <= len(told) else [*told, f"and {many - len(told)} more"]

@@ -1,4 +1,4 @@
-"""Unsealed queues: those that were touched, on whose offsets Redis draws. The sealer seals them."""
+"""Unsealed queues: queues whose offsets Redis draws, and that the sealer is to look at."""
 
 import trio
 from attrs import define, field
@@ -6,25 +6,25 @@ from attrs import define, field
 
 @define(eq=False)
 class Unsealed:
-    """By queue id."""
+    """The queues to be looked at, by id."""
 
     queues: set[int] = field(factory=set[int], init=False)
     some: trio.Event = field(factory=trio.Event, init=False)
     needed: bool = field(default=False, init=False)
-    """Whether any queue here is, or was, sequenced elsewhere."""
+    """Whether Redis draws, or has drawn, the offsets of any queue that was written to here."""
 
     def committed(self, queue_id: int) -> None:
-        """Messages of ours are in this queue; from now on it is looked for others', too."""
+        """This node has written messages to the queue; from now on messages of other nodes are looked for, too."""
         self.needed = True
         self.touch(queue_id)
 
     def touch(self, queue_id: int) -> None:
-        """It is to be looked at."""
+        """Has the sealer look at this queue."""
         self.queues.add(queue_id)
         self.some.set()
 
     def take(self) -> set[int]:
-        """What was touched since the last time."""
+        """The queues that were touched since the last call."""
         self.some = trio.Event()
         taken, self.queues = self.queues, set[int]()
         return taken

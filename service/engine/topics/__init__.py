@@ -1,1 +1,1 @@
-"""What is set of topics and groups, their removal, and their order in lists."""
+"""Topics and groups: making and changing them, removing them, and ranking them in lists."""

@@ -1,4 +1,4 @@
-"""The catalogue: what somebody sets of a topic or a group, and what of it stays as it was made."""
+"""The catalogue: makes and changes topics and groups, and refuses changes of what is fixed when they are made."""
 
 from collections.abc import Set
 
@@ -27,7 +27,7 @@ class Catalogue:
     _signals: Signals
 
     async def put_topic(self, draft: TopicDraft, named: Set[str] = ALL) -> tuple[Topic, bool]:
-        """Makes a topic, or changes the fields of one that are named; True when it was made.
+        """Makes a topic, or changes the `named` fields of one that exists; True when it was made.
 
         Raises `TopicConflict`.
         """
@@ -51,16 +51,16 @@ class Catalogue:
         latest: bool = False,
         since: int | None = None,
     ) -> tuple[Group, bool]:
-        """Makes a group or changes its ladder and what exhaustion does; True when it was made.
+        """Makes a group, or changes its ladder and what happens when that is exhausted; True when it was made.
 
-        Where it begins counts when it is made: at the earliest message, or behind the `latest`, or at the first of the
-        time `since`, Unix milliseconds.
+        Where it begins counts only when it is made: at the earliest message, or behind the `latest`, or at the first of
+        the time `since`, Unix milliseconds.
         """
         known = name in {group.name for group in self._directory.groups_of(topic)}
         group = await self._directory.group(
             topic, name, create=True, asked_for=True, ladder=ladder, latest=latest, since=since
         )
-        # It may be there already, made elsewhere, as somebody else wished.
+        # The group may be there already, made elsewhere with other settings.
         if known or (group.own_ladder, group.block) != (ladder, block):
             await self._store.write(catalogue.change_group, group, ladder, block=block)
             group = await self._directory.read_group(group)
@@ -76,9 +76,9 @@ class Catalogue:
         return group
 
     async def pause_group(self, group: Group, *, paused: bool) -> Group:
-        """Its clients are given nothing from now on, or something again; other servers hear of it within a second.
+        """Gives its clients nothing from now on, or something again; other servers hear of it within a second.
 
-        Raises `TopicConflict` of a broadcast topic.
+        Raises `TopicConflict` for a broadcast topic.
         """
         if group.topic.kind == "broadcast":
             raise TopicConflict(
@@ -93,7 +93,7 @@ class Catalogue:
 
 
 def _unless_it_stays(known: Topic, draft: TopicDraft) -> None:
-    """Raises `TopicConflict` where what was set when the topic was made is to be another."""
+    """Raises `TopicConflict` if the draft changes what was fixed when the topic was made."""
     name, queues = draft.name, len(known.queues)
     if draft.kind != known.kind:
         raise TopicConflict(f"topic {name!r} is of kind {known.kind!r}, and the kind of a topic stays", "kind")

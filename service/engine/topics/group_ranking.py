@@ -1,9 +1,9 @@
-"""The ranking of groups: of all topics or of one, in pages, by name, or those first that have most to do.
+"""The ranking of groups, of all topics or of one: pages by name, or with those first that have most to do.
 
-Those that have nothing come after those that have something, by the names of topic and group. Which groups there are
-the directory knows, those that other servers made a little later. What they have is added up for all at once, and
-remembered for a few seconds: a group whose rank changes between two pages may come twice, or be missed. What is told of
-those on a page is read for them when they are asked for.
+Groups that have nothing come after those that have something, by the names of topic and group. The directory knows
+which groups there are; of those that other servers made it hears a little later. What they have is added up for all at
+once, and remembered for a few seconds: a group whose rank changes between two pages may come twice, or be missed. The
+counts of the groups on a page are read when the page is asked for.
 """
 
 from bisect import bisect_right
@@ -21,14 +21,14 @@ from ....store.store import Store
 from ..state.directory import Directory
 
 _REMEMBERED = 5.0
-"""Seconds for which it is not added up again."""
+"""Seconds for which the sums are remembered."""
 
 GroupSort = Literal["name", "backlog", "dead_letters"]
 
 
 @frozen
 class GroupPageStart:
-    """Behind which group a page begins: its names, and what it was ranked by."""
+    """The group behind which a page begins: its names, and the value it was ranked by."""
 
     topic: str = ""
     group: str = ""
@@ -37,7 +37,7 @@ class GroupPageStart:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """Who has most comes first."""
+        """A sort key: groups that have most come first."""
         return -self.value, self.topic, self.group
 
 
@@ -51,10 +51,10 @@ class RankedGroups:
 
 @frozen
 class _Order:
-    """Those that have something, in order, and what each of them has."""
+    """The groups that have something, in order, and what each of them has."""
 
     keys: list[tuple[int, str, str]]
-    """As of `GroupPageStart`."""
+    """As `GroupPageStart.key`."""
     ids: list[int]
     values: dict[int, int]
 
@@ -63,7 +63,7 @@ _NOBODY = _Order([], [], {})
 
 
 class GroupRanking:
-    """Over the store, with the groups that the directory knows."""
+    """Ranks the groups that the directory knows by what the store counts of them."""
 
     def __init__(self, store: Store, directory: Directory) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class GroupRanking:
     async def page(
         self, sort: GroupSort, place: GroupPageStart, limit: int, topic: Topic | None = None
     ) -> RankedGroups:
-        """At most `limit` groups from behind a place; of one topic, or of all."""
+        """Up to `limit` groups from behind a place; of one topic, or of all."""
         order = await self._order(sort)
         groups: list[Group] = []
         for group in self._behind(order, place, topic):
@@ -113,7 +113,7 @@ class GroupRanking:
         return _Order([row[:3] for row in rows], [row[3] for row in rows], {row[3]: -row[0] for row in rows})
 
     async def _described(self, groups: list[Group]) -> tuple[tuple[Group, GroupCounts], ...]:
-        """With their counts; but for those that have been removed meanwhile, elsewhere."""
+        """These groups with their counts, without those that have been removed elsewhere meanwhile."""
         counts = await self._store.read(group_counts.of_groups, groups)
         paused = set(await self._store.read(catalogue.paused_groups))
         return tuple((evolve(one, paused=one.id in paused), counts[one.id]) for one in groups if one.id in counts)

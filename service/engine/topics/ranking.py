@@ -1,8 +1,8 @@
-"""The ranking: topics in pages, by name, or those first that do most. What it reads is bounded by the page.
+"""The ranking of topics: pages by name, or with those first that do most. What it reads is bounded by the page.
 
-By rate or backlog, those that do nothing come after those that do something, by name. What the groups have yet to claim
-is added up for all topics at once, and remembered for a few seconds. A topic whose rank changes between two pages may
-come twice, or be missed.
+By rate or backlog, topics that do nothing come after those that do something, by name. What the groups have yet to
+claim is added up for all topics at once, and remembered for a few seconds. A topic whose rank changes between two pages
+may come twice, or be missed.
 """
 
 from bisect import bisect_right
@@ -28,7 +28,7 @@ Sort = Literal["name", "rate", "backlog"]
 
 @frozen
 class TopicPageStart:
-    """Behind which topic a page begins: its name, and what it was ranked by."""
+    """The topic behind which a page begins: its name, and the value it was ranked by."""
 
     name: str = ""
     value: int = 1 << 62
@@ -44,7 +44,7 @@ class Ranked:
 
 
 class Ranking:
-    """Over the store, with the names that the directory knows and the rates of this server."""
+    """Ranks the topics of the store, by the names that the directory knows and the rates of this server."""
 
     def __init__(self, store: Store, directory: Directory, rates: Rates) -> None:
         self._store = store
@@ -55,7 +55,7 @@ class Ranking:
         self._backlogs_until = float("-inf")
 
     async def page(self, sort: Sort, place: TopicPageStart, limit: int) -> Ranked:
-        """At most `limit` topics from behind a place."""
+        """Up to `limit` topics from behind a place."""
         values = await self._values(sort)
         topics = await self._busy(values, place, limit)
         after = place.name if place.value == 0 else ""
@@ -71,7 +71,7 @@ class Ranking:
         return Ranked(tuple(described), last)
 
     async def _busy(self, values: Mapping[int, int], place: TopicPageStart, limit: int) -> list[Topic]:
-        """Those that do something, from behind the place."""
+        """The topics that do something, from behind the place."""
         names = self._directory.name_of
         order = sorted((-value, names(topic_id)) for topic_id, value in values.items() if value and names(topic_id))
         begin = bisect_right(order, (-place.value, place.name))

@@ -1,8 +1,7 @@
-"""The remover: topics and groups go at once, and what is left of them in small batches with rests between them.
+"""The remover: removes topics and groups at once, and clears away their rows in small batches with rests between them.
 
 The clearing begins when something is removed, and the node that has the duties looks every minute, so that it goes on
-after a crash. What it may take, and why that holds nobody up, see
-`store.cleaning.removal`.
+after a crash. `store.cleaning.removal` says what may be cleared away, and why that holds nobody up.
 """
 
 import structlog
@@ -28,7 +27,7 @@ log = structlog.get_logger()
 
 
 class Remover:
-    """Clears away for ever, and rests while what is due is late."""
+    """Clears away for ever, and rests while due messages are late."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class Remover:
         self._clearing = trio.Lock()
 
     async def remove_topic(self, topic: Topic, *, force: bool) -> None:
-        """The topic is no more. Raises `UnknownTopic`, and `TopicConflict` while it has messages, unless by `force`."""
+        """Removes the topic. Raises `UnknownTopic`, and `TopicConflict` while it has messages, unless by `force`."""
         removed = False
         try:
             with trio.CancelScope(shield=True):  # a COMMIT that is cut off may have happened
@@ -60,7 +59,7 @@ class Remover:
         log.info("topic_removed", topic=topic.name, force=force)
 
     async def remove_group(self, group: Group) -> None:
-        """The group is no more. Raises `UnknownGroup`."""
+        """Removes the group. Raises `UnknownGroup`."""
         removed = False
         with trio.CancelScope(shield=True):
             removed = await self._store.write(removal.remove_group, group, self._clock.now())
@@ -72,7 +71,7 @@ class Remover:
         log.info("group_removed", topic=group.topic.name, group=group.name)
 
     async def run(self) -> None:
-        """Clears what is removed here, for ever; `clear` is for what others have left."""
+        """Clears away what is removed here, for ever; `clear` is for what other nodes have left."""
         trouble = Trouble(trio.current_time, step="remover")
         while True:
             await self._some.wait()
@@ -81,12 +80,12 @@ class Remover:
                 await self.clear()
 
     async def clear(self) -> None:
-        """One round over everything that was removed. Raises `StoreError`: the rest is for the next round."""
+        """One round over everything that was removed. Raises `StoreError`; the next round does the rest."""
         async with self._clearing:
             for stone in await self._store.read(removal.tombstones):
                 began = self._clock.now()
                 rows, held = await self._clear(stone)
-                # Of a topic more may come in for a moment yet; it is cleared once more.
+                # More messages of a topic may come in for a moment yet; it is cleared once more.
                 if not held and (stone.group_id or began >= stone.removed_at + GRACE):
                     await self._store.write(removal.drop_tombstone, stone)
                 if rows:

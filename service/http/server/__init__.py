@@ -1,1 +1,1 @@
-"""HTTP/1 from bytes to ASGI and back: a server on httptools over trio that knows nothing of messages and claims."""
+"""An HTTP/1 server for ASGI apps, on httptools and trio; it knows nothing of messages and claims."""

@@ -1,4 +1,4 @@
-"""One client's stream: bytes come in as requests, answers go out, and each has its time."""
+"""The byte stream of one client: reads requests from it and writes answers to it, with time limits."""
 
 import os
 from collections import deque
@@ -12,51 +12,53 @@ from .parser import End, Head, RequestParser
 from .ports import Presence
 
 Turn = Callable[[], Awaitable[None]]
-"""Returns when it is one's turn."""
+"""Returns when it is the caller's turn."""
 
 LINGER = 1.0
-"""Seconds to read on after an answer that came before the request's end: a close at once would take the answer away."""
+"""Seconds to read on after an answer that was sent before the request's end: an immediate close would discard the
+answer."""
 _LINGER_BYTES = 16 << 20
 SENDING = 30.0
-"""Seconds for a piece of an answer; who takes none of it so long is gone."""
+"""Seconds for a piece of an answer; a client that takes none of it for so long counts as gone."""
 _PIECE = 64 << 10
 
 
 @define(eq=False)
 class Channel:
-    """`events` holds what has come and was not taken; `more` waits for more."""
+    """`events` holds requests that have come and were not taken yet; `more` waits for more."""
 
     _stream: trio.abc.Stream
     _descriptor: int | None = None
-    """The socket's, when bytes go over it as they are: asking the kernel at once is a tenth cheaper than by trio."""
+    """The socket's descriptor, if the stream is not encrypted: direct system calls are a tenth cheaper than those by
+    trio."""
     presence: Presence = field(factory=Presence, init=False)
     arrived: float = field(default=0.0, init=False)
-    """When the last bytes came."""
+    """When the last bytes arrived, in the event loop's time."""
     lost: bool = field(default=False, init=False)
-    """Nothing can be sent any more."""
+    """Whether nothing can be sent any more."""
     ended: bool = field(default=False, init=False)
-    """The client sends no more."""
+    """Whether the client has closed its side and sends no more."""
     parser: RequestParser = field(factory=RequestParser, init=False)
     events: deque[Head | bytes | End] = field(init=False)
-    """Requests, and pieces of them."""
+    """Heads of requests, pieces of their bodies, and their ends."""
     _ahead: bytes = field(default=b"", init=False)
-    """What came while nobody wanted a request, or behind one."""
+    """Bytes that were received and not parsed yet: they came while no request was wanted, or after one."""
 
     def __attrs_post_init__(self) -> None:
         self.events = self.parser.events
 
     def close(self) -> None:
-        """Nothing more is read."""
+        """Stops reading."""
         self.parser.close()
         self.events.clear()
 
     @property
     def goes_on(self) -> bool:
-        """Whether the client has sent more than was taken."""
+        """Whether the client has sent more than was taken yet."""
         return bool(self.events or self._ahead)
 
     async def more(self, turn: Turn | None = None) -> bool:
-        """Whether more has come before the client's end. What has come is read in its `turn`."""
+        """Waits for more bytes and parses them in its `turn`; False if the client has closed its side instead."""
         data = self._ahead
         self._ahead = b""
         if not data and not self.ended:
@@ -66,8 +68,8 @@ class Channel:
         return bool(data)
 
     async def until_gone(self) -> None:
-        """Waits until the client sends no more. It may send one piece ahead, which is kept; its leaving is told then
-        by `Presence` alone."""
+        """Waits until the client closes its side. One piece of the next request may come meanwhile and is kept; from
+        then on only `Presence` tells that the client has left."""
         if not self._ahead and not self.ended:
             self._ahead = await self._receive()
         if not self.ended and not self.presence.gone:
@@ -96,12 +98,12 @@ class Channel:
             try:
                 return os.read(descriptor, _PIECE)
             except BlockingIOError:
-                continue  # woken for nothing, which is not the client's end
+                continue  # a spurious wake-up, not the client's end
             except OSError:
                 return b""
 
     def write_now(self, data: bytes) -> memoryview | bytes:
-        """Sends what goes at once; what is left. Nothing is, where nothing can be sent any more."""
+        """Sends as much as goes without waiting, and returns the rest; no rest if nothing can be sent any more."""
         if self._descriptor is None or self.lost:
             return b"" if self.lost else data
         try:
@@ -114,12 +116,12 @@ class Channel:
         return b"" if sent == len(data) else memoryview(data)[sent:]
 
     async def write(self, data: bytes) -> None:
-        """Sends it; to who does not take it for long, nothing more."""
+        """Sends the data; a client that does not take it in time is sent nothing more."""
         if left := self.write_now(data):
             await self.write_rest(left)
 
     async def write_rest(self, data: memoryview | bytes) -> None:
-        """Sends what did not go at once."""
+        """Sends the rest that `write_now` has returned."""
         for start in range(0, len(data), _PIECE):
             if not self.lost:
                 self.lost = True
@@ -128,7 +130,7 @@ class Channel:
                     self.lost = False
 
     async def linger(self) -> None:
-        """Reads on for a moment what nobody wants, so that the answer before it arrives."""
+        """Reads and drops unwanted bytes for a moment, so that the answer sent before still arrives."""
         if self.lost or not (self._ahead or self.parser.has_unread):
             return
         with trio.move_on_after(LINGER), suppress(trio.BrokenResourceError, trio.ClosedResourceError):

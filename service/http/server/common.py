@@ -1,4 +1,4 @@
-"""What all connections of a server have in common."""
+"""The limits and other state that all connections of a server share."""
 
 from attrs import Factory, define, field
 
@@ -8,26 +8,26 @@ from .ports import App
 from .rests import Rests
 
 KEEP_ALIVE = 75.0
-"""Seconds that a connection may rest between two requests, or take for the head of one."""
+"""Seconds that a connection may be idle between two requests, or take to send the head of one."""
 PART = 16
-"""Those without a key have this part of the bytes that those with one have."""
+"""Clients without a key together may use one part in so many of the bytes for clients with a key."""
 LEAST = 1 << 20
-"""Bytes, and these at least."""
+"""But at least so many bytes."""
 
 
 @define(eq=False)
 class Incoming:
-    """How many bytes of bodies the server holds for requests that it has not answered: one limit for all of them.
+    """Counts the bytes of bodies that the server holds for requests not answered yet, under one limit.
 
-    What a request only says that it will send is held against the limit too, but not kept for it: else a few clients
-    that send nothing would shut everybody out. One alone passes always; how large it may be is for its call to say.
+    The stated length of a request is checked against the limit, but not reserved: else a few clients that send nothing
+    would lock everybody out. A single request always passes; its call limits its size.
     """
 
     limit: int
     held: int = field(default=0, init=False)
 
     def check(self, own: int, more: int) -> None:
-        """Raises `Overloaded` when a request that holds `own` bytes of all may not have `more`."""
+        """Raises `Overloaded` if a request that holds `own` of the bytes may not hold `more`."""
         others = self.held - own
         if others and others + own + more > self.limit:
             raise Overloaded("too many bytes of requests are on their way at once; try again in a moment")
@@ -35,16 +35,16 @@ class Incoming:
 
 @define(eq=False)
 class Untaken:
-    """How many bytes of answers there are that clients have not taken yet: one limit for all of them, and the half of
-    it for each. One answer alone passes always."""
+    """Counts the bytes of answers that clients have not taken yet: under one limit for all of them, and half of it for
+    each client. A single answer always passes."""
 
     limit: int
     held: int = field(default=0, init=False)
     _of: dict[str, int] = field(factory=dict[str, int], init=False)
-    """By client."""
+    """Bytes held by each client."""
 
     def check(self, client: str, more: int = 0) -> None:
-        """Raises `Overloaded` when a client may not have so many more."""
+        """Raises `Overloaded` if the client may not hold `more` bytes."""
         own = self._of.get(client, 0)
         if own and own + more > self.limit // 2:
             raise Overloaded("answers of yours wait for you to take them; read them, and try again in a moment")
@@ -52,12 +52,12 @@ class Untaken:
             raise Overloaded("too many bytes of answers wait to be taken; try again in a moment")
 
     def hold(self, client: str, size: int) -> None:
-        """So many more are there."""
+        """Adds bytes to those that the client holds."""
         self.held += size
         self._of[client] = self._of.get(client, 0) + size
 
     def free(self, client: str, size: int) -> None:
-        """So many are taken, or never will be."""
+        """Removes bytes that the client has taken, or never will."""
         self.held -= size
         if left := self._of.get(client, 0) - size:
             self._of[client] = left
@@ -67,7 +67,7 @@ class Untaken:
 
 @define(eq=False)
 class Limits:
-    """Of clients that have shown a key, or of all the others together."""
+    """The limits for clients that have shown a key, or for all other clients together."""
 
     bytes_: int
     incoming: Incoming = field(init=False, default=Factory(lambda self: Incoming(self.bytes_), takes_self=True))
@@ -80,16 +80,17 @@ def _of_strangers(common: "Common") -> Limits:
 
 @define(eq=False)
 class Common:
-    """The app, and the limits that it is served with."""
+    """The app, and the limits under which it is served."""
 
     app: App
     known: Limits
-    """Of clients that have shown a key."""
+    """The limits for clients that have shown a key."""
     body_time: float
-    """Seconds for a body of a few bytes."""
+    """Seconds within which a short body must arrive."""
     strangers: Limits = field(init=False, default=Factory(_of_strangers, takes_self=True))
-    """Of those who have not, or not yet: nothing of theirs is large, and they take no room from the others."""
+    """The limits for clients that have shown no key (yet): they send nothing large, and take no room from the
+    others."""
     pace: Pace = field(factory=Pace)
     rests: Rests = field(factory=lambda: Rests(KEEP_ALIVE))
     closing: bool = field(default=False, init=False)
-    """The server stops: every answer is the last of its connection."""
+    """Whether the server is stopping: every answer is the last of its connection then."""

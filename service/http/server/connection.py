@@ -1,8 +1,8 @@
-"""One client's connection: its requests, one after the other, and everything that may end it.
+"""One client's connection: serves its requests, one after the other, and ends it.
 
-HTTP/1.0 and 1.1, nothing else: who asks for HTTP/2 or a WebSocket in an upgrade is answered as if it had not, which the
-standard allows. The app runs in the connection's own task, and only what it takes of a body is read meanwhile. What
-goes wrong here is raised, and `FrontDoor` contains it.
+It speaks HTTP/1.0 and 1.1, nothing else: an upgrade to HTTP/2 or WebSocket is ignored and the request is answered, as
+the standard allows. The app runs in the connection's own task; meanwhile only the parts of a body that it takes are
+read. Errors here are raised, and `FrontDoor` contains them.
 """
 
 import re
@@ -22,9 +22,10 @@ from .parser import Head
 from .ports import ARRIVED, CREDIT, PRESENCE, TAKEN, Scope
 
 AFTER_LEAVING = 1.5
-"""Seconds for the answer to a client that has left, or that only says that it sends no more: which, nobody can tell."""
+"""Seconds for the answer to a client that has closed its side: it may have left, or only send no more; nobody can
+tell."""
 ON_ITS_WAY = 0.1
-"""Seconds in which a resting connection may still bring a request, when the server stops."""
+"""Seconds in which an idle connection may still bring a request when the server stops."""
 
 _HOST_AND_PATH = re.compile(rb"^([^/?]*)(.*)", re.DOTALL)
 
@@ -33,25 +34,25 @@ Address = tuple[str, int] | None
 
 @define(eq=False)
 class Connection:
-    """`run` serves until the client has enough, or the server has."""
+    """`run` serves until the client or the server ends the connection."""
 
     _common: Common
     _stream: trio.abc.Stream
     descriptor: int | None = None
-    """The socket's, when the stream is no more than it."""
+    """The socket's descriptor, if the stream is the plain socket."""
     _scheme: str = "http"
     client: Address = None
     server: Address = None
     _channel: Channel = field(init=False)
     _serving: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _gone_by: float = field(default=inf, init=False)
-    """When the connection of a client that has left is over."""
+    """When the connection ends, if the client has closed its side."""
     _rests: bool = field(default=True, init=False)
-    """No request is under way."""
+    """Whether no request is under way."""
     _had_turn: bool = field(default=False, init=False)
-    """The next request was in a crowd, and has had its turn."""
+    """Whether the next request was in a crowd, and has had its turn."""
     _line: Line = field(default=Line.NEW, init=False)
-    """Where the next request stands."""
+    """The line in which the next request waits for its turn."""
     _exchange: Exchange | None = field(default=None, init=False)
     """The request under way."""
 
@@ -59,7 +60,7 @@ class Connection:
         self._channel = Channel(self._stream, self.descriptor)
 
     async def run(self) -> None:
-        """To the end; the stream is left to the caller to close."""
+        """Serves to the end; the caller closes the stream."""
         try:
             try:
                 with self._serving:
@@ -78,14 +79,14 @@ class Connection:
             self._channel.close()
 
     def left(self) -> None:
-        """The client has closed its side. What waits for it is cancelled, and the rest has little time."""
+        """Notes that the client has closed its side: cancels work that waits for it, and gives the rest little time."""
         self._channel.presence.leave()
         self._gone_by = trio.current_time() + AFTER_LEAVING
         self._end_by(self._serving.deadline)
 
     def finish(self) -> None:
-        """The server stops: the answer under way is the last, and a connection that rests is over. Of a body that is
-        taken by pieces no more is read than has come."""
+        """Ends the connection as the server stops: the answer under way is the last, and an idle connection is closed.
+        Of a body that the app takes in pieces, no more is read than has come."""
         by = trio.current_time() + ON_ITS_WAY
         if self._rests:
             self._end_by(by)
@@ -120,9 +121,10 @@ class Connection:
         return event if isinstance(event, Head) else None
 
     async def _turn(self) -> None:
-        """Something has come: of a crowd that comes at once each is read in its turn, and is no rest until then."""
+        """Waits for the turn of bytes that have come, if there is a crowd; the connection does not count as idle
+        meanwhile."""
         if not self._common.pace.has_crowd:
-            return  # its turn is before it begins
+            return  # `_next` waits for its turn before it begins
         self._rests = False
         await self._common.pace.turn(self._line)
         self._rests = self._had_turn = True
@@ -130,7 +132,7 @@ class Connection:
             self._end_by(trio.current_time() + ON_ITS_WAY)
 
     async def _answer(self, request: Head) -> bool:
-        """Whether another request may follow."""
+        """Has the app answer the request; returns whether another request may follow."""
         exchange = self._exchange = Exchange(self._channel, request, self._common, self.client)
         try:
             await self._common.app(self._scope(request, exchange), exchange.receive, exchange.send)
@@ -168,7 +170,7 @@ class Connection:
 
 
 def _origin_form(target: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """Of a target with a scheme and a host, which a proxy is sent: that host is the one meant (RFC 9112, 3.2.2)."""
+    """Splits a target with scheme and host, as sent to a proxy: its host replaces the Host header (RFC 9112, 3.2.2)."""
     scheme, found, rest = target.partition(b"://")
     if not found or scheme.lower() not in (b"http", b"https"):
         return target, headers

@@ -1,8 +1,8 @@
-"""Who comes in: connections are taken as fast as they come, and no more of them than there is room for.
+"""Accepts connections as fast as they come, and no more of them than there is room for.
 
-trio's own server takes one in a round of the event loop. Under load that is a few a second, the kernel's line runs
-over, and clients hear nothing for long. Whoever is one too many hears 503 and is let go; when there is no room even for
-that, he waits outside.
+trio's own server accepts one in each round of the event loop. Under load that is a few a second: the kernel's backlog
+overflows, and clients wait for long. A client that is one too many is answered 503 and disconnected; if there is no
+room even for that, it is left in the backlog.
 """
 
 import os
@@ -20,19 +20,19 @@ from ..problems import KINDS, Problem
 from .heads import refusal
 
 MOST = 20_000
-"""Connections, where the system allows for so many."""
+"""The most connections, if the system allows for so many."""
 _RESERVE = 200
-"""Descriptors for all else: the store, the log, those who are refused."""
+"""Descriptors kept for everything else: the store, the log, refused clients."""
 _REFUSING = 64
-"""Requests that are answered at once that there is no room."""
+"""Clients that are being refused at the same time."""
 _AT_ONCE = 64
-"""Taken in a round of the event loop at most."""
+"""The most connections accepted in a round of the event loop."""
 _NO_DESCRIPTOR = 0.1
-"""Seconds of rest when there is no room for a refusal."""
+"""Seconds to wait when there is not even room for a refusal."""
 _LEAVING = 1.0
-"""Seconds in which a refused client may take its answer, and shake hands before it where TLS is spoken."""
+"""Seconds in which a refused client must take its answer, including the handshake with TLS."""
 _HANDSHAKES = 20
-"""With refused clients, a second: a few hundredths of a processor. More of them hear nothing."""
+"""TLS handshakes a second with refused clients, a few hundredths of a processor; further ones get no answer."""
 
 log = structlog.get_logger()
 
@@ -40,30 +40,30 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class Sharing(Protocol):
-    """Others who take from the same listener."""
+    """The other processes that accept from the same listener."""
 
     def note(self, connections: int) -> None:
-        """So many are open here."""
+        """Tells the others how many connections are open here."""
         ...
 
     def rest(self) -> float:
-        """Seconds to leave who knocks now to others: 0 when he is to be let in here."""
+        """Seconds for which to leave a new connection to the others; 0 to accept it here."""
         ...
 
 
 class Alone:
-    """There is nobody else."""
+    """No other process accepts from the listener."""
 
     def note(self, connections: int) -> None:
-        """Nobody asks."""
+        """Does nothing: nobody else needs the number."""
 
     def rest(self) -> float:
-        """None."""
+        """Always 0: accept every connection here."""
         return 0
 
 
 def room() -> int:
-    """For how many connections there is room; takes as many descriptors as the system allows this process."""
+    """How many connections there is room for; raises the limit of descriptors as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST + _RESERVE
     allowed = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
@@ -83,26 +83,26 @@ def _refusal() -> bytes:
 
 @define(eq=False)
 class Entrance:
-    """`take` takes those who come to a listener, for ever, and gives each to `serve` in a task of its own."""
+    """`take` accepts the connections of a listener, for ever, and serves each in a task of its own."""
 
     most: int
     seal: Callable[[trio.SocketStream], trio.abc.SendStream] | None = None
-    """Where TLS is spoken: what is sent goes behind a handshake, which comes about with it."""
+    """With TLS: wraps the stream; sending over the result does the handshake first."""
     sharing: Sharing = field(factory=Alone)
     inside: int = field(default=0, init=False)
     _second: int = field(default=0, init=False)
-    """In which the last handshake with a refused client began."""
+    """The second in which the last handshake with a refused client began."""
     _handshakes: int = field(default=0, init=False)
-    """With refused clients, in that second."""
+    """Handshakes with refused clients in that second."""
     _leaving: int = field(default=0, init=False)
-    """Refused, and not gone yet."""
+    """Clients that were refused and are not gone yet."""
     _short: bool = field(default=False, init=False)
-    """The system has no more descriptors, or no memory."""
+    """Whether the system has no more descriptors, or no memory."""
     _refusal: bytes = field(factory=_refusal, init=False)
 
     async def take(self, listener: trio.SocketListener, tasks: trio.Nursery, serve: Serve) -> None:
-        """Closes the listener at its end."""
-        # trio's sockets have no accept that does not wait; the copy of the descriptor has.
+        """Accepts and serves for ever; closes the listener at its end."""
+        # trio's sockets have no accept that does not wait; a socket on a copy of the descriptor has.
         async with listener:
             with socket.socket(fileno=os.dup(listener.socket.fileno())) as line:
                 while True:
@@ -115,7 +115,7 @@ class Entrance:
                             break
 
     async def _take_one(self, line: socket.socket, tasks: trio.Nursery, serve: Serve) -> bool:
-        """False when nobody waits."""
+        """Accepts or refuses one client; False if none waits, or there is no room."""
         if self.inside >= self.most and self._leaving >= _REFUSING:
             await trio.sleep(_NO_DESCRIPTOR)
             return False
@@ -124,7 +124,7 @@ class Entrance:
         except BlockingIOError:
             return False
         except ConnectionError:
-            return True  # gone before it was taken
+            return True  # the client left before it was accepted
         except OSError as error:  # no descriptors, no memory
             if not self._short:
                 log.error("cannot_accept", error=str(error), connections=self.inside)
@@ -161,7 +161,7 @@ class Entrance:
                     await self.seal(stream).send_all(self._refusal)
                 await stream.send_eof()
                 while await stream.receive_some(1 << 16):
-                    pass  # a close at once would take the answer away
+                    pass  # an immediate close would discard the answer
         finally:
             self._leaving -= 1
             with trio.CancelScope(shield=True):

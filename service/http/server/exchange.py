@@ -1,7 +1,6 @@
-"""A request and its answer: what the app receives and sends, and what HTTP/1 makes of it.
+"""One request and its answer: translates between the app's ASGI messages and HTTP/1.
 
-An answer that comes in pieces may begin before the request has come whole, and the app goes on receiving meanwhile, in
-another task.
+An answer in pieces may begin before the whole request has come; the app goes on receiving meanwhile in another task.
 """
 
 import trio
@@ -16,79 +15,81 @@ from .parser import End, Head
 from .ports import Kept, Message
 
 BODY_PACE = 64 << 10
-"""Bytes that buy a body another second: who sends it byte by byte must not hold a connection and what it has sent."""
+"""Bytes for which a body is given another second: a client that sends byte by byte must not hold its connection and
+memory."""
 _LITTLE = 64 << 10
-"""Bytes of a body that nobody wanted, which are read and dropped so that its connection goes on."""
+"""The most bytes of an unwanted body that are read and dropped, so that the connection can be kept."""
 LITTLE_TIME = 1.0
-"""Seconds for them."""
+"""Seconds to read them."""
 _NO_BODY = (204, 304)
 _TOGETHER = 64 << 10
-"""Bytes of a body that go out with the head in one piece; of a longer one there would be two."""
+"""The longest body that is sent in one piece with the head; joining a longer one would copy it."""
 _NO_MORE = "the server is stopping: it has read no more than this"
 
 
 class AppFault(RuntimeError):
-    """The app does not keep to ASGI, or to the length that it said."""
+    """The app violates ASGI, or the length that it has stated."""
 
 
 @define(eq=False)
 class Exchange:
-    """`receive` and `send` are for the app, `end` for when it has returned."""
+    """`receive` and `send` are for the app; `end` is called when it has returned."""
 
     _channel: Channel
     _head: Head
     _common: Common
     _address: tuple[str, int] | None = None
-    """The client's."""
+    """The client's address."""
     keeps: bool = field(init=False)
-    """Another request may follow on the connection."""
+    """Whether another request may follow on the connection."""
 
     # Its client
     _limits: Limits = field(init=False)
     _client: str = field(default="", init=False)
-    """Who it is, of those who have limits in common."""
+    """Its name among the clients that share limits: that of its key, or its address."""
     _untaken: int = field(default=0, init=False)
-    """Bytes of its answer that are held."""
+    """Bytes of its answer that are counted as held."""
 
     # The request
     _complete: bool = field(default=False, init=False)
-    """It has come whole."""
+    """Whether the whole request has come."""
     _read: bool = field(default=False, init=False)
-    """The app knows that it is whole."""
+    """Whether the app has received the end of the request."""
     _expects: bool = field(init=False)
-    """The client waits for a 100."""
+    """Whether the client waits for a 100 (Continue)."""
     _until: float = field(default=0.0, init=False)
-    """When the body must have come; 0 before anybody waits for it."""
+    """When the body must have come; 0 until the app waits for it."""
     _asked: bool = field(default=False, init=False)
-    """The app has asked for the body."""
+    """Whether the app has asked for the body."""
     _size: int = field(default=0, init=False)
-    """Bytes of the body so far: they are held until the answer, unless the app has done with them."""
+    """Bytes of the body so far that count as held: until the answer, unless the app has said that it is done with
+    them."""
     _by_pieces: bool = field(default=False, init=False)
-    """The app takes the body by pieces, and keeps little of it."""
+    """Whether the app takes the body in pieces, and keeps little of it."""
     _receiving: trio.CancelScope | None = field(default=None, init=False)
-    """Around the last wait for a piece."""
+    """The scope of the last wait for a piece."""
 
     # The answer
     _status: int = field(default=0, init=False)
     _headers: list[tuple[bytes, bytes]] = field(factory=list[tuple[bytes, bytes]], init=False)
     _sent: bool = field(default=False, init=False)
-    """Its head is."""
+    """Whether the head of the answer has been sent."""
     _left: int | None = field(default=None, init=False)
-    """Bytes that its body still has; None when its chunks, or its end, say."""
+    """Bytes of the answer's body that are still to be sent; None if chunks or the end of the connection delimit it."""
     _chunked: bool = field(default=False, init=False)
     _ended: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.keeps, self._expects = self._head.keeps, self._head.expects
         self._limits = self._common.strangers
-        if self._head.length == 0:  # its end is behind its head
+        if self._head.length == 0:  # the request ends with its head
             self._channel.events.popleft()
             self._complete = True
 
-    # Its client: see `ports.Credit`
+    # The client's credit: see `ports.Credit`
 
     def know(self, client: str) -> None:
-        """It has shown the key of this name, or needs none."""
+        """Moves the client to the limits of those with a key: it has shown the key of this name, or needs none."""
         if self._limits is self._common.strangers:
             size = self._size
             if size:
@@ -96,15 +97,15 @@ class Exchange:
             self._limits = self._common.known
             if size:
                 self._keep(size)
-            # Names of keys have no blank.
+            # The blank tells addresses from names of keys, which have none.
             self._client = client or (f" {self._address[0]}" if self._address else " ")
 
     def check(self) -> None:
-        """Raises `Overloaded` where it takes too little of its answers."""
+        """Raises `Overloaded` if the client takes too little of its answers."""
         self._limits.untaken.check(self._client)
 
     def hold(self, size: int) -> None:
-        """So many bytes more of its answer are there. Raises `Overloaded`, and holds nothing."""
+        """Counts more bytes of its answer as held. Raises `Overloaded`, and counts nothing then."""
         self._limits.untaken.check(self._client, size)
         self._hold(size)
 
@@ -113,14 +114,15 @@ class Exchange:
         self._untaken += size
 
     def free(self, size: int) -> None:
-        """So many of them are not."""
+        """Counts bytes of its answer as no longer held."""
         self._limits.untaken.free(self._client, size)
         self._untaken -= size
 
     # The request
 
     async def receive(self) -> Message:
-        """The next piece of the body; behind the last, the client's end. Raises `Problem` and `Overloaded`."""
+        """Receives the next piece of the body; after the last, waits for the client to leave. Raises `Problem`,
+        `Stopping` and `Overloaded`."""
         if self._read:
             await self._channel.until_gone()
             return {"type": "http.disconnect"}
@@ -141,12 +143,12 @@ class Exchange:
         self._size = size
 
     def finish(self, by: float) -> None:
-        """The server stops: of a body that the app takes by pieces no more is read than has come by then."""
+        """Stops reading, at the time `by`, a body that the app takes in pieces, because the server stops."""
         if self._by_pieces and self._receiving is not None:
             self._receiving.deadline = min(self._receiving.deadline, by)
 
     async def _piece(self) -> bytes | None:
-        """What has come, or comes next, of a body that is not complete; None when the client is gone."""
+        """The next piece of an incomplete body, waiting for it if needed; None if the client is gone."""
         if not self._asked:
             self._asked = True
             self._limits.incoming.check(self._size, self._head.length or 0)
@@ -172,14 +174,15 @@ class Exchange:
         return piece
 
     async def _more(self) -> bool:
-        """Whether something came of the body. Bytes may come, and no event: the size of a chunk, or a part of it."""
+        """Waits for an event of the body; False if the client has closed its side. Bytes may come without an event,
+        such as the size of a chunk."""
         if self._by_pieces and self._common.closing:
             raise Stopping(_NO_MORE)
         if not self._until:
             self._until = trio.current_time() + self._common.body_time + self._size / BODY_PACE
         with trio.CancelScope(deadline=self._until) as self._receiving:
             while not self._channel.events:
-                if self._channel.parser.refused is not None:  # it may have come with the head
+                if self._channel.parser.refused is not None:  # the refused bytes may have come with the head
                     raise self._channel.parser.refused
                 if not await self._channel.more():
                     return False
@@ -191,13 +194,13 @@ class Exchange:
         raise Problem("too-slow", detail, executed=False, headers={"Connection": "close"})
 
     async def _drop_rest(self) -> None:
-        """Reads a little of what the app did not want; else the connection ends with the answer."""
+        """Reads and drops the rest of the body if it is short; else the connection ends with the answer."""
         left = _LITTLE - (self._head.length or 0)
         self._keep(0)
         with trio.move_on_after(LITTLE_TIME):
             while not self._complete and left >= 0 and (not self._expects or self._channel.events):
                 if self._head.length is None and not self._channel.events:
-                    break  # of chunks nobody knows how many come
+                    break  # nobody knows how many chunks will come
                 piece = await self._piece()
                 self._keep(0)
                 if piece is None:
@@ -207,7 +210,7 @@ class Exchange:
     # The answer
 
     async def send(self, message: Message) -> None:
-        """Raises `AppFault` and `ValueError`: nothing is sent that is no answer."""
+        """Sends a part of the answer. Raises `AppFault` or `ValueError` rather than send a malformed answer."""
         if message["type"] == "http.response.start":
             if self._status:
                 raise AppFault("a second answer to one request")
@@ -248,7 +251,8 @@ class Exchange:
             raise trio.BrokenResourceError("the client takes nothing of the answer")
 
     async def _write_rest(self, size: int, *left: memoryview | bytes) -> None:
-        """Of a piece that the client does not take at once all is held until it does."""
+        """Sends the rest of a piece that the client does not take at once; the whole piece counts as held until it
+        does."""
         more = max(0, size - self._untaken)
         try:
             if self._limits is self._common.strangers:
@@ -298,17 +302,17 @@ class Exchange:
             try:
                 await self._drop_rest()
             except (Problem, Overloaded, Stopping):
-                self.keeps = False  # what came is no body, or too much for all
+                self.keeps = False  # the rest is malformed, came too late, or is too much
 
     def release(self) -> None:
-        """Gives back what the body held."""
+        """Frees all bytes that the body and the answer count as held."""
         if self._size:
             self._keep(0)
         if self._untaken:
             self.free(self._untaken)
 
     def end(self) -> None:
-        """The app has returned. Raises `AppFault` when it has not answered."""
+        """Ends the exchange after the app has returned. Raises `AppFault` if the app has not answered completely."""
         if not self._ended:
             self.keeps = False
             if not (self._channel.presence.gone or self._channel.ended or self._channel.lost):

@@ -1,4 +1,5 @@
-"""The front door: takes connections, lets none of them harm another, and shuts without cutting anybody off."""
+"""The front door: accepts connections, contains the failures of each, and stops without cutting off answers under
+way."""
 
 import select
 from functools import partial
@@ -24,33 +25,33 @@ def _entrance(door: "FrontDoor") -> Entrance:
 
 @define(eq=False)
 class FrontDoor:
-    """`serve` runs until `stopped`, and then as long as answers are under way."""
+    """`serve` runs until `stopped`, and then while answers are under way, for `grace` seconds at most."""
 
     app: App
     grace: float
-    """Seconds after `stopped` in which requests under way may end."""
+    """Seconds after `stopped` in which requests under way may finish."""
     _max_incoming: int
-    """Bytes of bodies of requests that are not answered yet; and as many of answers that are not taken yet."""
+    """The most bytes of bodies of unanswered requests, and as many of answers not taken yet."""
     _body_time: float
     """Seconds for the body of a request."""
     most: int = field(factory=room)
-    """Connections."""
+    """The most connections."""
     certificate: Certificate | None = None
-    """Of a server that speaks TLS, and nothing else."""
+    """The certificate of a server that speaks TLS only; None for plain HTTP."""
     sharing: Sharing = field(factory=Alone)
-    """Others who take from the same listeners."""
+    """The other processes that accept from the same listeners."""
     _entrance: Entrance = field(init=False, default=Factory(_entrance, takes_self=True))
     _common: Common = field(init=False)
     _open: dict[int, Connection] = field(factory=dict[int, Connection], init=False)
-    """By descriptor."""
+    """Connections by their descriptors."""
     _greeting: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
-    """Handshakes."""
+    """The scopes of TLS handshakes under way."""
 
     def __attrs_post_init__(self) -> None:
         self._common = Common(self.app, Limits(self._max_incoming), self._body_time)
 
     async def serve(self, listeners: list[trio.SocketListener], stopped: trio.Event) -> None:
-        """Serves on these, and closes them."""
+        """Serves on these listeners, and closes them."""
         with select.epoll() as leaving:
             async with trio.open_nursery() as watching:
                 watching.start_soon(self._watch, leaving)
@@ -77,7 +78,7 @@ class FrontDoor:
             handshake.cancel()
 
     async def _contain(self, leaving: select.epoll, stream: trio.SocketStream) -> None:
-        """A connection, whose faults are its own."""
+        """Serves one connection, and contains its errors."""
         descriptor = stream.socket.fileno()
         try:
             client, server = _address(stream.socket.getpeername()), _address(stream.socket.getsockname())
@@ -94,7 +95,7 @@ class FrontDoor:
                 server=server,
             )
             self._open[descriptor] = connection
-            # The kernel says so even while nobody reads from it.
+            # The kernel reports a closed side even while nobody reads from the socket.
             leaving.register(descriptor, select.EPOLLRDHUP | select.EPOLLONESHOT)
             await connection.run()
         except* (OSError, trio.BrokenResourceError) as errors:
@@ -107,7 +108,8 @@ class FrontDoor:
                 await trio.aclose_forcefully(stream)
 
     async def _sealed(self, stream: trio.SocketStream) -> trio.abc.Stream | None:
-        """What is said over it; None when no handshake comes about in time."""
+        """The stream of plain bytes over the connection, after the handshake with TLS; None if that does not finish in
+        time."""
         if self.certificate is None:
             return stream
         if self._common.closing:
@@ -123,14 +125,14 @@ class FrontDoor:
         return None if handshake.cancelled_caught else sealed
 
     async def _watch(self, leaving: select.epoll) -> None:
-        """Hears of clients that close their side."""
+        """Tells connections when their clients close their side."""
         while True:
             await trio.lowlevel.wait_readable(leaving.fileno())
-            for descriptor, _ in leaving.poll(0, ROUND):  # of thousands that leave at once the rest in the next round
+            for descriptor, _ in leaving.poll(0, ROUND):  # if thousands leave, the rest follow in the next round
                 if connection := self._open.get(descriptor):
                     connection.left()
 
 
 def _address(name: Any) -> Address:
-    """Of the internet; a Unix socket's has no host."""
+    """An internet address; None for a Unix socket, which has no host."""
     return None if isinstance(name, str) else (name[0], name[1])

@@ -1,4 +1,4 @@
-"""The heads of answers."""
+"""Encodes the heads of answers, and whole answers to requests that are refused unread."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,8 @@ _date = (0, b"")
 
 
 def head(status: int, headers: Headers) -> bytes:
-    """The head of an answer, with its date. Raises `ValueError` for a header that would end it early."""
+    """The head of an answer, with its date. Raises `ValueError` for a header with a line break, which would end it
+    early."""
     fields = b"\r\n".join([name + b": " + value for name, value in headers])
     if fields.count(b"\n") != (breaks := max(0, len(headers) - 1)) or fields.count(b"\r") != breaks or b"\0" in fields:
         raise ValueError("a header of an answer has a line break or a NUL in it")
@@ -33,7 +34,7 @@ def _now() -> bytes:
 
 
 def refusal(problem: Problem) -> bytes:
-    """The whole answer to a request that was not read; the last on its connection."""
+    """The whole answer to a request that was not read; it is the last on its connection."""
     body = problem.encoded()
     headers = [
         (b"content-type", MEDIA_TYPE.encode()),

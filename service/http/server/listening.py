@@ -1,4 +1,5 @@
-"""Sockets to listen on. A Unix socket is for whom it is from its first moment on, and gone with the server."""
+"""Opens the sockets to listen on; a Unix socket has its mode before anybody can connect, and is removed with the
+server."""
 
 import errno
 import os
@@ -9,12 +10,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 _BACKLOG = 65_535
-"""The kernel cuts it to what it allows."""
+"""The kernel reduces it to its own limit."""
 
 
 @contextmanager
 def listen_on_host(host: str, port: int) -> Generator[list[socket.socket], None, None]:
-    """On all addresses of the host; on port 0 all have the same free one. Raises `OSError`."""
+    """Listens on all addresses of the host; with port 0 on the same free port for all. Raises `OSError`."""
     with ExitStack() as sockets:
         opened: list[socket.socket] = []
         for family, kind, protocol, _, address in socket.getaddrinfo(
@@ -38,10 +39,10 @@ def listen_on_host(host: str, port: int) -> Generator[list[socket.socket], None,
 
 @contextmanager
 def listen_on_path(path: Path, mode: int) -> Generator[socket.socket, None, None]:
-    """On a Unix socket, which goes with the block. One that nobody listens on, as a killed server leaves it, is
-    replaced. Raises `OSError`."""
+    """Listens on a Unix socket, which is removed at the end of the block. A socket that a killed server has left, on
+    which nobody listens, is replaced. Raises `OSError`."""
     check_path(path)
-    # Made under another name, for only there nobody can connect before its mode is set; and put in place in one go.
+    # Made under another name, where nobody connects before its mode is set, and then renamed in one step.
     made = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):
         made.unlink()
@@ -68,7 +69,7 @@ def listen_on_path(path: Path, mode: int) -> Generator[socket.socket, None, None
 
 
 def check_path(path: Path) -> None:
-    """Raises `OSError` for what is no socket, and for one that somebody listens on."""
+    """Raises `OSError` if the path is not a socket, or another server listens on it."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -82,5 +83,5 @@ def check_path(path: Path) -> None:
         except ConnectionRefusedError:
             return
         except BlockingIOError:
-            pass  # its line is full
+            pass  # its backlog is full, so somebody listens
     raise OSError(f"another server listens on {path}")

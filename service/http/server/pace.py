@@ -1,16 +1,17 @@
-"""How many requests begin, and how many answers, in one round of the event loop.
+"""Limits how many requests, and how many answers, begin in one round of the event loop.
 
-In a round every task that can go on takes a step. Without a bound ten thousand requests that come at once take theirs
-side by side: rounds of seconds, in which each of them, and every transaction under way, waits for all the others, and
-the first is answered with the last. So what is new waits here, and what has begun is done soon.
+In a round every task that can go on takes a step. Without a limit ten thousand requests that come at once would all
+proceed side by side: rounds would take seconds, in which each request, and every transaction under way, waits for all
+the others, and the first is answered with the last. So new requests wait here, and requests that have begun are
+finished soon.
 
-The first come first, up to a crowd of hundreds: where thousands come at once, to ask for messages or meaning ill, the
-first and the last have their turns alternately. Who comes a moment later does not wait for all of them, and the first
-are not kept waiting for ever by who comes after them. Few are never parted: those who are answered together ask
-together again, and are written in one transaction.
+The first to come is the first served, up to a crowd of hundreds. If thousands come at once, to claim messages or with
+ill intent, the first and the last in line have their turns alternately: a request that comes a moment later does not
+wait for all of them, and the first are not delayed for ever by those that come after. A few requests are never
+separated: clients that are answered together ask together again, and are written in one transaction.
 
-There are three lines. Who has been answered on this connection before does not wait for all who have just come; nor
-does anybody for those who send many requests without waiting for answers, of whom each has one turn after the other.
+There are three lines. A client that was answered on its connection before does not wait for all new connections. Nobody
+waits for a client that sends many requests without waiting for answers: it has one turn after the other.
 """
 
 from collections import OrderedDict
@@ -21,56 +22,56 @@ from attrs import define, field
 from trio.lowlevel import Abort, Task
 
 ROUND = 64
-"""Requests and answers that begin in a round: a tenth of a second of work at most. With 16 each publish over 200
-connections took a tenth more processor time; with 64 no more than without a bound."""
+"""Requests and answers that begin in a round: a tenth of a second of work at most. With 16, a publish over 200
+connections took a tenth more processor time than without a limit; with 64 it takes no more."""
 _HALF = ROUND // 2
 _CROWD = 8 * ROUND
-"""In line."""
+"""Tasks in a line above which it is a crowd."""
 
 
 class Line(IntEnum):
-    """Where somebody stands; the first comes first, and the others have a part of the turns meanwhile."""
+    """The line in which a request waits. `KNOWN` has precedence, and the others have a share of the turns."""
 
     KNOWN = 0
-    """On this connection something was answered before."""
+    """A request on this connection was answered before."""
     NEW = 1
     BEHIND = 2
-    """The request was sent before the last answer."""
+    """The request was sent before the last answer on its connection."""
 
 
 _TURNS = (*(Line.NEW, Line.KNOWN) * 3, Line.BEHIND, Line.KNOWN)
-"""Again and again, while somebody stands in each line."""
+"""The order of turns, repeated while each line has tasks."""
 
 
 @define(eq=False)
 class Pace(trio.abc.Instrument):
-    """`run` is a task of the server's; the server's loop has it among its instruments."""
+    """Grants the turns; `run` is a task of the server, and registers this as an instrument of the event loop."""
 
     _left: int = field(default=ROUND, init=False)
-    """Of this round."""
+    """Turns that are left in this round."""
     _lines: tuple[OrderedDict[Task, None], ...] = field(
         factory=lambda: tuple([OrderedDict[Task, None]() for _ in Line]), init=False
     )
     _lasts: list[bool] = field(factory=lambda: [False for _ in Line], init=False)
-    """Of each line, if it is a crowd, the last has the next turn."""
+    """For each line: whether its last task has the next turn, if it is a crowd."""
     _formed: trio.Event = field(factory=trio.Event, init=False)
-    """Somebody stands in line."""
+    """Set when a task waits in a line."""
 
     def after_io_wait(self, timeout: float) -> None:
-        """A round begins."""
+        """Begins a round."""
         del timeout
         self._left = ROUND
 
     @property
     def has_crowd(self) -> bool:
-        """Whether hundreds stand in line."""
+        """Whether hundreds of tasks wait in line."""
         return len(self._lines[Line.KNOWN]) + len(self._lines[Line.NEW]) > _CROWD
 
     async def turn(self, where: Line = Line.KNOWN) -> None:
-        """At once, or when those who stand in line have had theirs, as above."""
+        """Returns at once, or when it is the caller's turn in this line, as described above."""
         known, new, behind = self._lines
         ahead = known or (where and new) or (where == Line.BEHIND and behind)
-        # Half a round is for those who stand in line, whoever comes.
+        # Half of each round is reserved for tasks in line, however many come.
         if not ahead and self._left > (_HALF if new or behind else 0):
             self._left -= 1
             return
@@ -85,7 +86,7 @@ class Pace(trio.abc.Instrument):
         await trio.lowlevel.wait_task_rescheduled(leave)
 
     async def run(self) -> None:
-        """Lets in line begin as many in a round as may."""
+        """Grants the turns of each round to the tasks in line, for ever."""
         trio.lowlevel.add_instrument(self)
         try:
             while True:

@@ -1,7 +1,7 @@
-"""From bytes to requests: httptools (llhttp) reads them strictly; what it lets pass that HTTP forbids is refused here.
+"""Parses bytes into requests: httptools (llhttp) parses strictly, and further violations of HTTP are refused here.
 
-Every refusal ends the connection: behind bytes that two readers may read in two ways nothing can be trusted
-(RFC 9112, 11.2). Nothing is raised to who feeds; a fault is found behind the requests that came before it.
+Every refusal ends the connection: after bytes that two parsers may read in two ways nothing can be trusted (RFC 9112,
+11.2). `feed` raises nothing; a fault is reported after the requests that came before it.
 """
 
 from collections import deque
@@ -12,32 +12,32 @@ from attrs import define, field, frozen
 from ..problems import Problem
 
 MAX_HEAD = 16 << 10
-"""Bytes of a request line, its headers and its trailers; and of what is said of a chunk."""
+"""The most bytes of a request line with its headers and trailers; also of the line before a chunk."""
 _SLICE = 2 << 10
-"""Bytes that are read at once of what is not plainly a body. Each may be of requests that wait behind the first, and
-become thirty times as many. Of a body all are taken: its chunks, however small, are put together."""
+"""Bytes that are parsed at once unless they are certainly a body: they may be requests that wait behind the first, and
+take thirty times as many bytes then. A body is taken whole: its chunks, however small, are joined."""
 
 
 @frozen(eq=False)
 class Head:
-    """A request, before its body."""
+    """The head of a request."""
 
     method: str
     target: bytes
     version: str
-    """1.0 or 1.1."""
+    """The version of HTTP: 1.0 or 1.1."""
     headers: list[tuple[bytes, bytes]]
-    """Names in lower case."""
+    """Headers, their names in lower case."""
     length: int | None
-    """Bytes of the body; None when its chunks will say."""
+    """Bytes of the body; None if it is chunked."""
     keeps: bool
-    """Another request may follow on its connection."""
+    """Whether another request may follow on its connection."""
     expects: bool
-    """It waits for a 100 before it sends its body."""
+    """Whether the client waits for a 100 (Continue) before it sends the body."""
 
 
 class End:
-    """The end of a request."""
+    """Marks the end of a request."""
 
 
 END = End()
@@ -49,36 +49,36 @@ class RequestParser:
 
     events: deque[Head | bytes | End] = field(factory=deque[Head | bytes | End], init=False)
     refused: Problem | None = field(default=None, init=False)
-    """Why nothing more can be read; what came before is in `events`."""
+    """Why nothing more is parsed; requests that came before are in `events`."""
     last: bool = field(default=False, init=False)
-    """The last request of the connection has come whole; nothing behind it is read."""
+    """Whether the last request of the connection has come whole; nothing after it is parsed."""
     over: bool = field(default=False, init=False)
-    """Something came that was not read."""
+    """Whether bytes came that were not parsed."""
 
     _target: bytes = field(default=b"", init=False)
     _headers: list[tuple[bytes, bytes]] = field(factory=list[tuple[bytes, bytes]], init=False)
     _size: int = field(default=0, init=False)
-    """Of the head so far and the trailers, without what is not complete."""
+    """Bytes of the head and the trailers so far, without an incomplete header."""
     _waiting: int = field(default=0, init=False)
-    """Bytes fed of an unfinished request since the last slice that told of something: they bound what llhttp keeps of
-    its head and its trailers. Of what is said of a chunk, all bytes so far."""
+    """Bytes of an unfinished request since the last slice that produced an event: this bounds what llhttp buffers of
+    its head and trailers. In the line before a chunk, all its bytes so far."""
     _in_line: bool = field(default=False, init=False)
-    """What is said of a chunk has begun: it is one line, and no LF is in it."""
+    """Whether the line before a chunk has begun; it contains no LF."""
     _lines: int = field(default=0, init=False)
-    """Those that are whole."""
+    """Complete lines before chunks."""
     _slice: bytes = field(default=b"", init=False)
-    """That is being read."""
+    """The slice that is being parsed."""
     _begun: int = field(default=0, init=False)
-    """Heads."""
+    """Heads that have begun."""
     _ended: int = field(default=0, init=False)
-    """Heads that are whole."""
+    """Heads that are complete."""
     _head: Head | None = field(default=None, init=False)
     _left: int = field(default=0, init=False)
-    """Bytes of its body that have not come, where their number is known: nothing else can be among them."""
+    """Bytes of the body that have not come yet, if its length is known: so many bytes are certainly body."""
     _pieces: list[bytes] = field(factory=list[bytes], init=False)
-    """Of its body, that are no event yet."""
+    """Pieces of the body that are not in `events` yet."""
     _passes_on: bool = field(default=True, init=False)
-    """False while a head is read that the client did not send."""
+    """False while a head is parsed that the client did not send."""
     _parser: httptools.HttpRequestParser = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -86,16 +86,16 @@ class RequestParser:
 
     @property
     def in_head(self) -> bool:
-        """Whether the head of a request has begun, and is not whole."""
+        """Whether the head of a request has begun, and is not complete."""
         return self._begun > self._ended
 
     @property
     def has_unread(self) -> bool:
-        """Whether the client may be sending still, or has sent more than was read."""
+        """Whether the client may still be sending, or has sent more than was parsed."""
         return self.over or self.in_head or self.refused is not None or self._head is not None or bool(self.events)
 
     def feed(self, data: bytes) -> bytes:
-        """Takes the next bytes of the connection; what is left is to be fed again, before what comes behind it."""
+        """Parses the next bytes of the connection; the returned rest must be fed again before later bytes."""
         if len(data) <= _SLICE:  # nearly all are
             self._feed_slice(data)
             if self._pieces:
@@ -114,8 +114,8 @@ class RequestParser:
         return data[at:]
 
     def close(self) -> None:
-        """Nothing more is fed. The two parsers know each other: unparted they would stay, with all that they have read,
-        until the garbage collector looks, which is seldom."""
+        """Ends parsing. The two parsers refer to each other: if the reference stayed, both and all that they have read
+        would stay in memory until the garbage collector runs, which is seldom."""
         del self._parser
 
     def _feed_slice(self, data: bytes) -> None:
@@ -134,7 +134,7 @@ class RequestParser:
         else:
             if self._in_line:
                 self._waiting += len(data) - data.rfind(b"\n") - 1
-            elif under_way and self._begun == begun and self._told() == told:  # and so it is still
+            elif under_way and self._begun == begun and self._told() == told:  # no event
                 self._waiting += len(data)
             else:
                 self._waiting = 0
@@ -150,8 +150,8 @@ class RequestParser:
                 self._parser.feed_data(data)
                 return
             except httptools.HttpParserUpgrade as upgrade:
-                # Who asks for another protocol is answered in this one, as RFC 9110, 7.8 allows. For llhttp the body of
-                # such a request is of the other protocol, and would be read as the next request.
+                # A request to upgrade is answered in HTTP/1 instead, as RFC 9110, 7.8 allows. llhttp takes its body for
+                # data of the other protocol; fed again as it is, it would be parsed as the next request.
                 data = data[upgrade.args[0] :]
                 if self._head is not None:
                     self._read_body_of(self._head)
@@ -165,22 +165,22 @@ class RequestParser:
         self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
         self._passes_on = True
 
-    # What httptools calls. What is raised here comes out of its feed_data.
+    # Callbacks of httptools. Errors raised here come out of its feed_data.
 
     def on_message_begin(self) -> None:
-        """A request line begins."""
+        """Begins a request."""
         if self._passes_on:
             self._target, self._headers, self._size = b"", [], 0
             self._begun += 1
 
     def on_url(self, url: bytes) -> None:
-        """The target, or a part of it."""
+        """Takes the target, or a part of it."""
         if self._passes_on:
             self._target += url
             self._size += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer, which nobody reads."""
+        """Takes a header, or ignores a trailer except for its size."""
         if not self._passes_on:
             return
         self._size += len(name) + len(value) + 4
@@ -190,7 +190,7 @@ class RequestParser:
             self._refuse(_too_long())
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Checks the complete head, and adds it to `events`."""
         if not self._passes_on:
             return
         self._ended += 1
@@ -225,23 +225,23 @@ class RequestParser:
         self.events.append(self._head)
 
     def on_chunk_header(self) -> None:
-        """What is said of a chunk is whole."""
-        if self._waiting and self._waiting + self._slice.index(b"\n") + 1 > MAX_HEAD:  # it began before this slice
+        """Ends the line before a chunk."""
+        if self._waiting and self._waiting + self._slice.index(b"\n") + 1 > MAX_HEAD:  # it began in an earlier slice
             self._refuse(_too_long())
         self._lines += 1
         self._in_line, self._waiting = False, 0
 
     def on_chunk_complete(self) -> None:
-        """A chunk is whole, and what is said of the next begins."""
+        """Ends a chunk; the line before the next one begins."""
         self._in_line, self._waiting = True, 0
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Takes a piece of the body."""
         self._left -= len(body)
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole; or, for llhttp, what follows is of another protocol."""
+        """Ends the request, unless llhttp calls this because it takes the rest for another protocol."""
         head = self._head
         if head is None or (self._parser.should_upgrade() and head.length != 0):
             return

@@ -1,4 +1,4 @@
-"""The words between the server and the app: ASGI 3, and four keys in a request's scope that are the server's own."""
+"""The interface between the server and the app: ASGI 3, and four keys of the server's own in a request's scope."""
 
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from contextlib import contextmanager
@@ -14,58 +14,58 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ARRIVED = "tarry.arrived"
-"""In a request's scope: when it came, the event loop's time."""
+"""In a request's scope: when it arrived, in the event loop's time."""
 PRESENCE = "tarry.presence"
 """In a request's scope: its client's `Presence`."""
 TAKEN = "tarry.taken"
-"""In a request's scope: its `Taken`, for an app that takes a body of any length piece by piece."""
+"""In a request's scope: its `Taken`, for an app that takes a body of any length in pieces."""
 
 CREDIT = "tarry.credit"
 """In a request's scope: its client's `Credit`."""
 
 Taken = Callable[[int], None]
-"""The app keeps so many bytes of what it has received, and has done with the rest: only these count as held, and the
-next piece has the time that a body has from its beginning on."""
+"""Called by the app with the number of bytes that it keeps of the body so far; it is done with the rest. Only these
+count as held, and the time limit for the body begins anew with the next piece."""
 
 
 class Kept(bytes):
-    """What the process keeps anyway: as the body of many answers it takes no more room than as that of one."""
+    """Bytes that the process keeps anyway, so that as the body of many answers they take no more memory than once."""
 
 
 class Credit(Protocol):
-    """How much of the server's memory a client may have. Who has not shown a key has little, with all who have not."""
+    """How much of the server's memory a client may use. Clients that have shown no key share a small part."""
 
     def know(self, client: str) -> None:
-        """It has shown the key of this name; the name is empty where no key is asked for."""
+        """Notes that the client has shown the key of this name; the name is empty where no key is required."""
         ...
 
     def check(self) -> None:
-        """Raises `Overloaded` where it takes too little of its answers to be given more."""
+        """Raises `Overloaded` if it takes too little of its answers to be given more."""
         ...
 
     def hold(self, size: int) -> None:
-        """So many bytes more of its answer are there, until it is sent. Raises `Overloaded`, and holds nothing."""
+        """Counts more bytes of its answer as held until they are sent. Raises `Overloaded`, and counts nothing then."""
         ...
 
     def free(self, size: int) -> None:
-        """So many of them are not."""
+        """Counts bytes of its answer as no longer held."""
         ...
 
 
 class Unlimited:
-    """Of a request that came over no connection of this server."""
+    """The credit of a request that came over no connection of this server: no limit."""
 
     def know(self, client: str) -> None:
-        """It is all the same."""
+        """Does nothing: there is no limit."""
 
     def check(self) -> None:
-        """It is."""
+        """Does nothing: there is no limit."""
 
     def hold(self, size: int) -> None:
-        """It does."""
+        """Does nothing: there is no limit."""
 
     def free(self, size: int) -> None:
-        """It does."""
+        """Does nothing: there is no limit."""
 
 
 @define(eq=False)
@@ -74,11 +74,11 @@ class Presence:
 
     gone: bool = field(default=False, init=False)
     waiting: CancelScope | None = field(default=None, init=False)
-    """Cancelled when it goes: what nobody would be there for."""
+    """The scope of work that is cancelled when the client goes, since nobody would take its result."""
 
     @contextmanager
     def waited_for(self) -> Generator[None, None, None]:
-        """What is done in the block is cancelled when the client goes, or has gone."""
+        """Cancels the block when the client goes, or has gone already."""
         with CancelScope() as self.waiting:
             if self.gone:
                 self.waiting.cancel()
@@ -88,11 +88,11 @@ class Presence:
                 self.waiting = None
 
     def leave(self) -> None:
-        """It has closed its side."""
+        """Notes that the client has closed its side."""
         self.gone = True
         self.let_go()
 
     def let_go(self) -> None:
-        """What waits for it waits no longer."""
+        """Cancels the work that waits for the client."""
         if self.waiting is not None:
             self.waiting.cancel()

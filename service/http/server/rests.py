@@ -1,7 +1,7 @@
-"""Connections at rest: each is let go in its time.
+"""Closes connections that have been idle for too long.
 
-A deadline of its own, set and lifted with each request, would cost a twentieth of a publish. All may rest equally long,
-so they are kept in the order in which their rest began, and one task looks at the first.
+A deadline for each, set and lifted with each request, would cost a twentieth of a publish. All may be idle for the same
+time, so they are kept in the order in which they became idle, and one task watches the first.
 """
 
 import trio
@@ -10,27 +10,27 @@ from attrs import define, field
 
 @define(eq=False)
 class Rests:
-    """`run` is a task of the server's; the others are for connections, which are known by their scopes."""
+    """`run` is a task of the server; connections, identified by their scopes, call the other methods."""
 
     time: float
-    """Seconds that one may rest."""
+    """Seconds that a connection may be idle."""
     _since: dict[trio.CancelScope, float] = field(factory=dict[trio.CancelScope, float], init=False)
-    """The loop's time at which each began; the longest at rest is the first."""
+    """When each became idle, in the event loop's time; the one idle for longest is the first."""
     _begun: trio.Event = field(factory=trio.Event, init=False)
-    """Somebody rests."""
+    """Set when a connection becomes idle."""
 
     def begin(self, scope: trio.CancelScope) -> None:
-        """The scope is cancelled in its time, unless the rest ends before."""
+        """Notes that the connection is idle; its scope is cancelled in time unless `end` is called before."""
         if not self._since:
             self._begun.set()
         self._since[scope] = trio.current_time()
 
     def end(self, scope: trio.CancelScope) -> None:
-        """It rests no more, if it did."""
+        """Notes that the connection is not idle any more, if it was."""
         self._since.pop(scope, None)
 
     async def run(self) -> None:
-        """Ends what has rested long enough, for ever."""
+        """Cancels the scopes of connections that have been idle for too long, for ever."""
         while True:
             if not self._since:
                 self._begun = trio.Event()

@@ -1,4 +1,4 @@
-"""TLS: the server's certificate, which may be renewed while it serves, and a handshake that has its time."""
+"""TLS: loads the server's certificate, also anew while it serves, and wraps streams with it."""
 
 import ssl
 from pathlib import Path
@@ -9,7 +9,7 @@ import trio
 from attrs import define, field
 
 HANDSHAKE = 10.0
-"""Seconds for a handshake."""
+"""Seconds within which a handshake must finish."""
 
 log = structlog.get_logger()
 
@@ -17,12 +17,12 @@ SealedStream = trio.SSLStream[trio.SocketStream]
 
 
 class BadCertificate(Exception):
-    """There is no certificate to serve with; the text names the file and what is wrong with it."""
+    """The certificate cannot be loaded; the text names the file and what is wrong with it."""
 
 
 @define(eq=False)
 class Certificate:
-    """The certificate, with those that it was signed with, and its key, both PEM. Raises `BadCertificate`."""
+    """The certificate with its chain, and its key, both PEM. Raises `BadCertificate`."""
 
     _cert: Path
     _key: Path
@@ -32,7 +32,7 @@ class Certificate:
         self._context = self._load()
 
     def reload(self) -> None:
-        """New connections get what the files hold now; when that is no good, what they held before."""
+        """Loads the files anew for new connections; if they are invalid, keeps the certificate from before."""
         try:
             self._context = self._load()
         except BadCertificate as error:
@@ -41,7 +41,7 @@ class Certificate:
             log.info("certificate_renewed", file=str(self._cert))
 
     def seal(self, stream: trio.SocketStream) -> SealedStream:
-        """The stream behind a handshake, which is still to come."""
+        """Wraps the stream in TLS; the handshake is still to come."""
         return trio.SSLStream(stream, self._context, server_side=True, https_compatible=True)
 
     def _load(self) -> ssl.SSLContext:
@@ -61,5 +61,5 @@ class Certificate:
 
 
 def _no_password() -> NoReturn:
-    """Else OpenSSL would ask whoever sits at the terminal."""
+    """Refuses a key with a password; else OpenSSL would ask for it on the terminal."""
     raise ValueError("the key has a password: store it without")

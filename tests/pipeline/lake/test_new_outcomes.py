@@ -111,6 +111,13 @@ async def test_the_lake_has_them_as_the_store_has_and_tells_them_alone(
         assert examine(spark, stage.dsn, str(tmp_path), SCOPE, None, 9)["findings"] == {}
 
 
+def test_a_column_more_is_a_new_version() -> None:
+    """An archiver widens the tables of an older version, and no others: these numbers change together."""
+    columns = {table: len(schemas.lake_schema(table).fields) for table in IN_LAKE}
+    assert schemas.VERSION == 2
+    assert columns == {"messages": 17, "deliveries": 18, "dead": 18, "cancelled": 10, "fires": 8}
+
+
 def of_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """This version as the one was that knew nothing of what is new."""
     new = {"expires_at", "reason", "guard"}

@@ -1,0 +1,207 @@
+"""What does a message cost while a million, ten million or a hundred million others wait?
+
+    python -m tarry.bench.pending --dsn mysql://root@127.0.0.1:3306/any --points 1000000 3000000 10000000
+    python -m tarry.bench.pending --dsn mysql --points 10000000 30000000 100000000 --hours 720
+
+One database, in which more and more messages of 200 bytes wait, evenly over the hours to come; bulk SQL writes them.
+The horizon is 3 hours: with `--hours 2.5` all of them are in the wheel, with 720 one in 240. At each point, through a
+real server where nothing else is said:
+
+    bytes_each        memory of the server for each that is within the horizon, less what it took with none
+    scheduled_per_s   100,000 more as lines of one request, due at random times of the same hours
+    drained_per_s     20,000 that are due in one second: from its beginning until all of them are in the stream
+    p50_ms, p99_ms    lateness at consumers, as bench/lateness.py has it
+    first_s           from a start after kill -9 to the first that fell due meanwhile
+    recovered_s       from the same start until all that is within the horizon is in the wheel
+    cleaned_per_s     settled messages removed by the service's cleaner, while 8 publish
+    publish_ms        p99 of these, before
+    archived_per_s    messages to a lake, by Spark on this machine
+
+`times` in the last line is the last point's figure to the first's.
+"""
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+import trio
+
+from ..pipeline import session
+from ..service.demo.server_process import ServerProcess
+from ..store.catalogue import TopicDraft
+from ..store.ids import COUNT_BITS, SEQUENCE_BITS, SHARD_BITS, SHARDS
+from ..store.records import Topic
+from ..store.sqlite.connection import connect as connect_sqlite
+from . import archive, cleaning, databases, lateness, restart
+from .line_load import send_lines
+from .report import Figures, chosen, say, show, summarize
+from .scheduling import lines
+from .subject import BODY, add_topic, now, opened, served
+from .usage import rss_of
+
+_HORIZON = 3 * 3_600_000
+_LEAD = 1_800_000
+"""Milliseconds until the first of those that wait may fall due: none does while it is measured."""
+_CHUNK = 100_000
+_DIGITS = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
+_NUMBERS = "a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d"
+_BURST_SECONDS = 120
+"""At the most, from the request until all of a burst is in the stream."""
+_TOLD = (
+    "bytes_each",
+    "scheduled_per_s",
+    "drained_per_s",
+    "p50_ms",
+    "p99_ms",
+    "first_s",
+    "recovered_s",
+    "cleaned_per_s",
+    "publish_ms",
+    "archived_per_s",
+)
+
+
+def main() -> None:
+    parser = databases.options("pending", __doc__, "mysql")
+    parser.add_argument("--points", type=databases.count, nargs="+", default=[100_000, 1_000_000], help="that wait")
+    parser.add_argument("--hours", type=databases.seconds, default=2.5, help="over which they fall due")
+    parser.add_argument("--rate", type=databases.count, default=500, help="due a second, of the lateness")
+    parser.add_argument("--seconds", type=databases.seconds, default=10, help="of the lateness, and of the cleaning")
+    parser.add_argument("--lines", type=databases.count, default=100_000, help="that are scheduled at each point")
+    parser.add_argument("--burst", type=databases.count, default=20_000, help="that are due in one second")
+    parser.add_argument("--settled", type=databases.count, default=200_000, help="that are removed")
+    parser.add_argument("--archive", action=argparse.BooleanOptionalAction, default=True, help="to a lake, too")
+    parser.add_argument("--starts", type=databases.count, default=3, help="after kill -9, of which the median")
+    arguments = parser.parse_args()
+    if arguments.hours * 3_600_000 <= _LEAD:
+        parser.error("--hours: more than half an hour, so that none falls due meanwhile")
+    arguments.points.sort()
+    with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
+        settings = databases.durability(dsn)
+        topic = trio.run(_begin, scratch)
+        empty = _memory(scratch)
+        found: list[Figures] = []
+        written = 0
+        for point in arguments.points:
+            grow(scratch, topic, written, point, arguments.hours)
+            written = point
+            found.append({"pending": point, "store": settings["store"], **measure(scratch, point, empty, arguments)})
+            show({"bench": "pending", "hours": arguments.hours, **found[-1]})
+    first, last = found[0], found[-1]
+    times = {name: round(last[name] / first[name], 2) for name in _TOLD if name in last}
+    summarize("pending", **chosen(arguments, "points", "hours", "rate", "lines", "burst"), **settings, times=times)
+
+
+async def _begin(dsn: str) -> Topic:
+    async with opened(dsn) as store:
+        return await add_topic(store, TopicDraft("pending"))
+
+
+def _memory(dsn: str) -> int:
+    with served(dsn) as server:
+        restart.wait_until_recovered(server, 1)
+        return rss_of(server.pid)
+
+
+def grow(dsn: str, topic: Topic, begin: int, end: int, hours: float) -> None:
+    """So many wait from now on, straight in the table; the counts and the forecast of the topic know nothing of them.
+
+    Row by row of time, so that a database fills its pages one after the other; each growth is spread over all hours.
+    """
+    first, span = now() + _LEAD, round(hours * 3_600_000) - _LEAD
+    rows = end - begin
+    if dsn.startswith(databases.SQLITE):
+        with closing(connect_sqlite(Path(dsn.removeprefix(databases.SQLITE)))) as connection:
+            _grow(connection.execute, topic, begin, rows, f"{first} + n * {span} / {rows}")
+    else:
+        with databases.log_in(dsn) as login, login.cursor() as cursor:
+            cursor.execute("SET SESSION wait_timeout = 7200")
+            cursor.execute("SET SESSION sql_log_bin = 0")  # which would take as much room again
+            _grow(cursor.execute, topic, begin, rows, f"{first} + n * {span} DIV {rows}")
+
+
+def _grow(execute: Callable[[str], object], topic: Topic, begin: int, rows: int, due: str) -> None:
+    queue = topic.queues[0].id
+    # Bits of a number, rather than what it holds of random: no two rows are given one id.
+    shard = f"n % {SHARDS}"
+    count = f"(({begin} + n) >> {SHARD_BITS}) % {1 << COUNT_BITS} << {SHARD_BITS}"
+    for start in range(0, rows, _CHUNK):
+        say(f"writing {start} of {rows}")
+        execute(
+            "INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)"
+            f" SELECT {shard}, (due << {SEQUENCE_BITS}) + ({count}) + {shard}, due, 0, {topic.id}, {queue},"
+            f" x'{BODY.hex()}', {now()}, due FROM (SELECT n, {due} AS due FROM (SELECT {start} + {_NUMBERS} AS n"
+            f" FROM ({_DIGITS}) a, ({_DIGITS}) b, ({_DIGITS}) c, ({_DIGITS}) e, ({_DIGITS}) f) some_numbers"
+            f" WHERE n < {rows}) some_times"
+        )
+
+
+def measure(dsn: str, point: int, empty: int, arguments: argparse.Namespace) -> Figures:
+    """One point, all of it on the same database."""
+    hours = arguments.hours
+    within = round(point * min(1.0, (_HORIZON - _LEAD) / (hours * 3_600_000 - _LEAD)))
+    with served(dsn) as server:
+        restart.wait_until_recovered(server, 1)
+        held = rss_of(server.pid) - empty
+        figures: Figures = {
+            "mb": held >> 20,
+            "bytes_each": round(held / within, 1),
+            "scheduled_per_s": _schedule(server, arguments.lines, hours),
+            "drained_per_s": _drain(server, arguments.burst, point),
+        }
+        late = lateness.measure_on(server, arguments.rate, arguments.seconds, 4, 100)
+        figures |= {name: late[name] for name in ("p50_ms", "p99_ms", "early")}
+    say("killing")
+    starts = restart.measure(dsn, point, arguments.starts)
+    figures |= {name: median(run[name] for run in starts) for name in ("first_s", "recovered_s")}
+    cleaned = trio.run(cleaning.measure, dsn, arguments.settled, 8, arguments.seconds, None, f"old{point}")
+    figures |= {"cleaned_per_s": cleaned["removed_per_s"], "publish_ms": cleaned["before"]["p99_ms"]}
+    if arguments.archive:
+        figures["archived_per_s"] = _archive(dsn)
+    return figures
+
+
+def _schedule(server: ServerProcess, many: int, hours: float) -> int:
+    begin, span = now() + _LEAD, round(hours * 3_600_000) - _LEAD
+    dues = lines(many, lambda: begin + random.randrange(span))  # it spreads times
+    began = time.perf_counter()
+    send_lines(server.port, dues, many, topic="more")
+    return round(many / (time.perf_counter() - began))
+
+
+def _drain(server: ServerProcess, many: int, point: int) -> int:
+    topic = f"burst{point}"
+    first = now() + 10_000
+    send_lines(server.port, lines(many, lambda: first + random.randrange(1000)), many, topic=topic)
+    deadline = time.monotonic() + _BURST_SECONDS
+    while time.monotonic() < deadline:
+        ((count, last),) = databases.ask(
+            server.dsn,
+            "SELECT COUNT(*), MAX(m.streamed_at) FROM message m JOIN queue q ON q.id = m.queue_id"
+            f" JOIN topic t ON t.id = q.topic_id WHERE t.name = x'{topic.encode().hex()}'",
+        )
+        if count == many:
+            return round(many * 1000 / max(1, last - first))
+        time.sleep(0.2)
+    raise AssertionError(f"of {many} messages due in one second {count} came in {_BURST_SECONDS} s")
+
+
+def _archive(dsn: str) -> int:
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+        spark = session.open_session("bench", "local[2]")
+        try:
+            done = archive.run(spark, dsn, Path(folder) / "lake")
+        finally:
+            spark.stop()
+    databases.ask(dsn, "DELETE FROM archived")  # or what comes later is kept for it
+    databases.ask(dsn, "DELETE FROM lease")
+    return round(done["rows"] / done["messages_s"])
+
+
+if __name__ == "__main__":
+    main()
