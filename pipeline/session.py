@@ -94,8 +94,8 @@ def open_session(name: str, master: str | None = None, rows: int | None = None) 
         PySparkLogger.getLogger(logger).disabled = True
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         setattr(server, "handle_error", _say_nothing)  # noqa: B010  # it prints a traceback when Java is gone
-    for name in _TELL_OF_THEIR_END:
-        logging.getLogger(name).disabled = True
+    for logger in _TELL_OF_THEIR_END:
+        logging.getLogger(logger).disabled = True
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _lead_workers_here()

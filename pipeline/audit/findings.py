@@ -19,8 +19,8 @@ FINDINGS = schema_of(
 )
 
 KINDS = {
-    "topic_counters": "accepted is not streamed + cancelled + expired + pending",
-    "group_counters": "cursor moves are not acked + dead + retrying + parked + claimed + expired + skipped",
+    "topic_counters": "accepted is not streamed + cancelled + replaced + suppressed + expired + pending",
+    "group_counters": "cursor moves are not acked + dead + retried + parked + claimed + expired + skipped + sought",
     "group_rows": "the log does not have what a counter has counted",
     "ladder_rows": "what went onto the ladder neither rests there nor came back",
     "letter_rows": "what died is not in the dead letters",

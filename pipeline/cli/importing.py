@@ -68,7 +68,7 @@ def import_(
     as_json: AsJson = False,
     master: Master = None,
 ) -> int:
-    """Imports Parquet, CSV or NDJSON as messages, each row once, however often it is run.
+    """Imports Parquet, CSV or NDJSON as messages, each row once, however often it is run within `--window`.
 
     Into MySQL with `--dsn`, partition by partition; into any store with `--server`, over HTTP.
 

@@ -6,10 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from support.spark_wanted import need_spark
 from tarry.pipeline import session
 from tarry.pipeline.errors import SetUpError
+
+
+def test_a_session_has_the_name_of_its_job(spark: SparkSession) -> None:
+    """By which whoever runs the cluster knows it."""
+    assert spark.conf.get("spark.app.name") == "tarry tests"
 
 
 def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
