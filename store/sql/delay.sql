@@ -63,7 +63,7 @@ SELECT id, topic_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) WI
 -- The topics of the first that wait in a stretch of a shard.
 SELECT topic_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
--- name: strangers
+-- name: others_of_shard
 -- What waits in a stretch of a shard and is of another topic than this.
 SELECT id, topic_id FROM delay /*! FORCE INDEX (PRIMARY) */
 WHERE shard = ? AND id >= ? AND id < ? AND topic_id <> ? ORDER BY id LIMIT ?;

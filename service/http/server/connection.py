@@ -14,12 +14,12 @@ from attrs import define, field
 
 from ..problems import Problem
 from .channel import Channel
-from .common import KEEP_ALIVE, Common
 from .exchange import Exchange
 from .heads import refusal
 from .pace import Line
 from .parser import Head
 from .ports import ARRIVED, CREDIT, PRESENCE, TAKEN, Scope
+from .terms import KEEP_ALIVE, Terms
 
 AFTER_LEAVING = 1.5
 """Seconds for the answer to a client that has closed its side: it may have left, or only send no more; nobody can
@@ -36,7 +36,7 @@ Address = tuple[str, int] | None
 class Connection:
     """`run` serves until the client or the server ends the connection."""
 
-    _common: Common
+    _terms: Terms
     _stream: trio.abc.Stream
     descriptor: int | None = None
     """The socket's descriptor, if the stream is the plain socket."""
@@ -67,7 +67,7 @@ class Connection:
                     while (request := await self._next()) is not None and await self._answer(request):
                         pass
             finally:
-                self._common.rests.end(self._serving)
+                self._terms.rests.end(self._serving)
             if self._serving.cancelled_caught and self._rests and self._channel.parser.in_head:
                 detail = f"the request's head did not come within {KEEP_ALIVE:g} s"
                 await self._channel.write(refusal(Problem("too-slow", detail, executed=False)))
@@ -99,10 +99,10 @@ class Connection:
     async def _next(self) -> Head | None:
         channel, self._rests, self._had_turn = self._channel, True, False
         if not channel.events:
-            if self._common.closing:
+            if self._terms.closing:
                 self._end_by(trio.current_time() + ON_ITS_WAY)
             else:
-                self._common.rests.begin(self._serving)
+                self._terms.rests.begin(self._serving)
         while not channel.events:
             if channel.parser.refused is not None:
                 await channel.write(refusal(channel.parser.refused))
@@ -112,30 +112,30 @@ class Connection:
             if not await channel.more(self._turn):
                 return None
         self._rests = False
-        self._common.rests.end(self._serving)
-        if self._common.closing:
+        self._terms.rests.end(self._serving)
+        if self._terms.closing:
             self._end_by(inf)
         if not self._had_turn:
-            await self._common.pace.turn(self._line)
+            await self._terms.pace.turn(self._line)
         event = channel.events.popleft()
         return event if isinstance(event, Head) else None
 
     async def _turn(self) -> None:
         """Waits for the turn of bytes that have come, if there is a crowd; the connection does not count as idle
         meanwhile."""
-        if not self._common.pace.has_crowd:
+        if not self._terms.pace.has_crowd:
             return  # `_next` waits for its turn before it begins
         self._rests = False
-        await self._common.pace.turn(self._line)
+        await self._terms.pace.turn(self._line)
         self._rests = self._had_turn = True
-        if self._common.closing and self._serving.deadline == inf:
+        if self._terms.closing and self._serving.deadline == inf:
             self._end_by(trio.current_time() + ON_ITS_WAY)
 
     async def _answer(self, request: Head) -> bool:
         """Has the app answer the request; returns whether another request may follow."""
-        exchange = self._exchange = Exchange(self._channel, request, self._common, self.client)
+        exchange = self._exchange = Exchange(self._channel, request, self._terms, self.client)
         try:
-            await self._common.app(self._scope(request, exchange), exchange.receive, exchange.send)
+            await self._terms.app(self._scope(request, exchange), exchange.receive, exchange.send)
         finally:
             exchange.release()
             self._exchange = None

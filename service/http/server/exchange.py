@@ -9,10 +9,10 @@ from attrs import define, field
 from ...errors import Overloaded, Stopping
 from ..problems import Problem
 from .channel import Channel
-from .common import Common, Limits
 from .heads import CONTINUE, head
 from .parser import End, Head
 from .ports import Kept, Message
+from .terms import Limits, Terms
 
 BODY_PACE = 64 << 10
 """Bytes for which a body is given another second: a client that sends byte by byte must not hold its connection and
@@ -37,7 +37,7 @@ class Exchange:
 
     _channel: Channel
     _head: Head
-    _common: Common
+    _terms: Terms
     _address: tuple[str, int] | None = None
     """The client's address."""
     keeps: bool = field(init=False)
@@ -81,7 +81,7 @@ class Exchange:
 
     def __attrs_post_init__(self) -> None:
         self.keeps, self._expects = self._head.keeps, self._head.expects
-        self._limits = self._common.strangers
+        self._limits = self._terms.keyless
         if self._head.length == 0:  # the request ends with its head
             self._channel.events.popleft()
             self._complete = True
@@ -90,11 +90,11 @@ class Exchange:
 
     def know(self, client: str) -> None:
         """Moves the client to the limits of those with a key: it has shown the key of this name, or needs none."""
-        if self._limits is self._common.strangers:
+        if self._limits is self._terms.keyless:
             size = self._size
             if size:
                 self._keep(0)
-            self._limits = self._common.known
+            self._limits = self._terms.keyed
             if size:
                 self._keep(size)
             # The blank tells addresses from names of keys, which have none.
@@ -136,7 +136,7 @@ class Exchange:
         """See `ports.Taken`."""
         self._by_pieces = True
         self._keep(kept)
-        self._until = trio.current_time() + self._common.body_time + kept / BODY_PACE
+        self._until = trio.current_time() + self._terms.body_time + kept / BODY_PACE
 
     def _keep(self, size: int) -> None:
         self._limits.incoming.held += size - self._size
@@ -176,10 +176,10 @@ class Exchange:
     async def _more(self) -> bool:
         """Waits for an event of the body; False if the client has closed its side. Bytes may come without an event,
         such as the size of a chunk."""
-        if self._by_pieces and self._common.closing:
+        if self._by_pieces and self._terms.closing:
             raise Stopping(_NO_MORE)
         if not self._until:
-            self._until = trio.current_time() + self._common.body_time + self._size / BODY_PACE
+            self._until = trio.current_time() + self._terms.body_time + self._size / BODY_PACE
         with trio.CancelScope(deadline=self._until) as self._receiving:
             while not self._channel.events:
                 if self._channel.parser.refused is not None:  # the refused bytes may have come with the head
@@ -187,9 +187,9 @@ class Exchange:
                 if not await self._channel.more():
                     return False
             return True
-        if self._by_pieces and self._common.closing:
+        if self._by_pieces and self._terms.closing:
             raise Stopping(_NO_MORE)
-        seconds, kib = f"{self._common.body_time:g} s", BODY_PACE >> 10
+        seconds, kib = f"{self._terms.body_time:g} s", BODY_PACE >> 10
         detail = f"the body did not come within {seconds} and a second for each {kib} KiB of it"
         raise Problem("too-slow", detail, executed=False, headers={"Connection": "close"})
 
@@ -215,7 +215,7 @@ class Exchange:
             if self._status:
                 raise AppFault("a second answer to one request")
             self._status, self._headers = message["status"], list(message.get("headers", ()))
-            await self._common.pace.turn()
+            await self._terms.pace.turn()
         elif message["type"] == "http.response.body":
             if not self._status or self._ended:
                 raise AppFault("a body before the answer's head, or behind its end")
@@ -255,7 +255,7 @@ class Exchange:
         does."""
         more = max(0, size - self._untaken)
         try:
-            if self._limits is self._common.strangers:
+            if self._limits is self._terms.keyless:
                 self.hold(more)
             else:
                 self._hold(more)
@@ -288,7 +288,7 @@ class Exchange:
                 headers.append((b"transfer-encoding", b"chunked"))
             else:
                 self.keeps = False
-        if self._common.closing:
+        if self._terms.closing:
             self.keeps = False
         if not self.keeps and not closes:
             headers.append((b"connection", b"close"))

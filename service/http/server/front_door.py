@@ -9,11 +9,11 @@ import structlog
 import trio
 from attrs import Factory, define, field
 
-from .common import Common, Limits
 from .connection import Address, Connection
 from .entrance import Alone, Entrance, Sharing, room
 from .pace import ROUND, Line
 from .ports import App
+from .terms import Limits, Terms
 from .tls import HANDSHAKE, Certificate
 
 log = structlog.get_logger()
@@ -41,22 +41,22 @@ class FrontDoor:
     sharing: Sharing = field(factory=Alone)
     """The other processes that accept from the same listeners."""
     _entrance: Entrance = field(init=False, default=Factory(_entrance, takes_self=True))
-    _common: Common = field(init=False)
+    _terms: Terms = field(init=False)
     _open: dict[int, Connection] = field(factory=dict[int, Connection], init=False)
     """Connections by their descriptors."""
     _greeting: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
     """The scopes of TLS handshakes under way."""
 
     def __attrs_post_init__(self) -> None:
-        self._common = Common(self.app, Limits(self._max_incoming), self._body_time)
+        self._terms = Terms(self.app, Limits(self._max_incoming), self._body_time)
 
     async def serve(self, listeners: list[trio.SocketListener], stopped: trio.Event) -> None:
         """Serves on these listeners, and closes them."""
         with select.epoll() as leaving:
             async with trio.open_nursery() as watching:
                 watching.start_soon(self._watch, leaving)
-                watching.start_soon(self._common.pace.run)
-                watching.start_soon(self._common.rests.run)
+                watching.start_soon(self._terms.pace.run)
+                watching.start_soon(self._terms.rests.run)
                 async with trio.open_nursery() as connections:
                     connections.start_soon(self._stop, stopped, connections.cancel_scope)
                     async with trio.open_nursery() as accepting:
@@ -71,7 +71,7 @@ class FrontDoor:
     async def _stop(self, stopped: trio.Event, connections: trio.CancelScope) -> None:
         await stopped.wait()
         connections.deadline = trio.current_time() + self.grace
-        self._common.closing = True
+        self._terms.closing = True
         for connection in self._open.values():
             connection.finish()
         for handshake in self._greeting:
@@ -87,7 +87,7 @@ class FrontDoor:
                 return
             plain = sealed is stream
             connection = Connection(
-                self._common,
+                self._terms,
                 sealed,
                 descriptor if plain else None,
                 "http" if plain else "https",
@@ -112,9 +112,9 @@ class FrontDoor:
         time."""
         if self.certificate is None:
             return stream
-        if self._common.closing:
+        if self._terms.closing:
             return None
-        await self._common.pace.turn(Line.NEW)
+        await self._terms.pace.turn(Line.NEW)
         sealed = self.certificate.seal(stream)
         with trio.move_on_after(HANDSHAKE) as handshake:
             self._greeting.add(handshake)

@@ -14,8 +14,8 @@ from support.spied import NOW, SpiedServer
 from tarry.service.access.tokens import digest, make_token
 from tarry.service.dashboard import live
 from tarry.service.dashboard.dashboard import Dashboard
-from tarry.service.http.server.common import Untaken
 from tarry.service.http.server.ports import CREDIT, PRESENCE, Presence, Unlimited
+from tarry.service.http.server.terms import Untaken
 from tarry.store.operating import keys
 from tarry.store.operating.keys import Key
 

@@ -9,10 +9,10 @@ from trio.testing import MemoryReceiveStream, MemorySendStream, MockClock, memor
 
 from tarry.service.errors import Overloaded
 from tarry.service.http.problems import Problem
-from tarry.service.http.server.common import Common, Limits
 from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import BODY_PACE, LITTLE_TIME
 from tarry.service.http.server.ports import CREDIT, Receive, Scope, Send
+from tarry.service.http.server.terms import Limits, Terms
 
 Client = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 Reads = Callable[[Receive], Awaitable[object]]
@@ -61,11 +61,11 @@ class Server:
 
     def __init__(self, app: App, limit: int = 1 << 30, body_time: float = 20) -> None:
         self.app = app
-        self.common = Common(app, Limits(limit), body_time)
+        self.terms = Terms(app, Limits(limit), body_time)
 
     @property
     def held(self) -> int:
-        return self.common.known.incoming.held
+        return self.terms.keyed.incoming.held
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Client]:
@@ -74,7 +74,7 @@ class Server:
 
         async def serve() -> None:
             async with far:
-                await Connection(self.common, far).run()
+                await Connection(self.terms, far).run()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)

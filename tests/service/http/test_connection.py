@@ -13,10 +13,10 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 from tarry.service.errors import Stopping
 from tarry.service.http.problems import Problem
 from tarry.service.http.server import channel, connection, exchange
-from tarry.service.http.server.common import KEEP_ALIVE, Common, Limits
 from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import AppFault
 from tarry.service.http.server.ports import ARRIVED, TAKEN, Message, Receive, Scope, Send
+from tarry.service.http.server.terms import KEEP_ALIVE, Limits, Terms
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UPLOAD = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n" + b"x" * 50
@@ -62,16 +62,16 @@ def app() -> App:
 async def served(app: App, pair: tuple[Stream, Stream] | None = None) -> AsyncIterator[tuple[Stream, Connection]]:
     """A client's end, and the connection that serves the other; at the block's end it has ended, in its own time."""
     near, far = pair or memory_stream_pair()
-    common = Common(app, Limits(1 << 30), 20)
-    serving = Connection(common, far)
+    terms = Terms(app, Limits(1 << 30), 20)
+    serving = Connection(terms, far)
 
     async def serve() -> None:
         async with far:
             await serving.run()
 
     async with trio.open_nursery() as pacing:
-        pacing.start_soon(common.pace.run)
-        pacing.start_soon(common.rests.run)
+        pacing.start_soon(terms.pace.run)
+        pacing.start_soon(terms.rests.run)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
             await trio.testing.wait_all_tasks_blocked()
@@ -263,7 +263,7 @@ async def test_the_end_waits_for_an_answer(app: App, autojump_clock: MockClock) 
         await client.send_all(GET)
         await trio.testing.wait_all_tasks_blocked()
         serving.finish()
-        serving._common.closing = True
+        serving._terms.closing = True
         answer = await everything(client)
         assert answer.startswith(b"HTTP/1.1 200")
         assert b"connection: close" in answer.lower()
@@ -327,12 +327,12 @@ async def test_an_answer_may_begin_before_the_request_has_come_whole(autojump_cl
             await trio.sleep(15)  # each piece has the time of a body
             await client.send_all(b"0123456789")
             await trio.testing.wait_all_tasks_blocked()
-            assert serving._common.strangers.incoming.held == 0
+            assert serving._terms.keyless.incoming.held == 0
         assert (await client.receive_some()).count(b"0123456789") == 10
         await client.send_eof()
         await everything(client)
     assert echo.failed is None
-    assert serving._common.strangers.incoming.held == 0
+    assert serving._terms.keyless.incoming.held == 0
 
 
 async def test_what_the_app_keeps_is_held(autojump_clock: MockClock) -> None:
@@ -341,7 +341,7 @@ async def test_what_the_app_keeps_is_held(autojump_clock: MockClock) -> None:
     async with served(echo) as (client, serving):
         await client.send_all(UPLOADING + b"x" * 50)
         await trio.testing.wait_all_tasks_blocked()
-        assert serving._common.strangers.incoming.held == 1000
+        assert serving._terms.keyless.incoming.held == 1000
         await client.aclose()
 
 
@@ -372,7 +372,7 @@ async def test_the_end_cuts_an_endless_body(autojump_clock: MockClock) -> None:
     async with served(echo) as (client, serving):
         await client.send_all(UPLOADING + b"x" * 50)
         await trio.testing.wait_all_tasks_blocked()
-        serving._common.closing = True
+        serving._terms.closing = True
         serving.finish()
         assert (await everything(client)).endswith(b"0\r\n\r\n")
     assert isinstance(echo.failed, Stopping)
@@ -394,7 +394,7 @@ async def test_a_body_that_is_none_is_refused_as_soon_as_it_has_come(body: bytes
 
     near, far = memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Connection(Common(take_all, Limits(1 << 20), 20), far).run)
+        nursery.start_soon(Connection(Terms(take_all, Limits(1 << 20), 20), far).run)
         began = trio.current_time()
         await near.send_all(b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + body + GET)
     assert refused == [(400, began)]

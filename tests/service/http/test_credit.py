@@ -6,9 +6,9 @@ from trio.testing import lockstep_stream_pair
 
 from tarry.service.errors import Overloaded
 from tarry.service.http.problems import problem_of
-from tarry.service.http.server.common import LEAST, Common, Limits, Untaken
 from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.ports import CREDIT, Credit, Kept, Receive, Scope, Send
+from tarry.service.http.server.terms import LEAST, Limits, Terms, Untaken
 
 BODY = b"x" * 100_000
 LIMIT = 4 * len(BODY)
@@ -35,19 +35,19 @@ class App:
 
 
 @pytest.fixture
-async def common(nursery: trio.Nursery) -> Common:
-    common = Common(App(), Limits(LIMIT), 20)
-    nursery.start_soon(common.pace.run)
-    return common
+async def terms(nursery: trio.Nursery) -> Terms:
+    terms = Terms(App(), Limits(LIMIT), 20)
+    nursery.start_soon(terms.pace.run)
+    return terms
 
 
-async def ask(common: Common, nursery: trio.Nursery, target: str) -> trio.abc.Stream:
+async def ask(terms: Terms, nursery: trio.Nursery, target: str) -> trio.abc.Stream:
     """A client's end that takes nothing yet."""
     near, far = lockstep_stream_pair()
 
     async def serve() -> None:
         async with far:
-            await Connection(common, far).run()
+            await Connection(terms, far).run()
 
     nursery.start_soon(serve)
     await near.send_all(f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
@@ -59,53 +59,53 @@ async def taken(stream: trio.abc.Stream) -> bytes:
     return b"".join([piece async for piece in stream])
 
 
-async def test_a_client_has_half_and_others_the_rest(common: Common, nursery: trio.Nursery) -> None:
-    untaken = common.known.untaken
-    mine = [await ask(common, nursery, "/get?me") for _ in range(4)]
+async def test_a_client_has_half_and_others_the_rest(terms: Terms, nursery: trio.Nursery) -> None:
+    untaken = terms.keyed.untaken
+    mine = [await ask(terms, nursery, "/get?me") for _ in range(4)]
     assert untaken.held == 2 * len(BODY)
-    others = [await ask(common, nursery, f"/get?{name}") for name in ("you", "her", "him")]
+    others = [await ask(terms, nursery, f"/get?{name}") for name in ("you", "her", "him")]
     assert untaken.held == LIMIT
     statuses = [(await taken(stream))[9:12] for stream in (*mine, *others)]
     assert statuses == [b"200", b"200", b"503", b"503", b"200", b"200", b"503"]
     await trio.testing.wait_all_tasks_blocked()
     assert untaken.held == 0
-    assert (await taken(await ask(common, nursery, "/get?me")))[9:12] == b"200"
+    assert (await taken(await ask(terms, nursery, "/get?me")))[9:12] == b"200"
 
 
-async def test_what_was_done_is_told_all_the_same(common: Common, nursery: trio.Nursery) -> None:
-    streams = [await ask(common, nursery, f"/done?{number}") for number in range(4)]
-    assert common.known.untaken.held == LIMIT
+async def test_what_was_done_is_told_all_the_same(terms: Terms, nursery: trio.Nursery) -> None:
+    streams = [await ask(terms, nursery, f"/done?{number}") for number in range(4)]
+    assert terms.keyed.untaken.held == LIMIT
     for stream in streams:
         assert (await taken(stream)).endswith(BODY)
     await trio.testing.wait_all_tasks_blocked()
-    assert common.known.untaken.held == 0
+    assert terms.keyed.untaken.held == 0
 
 
-async def test_what_is_kept_anyway_takes_nothing(common: Common, nursery: trio.Nursery) -> None:
-    streams = [await ask(common, nursery, "/kept") for _ in range(20)]
-    assert common.strangers.untaken.held == 0
+async def test_what_is_kept_anyway_takes_nothing(terms: Terms, nursery: trio.Nursery) -> None:
+    streams = [await ask(terms, nursery, "/kept") for _ in range(20)]
+    assert terms.keyless.untaken.held == 0
     for stream in streams:
         assert (await taken(stream)).endswith(BODY)
 
 
-async def test_strangers_have_limits_of_their_own(common: Common, nursery: trio.Nursery) -> None:
-    streams = [await ask(common, nursery, "/done") for _ in range(20)]
-    assert LEAST // 2 - len(BODY) <= common.strangers.untaken.held <= LEAST
-    assert common.known.untaken.held == 0
-    assert (await taken(await ask(common, nursery, "/get?me")))[9:12] == b"200"
+async def test_strangers_have_limits_of_their_own(terms: Terms, nursery: trio.Nursery) -> None:
+    streams = [await ask(terms, nursery, "/done") for _ in range(20)]
+    assert LEAST // 2 - len(BODY) <= terms.keyless.untaken.held <= LEAST
+    assert terms.keyed.untaken.held == 0
+    assert (await taken(await ask(terms, nursery, "/get?me")))[9:12] == b"200"
     heard = [await taken(stream) for stream in streams]
     assert {answer[9:12] for answer in heard} <= {b"200", b"503", b""}
     assert sum(answer.endswith(BODY) for answer in heard) <= LEAST // len(BODY)
     await trio.testing.wait_all_tasks_blocked()
-    assert common.strangers.untaken.held == 0
+    assert terms.keyless.untaken.held == 0
 
 
-async def test_who_leaves_holds_nothing(common: Common, nursery: trio.Nursery) -> None:
+async def test_who_leaves_holds_nothing(terms: Terms, nursery: trio.Nursery) -> None:
     for _ in range(2):
-        stream = await ask(common, nursery, "/get?me")
+        stream = await ask(terms, nursery, "/get?me")
         await stream.aclose()
     await trio.testing.wait_all_tasks_blocked()
-    assert common.known.untaken.held == 0
+    assert terms.keyed.untaken.held == 0
 
 
 def test_one_alone_passes_always() -> None:

@@ -6,11 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from tarry.service.http.server.common import Common, Limits
 from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import AppFault
 from tarry.service.http.server.heads import head
 from tarry.service.http.server.ports import Message, Receive, Scope, Send
+from tarry.service.http.server.terms import Limits, Terms
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 LENGTH = (b"content-length", b"4")
@@ -36,7 +36,7 @@ async def answers(asked: bytes, *messages: Message) -> tuple[bytes, Exception | 
     async def serve() -> None:
         async with far:
             try:
-                await Connection(Common(app, Limits(1 << 20), 20), far).run()
+                await Connection(Terms(app, Limits(1 << 20), 20), far).run()
             except Exception as error:
                 raised.append(error)
 

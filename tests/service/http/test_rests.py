@@ -4,10 +4,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tarry.service.http.server.common import KEEP_ALIVE
 from tarry.service.http.server.front_door import FrontDoor
 from tarry.service.http.server.ports import Receive, Scope, Send
 from tarry.service.http.server.rests import Rests
+from tarry.service.http.server.terms import KEEP_ALIVE
 
 
 async def test_each_is_let_go_in_its_time(nursery: trio.Nursery, autojump_clock: MockClock) -> None:

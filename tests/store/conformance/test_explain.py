@@ -228,7 +228,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
         [([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in shards], 1) for shards in ((3,), range(16))],
     ),
     "delay.first_topics": ({"delay": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 500)]),
-    "delay.strangers": ({"delay": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 1, 20_000)]),
+    "delay.others_of_shard": ({"delay": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 1, 20_000)]),
     "delay.queues": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "delay.unlocked": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "delay.lock": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),

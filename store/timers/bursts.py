@@ -1,7 +1,7 @@
 """Finds the topics of many messages that are due at once, by a best-effort query that locks nothing.
 
-If most of them are of one topic, the crowd, only the topics of the others are returned: the database skips the rows of
-the crowd at a fraction of the cost of returning them. The query reads the rows that promotion is about to read.
+If most of them are of one topic, the burst, only the topics of the others are returned: the database skips the rows of
+the burst at a fraction of the cost of returning them. The query reads the rows that promotion is about to read.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ _LIST = 5_000
 """How many ids a statement has at most."""
 
 
-async def crowd_in(tx: Transaction, second: int) -> int:
+async def topic_of_burst(tx: Transaction, second: int) -> int:
     """The topic of most messages that are due in a second since 1970, judged by the first messages of one shard; 0 if
     no topic has most of them."""
     topics = await tx.fetch("delay.first_topics", int, 0, *_ids_of(second), _SAMPLE)
@@ -32,10 +32,10 @@ async def crowd_in(tx: Transaction, second: int) -> int:
     return 0
 
 
-async def strangers(tx: Transaction, second: int, shard: int, crowd: int, limit: int) -> dict[int, int]:
-    """By id the topics of messages of a shard that are due in a second since 1970, without those of topic `crowd`, and
+async def others(tx: Transaction, second: int, shard: int, burst: int, limit: int) -> dict[int, int]:
+    """By id the topics of messages of a shard that are due in a second since 1970, without those of topic `burst`, and
     without rescheduled ones."""
-    return dict(await tx.fetch("delay.strangers", tuple[int, int], shard, *_ids_of(second), crowd, limit))
+    return dict(await tx.fetch("delay.others_of_shard", tuple[int, int], shard, *_ids_of(second), burst, limit))
 
 
 def _ids_of(second: int) -> tuple[int, int]:
@@ -43,10 +43,10 @@ def _ids_of(second: int) -> tuple[int, int]:
     return first_id(second * 1_000), first_id(second * 1_000 + 1_000)
 
 
-async def topics_of(tx: Transaction, timers: Sequence[Timer], crowd: int) -> tuple[dict[int, int], dict[int, int]]:
+async def topics_of(tx: Transaction, timers: Sequence[Timer], burst: int) -> tuple[dict[int, int], dict[int, int]]:
     """By entry the topics of these messages, which are in order of their time, and the groups of these retries.
 
-    Entries that are gone are missing, and so are messages of topic `crowd` that were not looked up by themselves.
+    Entries that are gone are missing, and so are messages of topic `burst` that were not looked up by themselves.
     """
     # No function call per message, since the service's event loop stands still meanwhile.
     plain = [id_ for due, id_ in timers if id_ >> SEQUENCE_BITS == due]
@@ -62,7 +62,7 @@ async def topics_of(tx: Transaction, timers: Sequence[Timer], crowd: int) -> tup
             stretches += [(shard, stretch[0], stretch[-1] + 1) for shard in sorted(shards)]
     topics: dict[int, int] = {}
     if stretches:
-        topics |= await tx.fetch("delay.other_topics", tuple[int, int], stretches, crowd)
+        topics |= await tx.fetch("delay.other_topics", tuple[int, int], stretches, burst)
     for ids in _lists(singly):
         topics |= await tx.fetch("delay.topics", tuple[int, int], places_of(ids))
     groups: dict[int, int] = {}

@@ -4,7 +4,7 @@ import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
 from tarry.store.ids import SHARDS
-from tarry.store.timers import crowds, timers
+from tarry.store.timers import bursts, timers
 from tarry.wheel.shards import shard_of
 
 
@@ -20,10 +20,10 @@ async def test_the_topics_of_messages(stage: Stage, many: int) -> None:
     (other,) = ids_of(await stage.schedule(c, MINUTE + many + 500))  # nobody asks for it
     topics = dict(zip(ids_of(receipts), [topic.id for topic in (a, b, c) for _ in range(many)], strict=True))
     asked = sorted((receipt.due, receipt.id) for receipt in receipts)
-    found, groups = await stage.store.read(crowds.topics_of, asked, 0)
+    found, groups = await stage.store.read(bursts.topics_of, asked, 0)
     assert (found, groups) == (topics, {})
     assert other not in found
-    found, _ = await stage.store.read(crowds.topics_of, asked, a.id)
+    found, _ = await stage.store.read(bursts.topics_of, asked, a.id)
     one_by_one = 3 * many < 200
     assert found == {id_: topic for id_, topic in topics.items() if topic != a.id or one_by_one}
     assert stage.count("delay") == 3 * many + 1
@@ -39,10 +39,10 @@ async def test_the_topics_of_what_was_moved_is_gone_or_comes_again(stage: Stage)
     await stage.fail(group, await stage.claim(group), retry_after=SECOND)
     ((retry,),) = [stage.column("SELECT id FROM retry")]
     asked = sorted([(START + MINUTE, moved), (START + HOUR, gone), (START + HOUR, stays), (START + SECOND, ~retry)])
-    found, groups = await stage.store.read(crowds.topics_of, asked, topic.id)
+    found, groups = await stage.store.read(bursts.topics_of, asked, topic.id)
     assert found == {moved: topic.id, stays: topic.id}
     assert groups == {~retry: group.id}
-    assert await stage.store.read(crowds.topics_of, [], 0) == ({}, {})
+    assert await stage.store.read(bursts.topics_of, [], 0) == ({}, {})
 
 
 async def test_far_apart_in_time_is_not_read_through(stage: Stage) -> None:
@@ -53,12 +53,12 @@ async def test_far_apart_in_time_is_not_read_through(stage: Stage) -> None:
     between = ids_of(await stage.schedule(other, *range(MINUTE, MINUTE + 10)))
     asked = [(START + SECOND + nth, id_) for nth, id_ in enumerate(early)]
     asked += [(START + HOUR + nth, id_) for nth, id_ in enumerate(late)]
-    found, _ = await stage.store.read(crowds.topics_of, asked, 0)
+    found, _ = await stage.store.read(bursts.topics_of, asked, 0)
     assert set(found) == {*early, *late}
     assert not set(found) & set(between)
 
 
-async def test_who_is_not_of_the_crowd_of_a_second(stage: Stage) -> None:
+async def test_other_topics_beside_the_burst_of_a_second(stage: Stage) -> None:
     a, b = await stage.topic("a"), await stage.topic("b")
     second = (START + HOUR) // SECOND
     begin = second * SECOND - START
@@ -67,23 +67,23 @@ async def test_who_is_not_of_the_crowd_of_a_second(stage: Stage) -> None:
     await stage.schedule(b, begin - 1, begin + 1_000)
     (moved,) = ids_of(await stage.schedule(b, begin + 2 * HOUR))
     await stage.store.write(timers.reschedule, [(moved, START + begin + 5)], START)
-    assert await stage.store.read(crowds.crowd_in, second) == a.id
+    assert await stage.store.read(bursts.topic_of_burst, second) == a.id
     found: dict[int, int] = {}
     for shard in range(SHARDS):
-        some = await stage.store.read(crowds.strangers, second, shard, a.id, 100)
+        some = await stage.store.read(bursts.others, second, shard, a.id, 100)
         assert all(shard_of(id_) == shard for id_ in some)
         found |= some
     assert found == dict.fromkeys(few, b.id), "neither what is due before, after, nor what was moved"
-    all_of_a = [len(await stage.store.read(crowds.strangers, second, shard, b.id, 7)) for shard in range(SHARDS)]
+    all_of_a = [len(await stage.store.read(bursts.others, second, shard, b.id, 7)) for shard in range(SHARDS)]
     assert set(all_of_a) == {7}, "no more than the limit"
 
 
-async def test_a_second_without_a_crowd(stage: Stage) -> None:
+async def test_a_second_without_a_burst(stage: Stage) -> None:
     topics = [await stage.topic(name) for name in ("a", "b", "c")]
     second = (START + HOUR) // SECOND
     begin = second * SECOND - START
-    assert await stage.store.read(crowds.crowd_in, second) == 0
+    assert await stage.store.read(bursts.topic_of_burst, second) == 0
     for topic in topics:
         await stage.schedule(topic, *range(begin, begin + 200))
-    assert await stage.store.read(crowds.crowd_in, second) == 0
-    assert await stage.store.read(crowds.crowd_in, second + 1) == 0
+    assert await stage.store.read(bursts.topic_of_burst, second) == 0
+    assert await stage.store.read(bursts.topic_of_burst, second + 1) == 0

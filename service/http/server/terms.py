@@ -1,4 +1,4 @@
-"""The limits and other state that all connections of a server share."""
+"""The terms under which all connections of a server are served: the app, and limits of bytes and time."""
 
 from attrs import Factory, define, field
 
@@ -74,20 +74,20 @@ class Limits:
     untaken: Untaken = field(init=False, default=Factory(lambda self: Untaken(self.bytes_), takes_self=True))
 
 
-def _of_strangers(common: "Common") -> Limits:
-    return Limits(max(LEAST, common.known.bytes_ // PART))
+def _of_keyless(terms: "Terms") -> Limits:
+    return Limits(max(LEAST, terms.keyed.bytes_ // PART))
 
 
 @define(eq=False)
-class Common:
+class Terms:
     """The app, and the limits under which it is served."""
 
     app: App
-    known: Limits
+    keyed: Limits
     """The limits for clients that have shown a key."""
     body_time: float
     """Seconds within which a short body must arrive."""
-    strangers: Limits = field(init=False, default=Factory(_of_strangers, takes_self=True))
+    keyless: Limits = field(init=False, default=Factory(_of_keyless, takes_self=True))
     """The limits for clients that have shown no key (yet): they send nothing large, and take no room from the
     others."""
     pace: Pace = field(factory=Pace)
