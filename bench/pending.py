@@ -186,7 +186,7 @@ def _drain(server: ServerProcess, many: int, point: int) -> int:
             f" JOIN topic t ON t.id = q.topic_id WHERE t.name = x'{topic.encode().hex()}'",
         )
         if count == many:
-            return round(many * 1000 / max(1, last - first))
+            return round(many * 1000 / max(1, int(last) - first))
         time.sleep(0.2)
     raise AssertionError(f"of {many} messages due in one second {count} came in {_BURST_SECONDS} s")
 
