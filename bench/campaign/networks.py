@@ -18,8 +18,8 @@ Line = Literal["callers", "clients", "others"]
 """From Tarry's callers, from clients of the database, from other members."""
 _LINES: Sequence[Line] = ("callers", "clients", "others")
 _NETS = (210, 211, 212)
-_SIDES = ("n", "f")
-"""Of each switch: near to the campaign, which has an address there, and far."""
+_NEAR, _FAR = "n", "f"
+"""Of two switches the one where the campaign has an address, and the one that lines are cut off to."""
 _LOOPBACK = "127.0.0.1"
 
 
@@ -37,12 +37,12 @@ class Place:
     def cut(self, *lines: Line) -> None:
         """What is on its way is lost, and nobody is told."""
         for line in lines:
-            self._lead(line, "f")
+            self._lead(line, _FAR)
 
     def join(self) -> None:
         """All lines are there again."""
         for line in self.addresses:
-            self._lead(line, "n")
+            self._lead(line, _NEAR)
 
     def _lead(self, line: Line, side: str) -> None:
         number, network = _LINES.index(line), self.name.partition("-")[0]
@@ -82,7 +82,7 @@ class Network:
         for number, side in self._switches:
             switch = f"{self._name}-{side}{number}"
             _ip("link", "add", switch, "type", "bridge")
-            if side == "n":
+            if side == _NEAR:
                 _ip("addr", "add", f"10.{_NETS[number]}.{self._net}.1/24", "dev", switch)
             _ip("link", "set", switch, "up")
 
@@ -95,7 +95,7 @@ class Network:
 
     @property
     def _switches(self) -> list[tuple[int, str]]:
-        return [(number, side) for number in range(len(_LINES)) for side in _SIDES]
+        return [(number, side) for number in range(len(_LINES)) for side in (_NEAR, _FAR)]
 
 
 @contextmanager
