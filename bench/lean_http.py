@@ -24,10 +24,11 @@ class RefusedError(Exception):
 
 
 class LeanHTTP:
-    """One connection to a server on this machine, made anew when the server has ended it; one task at a time."""
+    """One connection to a server of this machine, made anew when the server has ended it; one task at a time."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._port = port
+        self._host = host
         self._stream: trio.SocketStream | None = None
         self.arrived = 0
         """The wall clock when the last answer was whole, nanoseconds."""
@@ -48,7 +49,7 @@ class LeanHTTP:
     async def open(self) -> trio.SocketStream:
         """The connection, made if there is none."""
         if self._stream is None:
-            self._stream = await trio.open_tcp_stream("127.0.0.1", self._port)
+            self._stream = await trio.open_tcp_stream(self._host, self._port)
         return self._stream
 
     async def post(self, path: str, body: bytes) -> bytes:
@@ -59,7 +60,7 @@ class LeanHTTP:
         """The body of the answer to any request. Raises `RefusedError`."""
         stream = await self.open()
         head = (
-            f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\ncontent-type: application/json\r\n"
+            f"{method} {path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         await stream.send_all(head.encode() + body)

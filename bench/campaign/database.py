@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pymysql
-from attrs import define
+from attrs import define, field
 
 from ...service.demo.server_process import free_port
 from .. import databases
 from ..peers.processes import Program, found
+from .networks import Network
 from .shims import Lever, Shim
 
 _SMALL = ("--innodb-buffer-pool-size=256M",)
@@ -30,6 +31,8 @@ class Server:
     command: tuple[str, ...] = ()
     lever: Lever | None = None
     """What its program believes of its machine; or, of a file, the node that has it."""
+    network: Network = field(factory=Network, kw_only=True)
+    """Where it is reached."""
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -23,7 +22,8 @@ from ...service.demo.server_process import free_port
 from .. import databases
 from ..peers.processes import Program
 from .database import answers
-from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, ended, freeze, nothing, send, together
+from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, ended, freeze, nothing, rest, send, together
+from .networks import Network
 
 _NODES = 3
 LIBRARY = Path("/usr/lib/galera/libgalera_smm.so")
@@ -135,7 +135,7 @@ def replicated(*options: str) -> Generator[Replicated, None, None]:
             shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns("socket", "galera.cache"))
         for node in nodes:
             node.program.start((*node.command, *([_FIRST] if node is first else [])))
-        yield together(made, nodes, [f"127.0.0.1:{port}" for port in own])
+        yield together(made, nodes, [f"127.0.0.1:{port}" for port in own], Network())
 
 
 def _kill(member: Member) -> Callable[[], None]:
@@ -158,7 +158,7 @@ def _freeze_writer(group: Group, random: Random) -> Callable[[], None]:
     send([before], signal.SIGSTOP)
 
     def heal() -> None:
-        time.sleep(random.uniform(0, LONGEST - SHORTEST))
+        rest(random.uniform(0, LONGEST - SHORTEST))
         send([before], signal.SIGCONT)
 
     return heal
@@ -170,7 +170,7 @@ def _cut_off_writer(group: Group, random: Random) -> Callable[[], None]:
     before.ask(_ISOLATE.format(1))
 
     def heal() -> None:
-        time.sleep(random.uniform(0, LONGEST - SHORTEST))
+        rest(random.uniform(0, LONGEST - SHORTEST))
         before.ask(_ISOLATE.format(0))
 
     return heal

@@ -13,13 +13,15 @@ from random import Random
 
 import pymysql
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
+from ...service.demo.server_process import free_port
 from .. import databases
 from ..peers.processes import Program
 from .database import Server, answers
 from .faults import PATIENCE, moment
-from .networks import Line, Place, places
+from .networks import Line, Network, Place, network
+from .node import Node
 from .stage import Stage
 
 _MEMBERS = 3
@@ -42,6 +44,9 @@ _ELECTED = 60.0
 SHORTEST, LONGEST = 6.0, 20.0
 """Seconds that a majority is gone, or a primary stands still. A member is noticed to be silent after five."""
 _JOINED = 120.0
+_TOLD = 15.0
+"""Seconds in which a server of Tarry says that it cannot write, or that it can again."""
+_READY, _NOT_READY = 200, 503
 
 
 @define
@@ -49,8 +54,7 @@ class Member:
     dsn: str
     program: Program
     command: tuple[str, ...]
-    place: Place | None = field(default=None, kw_only=True)
-    """Where it has lines that can be cut."""
+    place: Place = field(factory=Place, kw_only=True)
 
     def ask(self, *statements: str) -> list[tuple[object, ...]]:
         """In a session of its own; the rows of the last."""
@@ -80,6 +84,8 @@ class Member:
 @define
 class Group:
     members: list[Member]
+    chosen: trio.Event = field(factory=trio.Event)
+    """Set when it has a primary with a majority again."""
 
     @property
     def primary(self) -> Member:
@@ -95,6 +101,7 @@ class Group:
     def elected(self, among: Collection[Member]) -> None:
         """Waits until one of these is the primary."""
         _wait(lambda: any(one.takes_writes for one in among), _ELECTED, "no other primary was elected")
+        trio.from_thread.run_sync(self.chosen.set)
 
 
 Fault = Callable[[Group, Random], Callable[[], None]]
@@ -109,18 +116,27 @@ class Replicated(Server):
 
 
 def _wait(happened: Callable[[], bool], seconds: float, what: str) -> None:
+    """Raises `TimeoutError`, which tells what was waited for."""
     deadline = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > deadline:
-            raise RuntimeError(what)
-        time.sleep(0.1)
+            raise TimeoutError(what)
+        rest(0.1)
+
+
+def rest(seconds: float) -> None:
+    """Sleeps; in a thread of Trio's no longer than its task is wanted."""
+    try:
+        trio.from_thread.run(trio.sleep, seconds)
+    except RuntimeError:  # it is none of Trio's
+        time.sleep(seconds)
 
 
 def freeze(members: Collection[Member], seconds: float) -> None:
     """They stand still for so long."""
     send(members, signal.SIGSTOP)
     try:
-        time.sleep(seconds)
+        rest(seconds)
     finally:
         send(members, signal.SIGCONT)
 
@@ -141,26 +157,41 @@ def ended(made: Path, members: Iterable[Member]) -> Generator[None, None, None]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def together(made: Path, members: Iterable[Member], hosts: Iterable[str]) -> Replicated:
+def together(made: Path, members: Iterable[Member], hosts: Iterable[str], network: Network) -> Replicated:
     """Waits until all are in their group."""
     group = Group(list(members))
     group.settle()
-    return Replicated(f"mysql://tarry:tarry@{','.join(hosts)}/tarry?ssl_mode=DISABLED", made, group=group)
+    dsn = f"mysql://tarry:tarry@{','.join(hosts)}/tarry?ssl_mode=DISABLED"
+    return Replicated(dsn, made, network=network, group=group)
+
+
+@frozen
+class _Home:
+    """Where a member listens."""
+
+    place: Place
+    port: int = field(factory=free_port)
+    _between: int = field(factory=free_port)
+
+    @property
+    def host(self) -> str:
+        return self.place.addresses["clients"]
+
+    @property
+    def between(self) -> str:
+        """Address and port for the others."""
+        return f"{self.place.addresses['others']}:{self._between}"
 
 
 @contextmanager
 def replicated() -> Generator[Replicated, None, None]:
     """A group of the row's own, gone at the end."""
     made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
-    with places(_MEMBERS) as network:
-        yield from _replicated(made, network)
-
-
-def _replicated(made: Path, network: list[Place]) -> Generator[Replicated, None, None]:
     members: list[Member] = []
-    with ended(made, members):
+    with network() as around, ended(made, members):
+        homes = [_Home(around.place("clients", "others")) for _ in range(_MEMBERS)]
         for number in range(_MEMBERS):
-            members.append(_member(made / str(number), number, network))
+            members.append(_member(made / str(number), number, homes))
             members[-1].program.start(members[-1].command)
         for number, member in enumerate(members):
             member.ask(
@@ -170,24 +201,24 @@ def _replicated(made: Path, network: list[Place]) -> Generator[Replicated, None,
                 "START GROUP_REPLICATION",
                 "SET GLOBAL group_replication_bootstrap_group = 0",
             )
-        yield together(made, members, [f"{place.address}:{place.port}" for place in network])
+        yield together(made, members, [f"{home.host}:{home.port}" for home in homes], around)
 
 
-def _member(folder: Path, number: int, network: list[Place]) -> Member:
+def _member(folder: Path, number: int, homes: Sequence[_Home]) -> Member:
     folder.mkdir()
-    place = network[number]
-    dsn = f"mysql://tarry:tarry@{place.address}:{place.port}/tarry"
+    home = homes[number]
+    dsn = f"mysql://tarry:tarry@{home.host}:{home.port}/tarry"
     command = (
-        *place.within,
-        *databases.server_command("mysql", folder, place.port),
+        *home.place.within,
+        *databases.server_command("mysql", folder, home.port),
         *_OPTIONS,
         f"--server-id={number + 1}",
-        f"--report-host={place.address}",
-        f"--report-port={place.port}",
-        f"--loose-group-replication-local-address={place.between}",
-        f"--loose-group-replication-group-seeds={','.join(one.between for one in network)}",
+        f"--report-host={home.host}",
+        f"--report-port={home.port}",
+        f"--loose-group-replication-local-address={home.between}",
+        f"--loose-group-replication-group-seeds={','.join(one.between for one in homes)}",
     )
-    return Member(dsn, Program(folder / "log", partial(answers, dsn)), command, place=place if place.within else None)
+    return Member(dsn, Program(folder / "log", partial(answers, dsn)), command, place=home.place)
 
 
 def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:
@@ -199,7 +230,7 @@ def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:
 
     def heal() -> None:
         member.program.start(member.command)
-        time.sleep(random.uniform(0, 3))
+        rest(random.uniform(0, 3))
         member.ask("START GROUP_REPLICATION")
 
     return heal
@@ -234,7 +265,7 @@ def _freeze_primary(group: Group, random: Random) -> Callable[[], None]:
     send([before], signal.SIGSTOP)
     try:
         group.elected(group.others(before))
-        time.sleep(random.uniform(0, 3))
+        rest(random.uniform(0, 3))
     finally:
         send([before], signal.SIGCONT)
     return nothing
@@ -243,13 +274,28 @@ def _freeze_primary(group: Group, random: Random) -> Callable[[], None]:
 def _cut_off(group: Group, random: Random, lines: Sequence[Line]) -> Callable[[], None]:
     """Until another primary is elected, and a little longer."""
     before = group.primary
-    assert before.place is not None
     before.place.cut(*lines)
     try:
         group.elected(group.others(before))
-        time.sleep(random.uniform(0, 3))
+        rest(random.uniform(0, 3))
     finally:
         before.place.join()
+    return nothing
+
+
+def _part(group: Group, random: Random, nodes: Sequence[Node]) -> Callable[[], None]:
+    """The primary and a server of Tarry on one side, until another is elected and the server says that it cannot write,
+    and a little longer."""
+    before, alone = group.primary, random.choice(nodes)
+    before.place.cut("clients", "others")
+    alone.place.cut("clients")
+    try:
+        group.elected(group.others(before))
+        _wait(lambda: alone.readiness == _NOT_READY, _TOLD, f"{alone.name} has no majority, and does not say so")
+        rest(random.uniform(0, 3))
+    finally:
+        before.place.join()
+        alone.place.join()
     return nothing
 
 
@@ -272,23 +318,62 @@ _WITH_LINES: Mapping[str, Fault] = {
 
 
 async def faults(stage: Stage, some: Mapping[str, Fault] = FAULTS) -> None:
-    """One after the other, each until the group is whole again."""
+    """One after the other, each until the group is whole again and all servers of Tarry are ready."""
     random, replicated = stage.crew.random("group"), stage.database
     assert isinstance(replicated, Replicated)
     group = replicated.group
-    if group.members[0].place is not None:
-        some = {**some, **_WITH_LINES}
+    if group.members[0].place.within:
+        some = {**some, **_with_lines(stage.nodes)}
     while stage.wanted:
         await moment(stage, random)
         what = random.choice(list(some))
         if not stage.begin(what):
             break
-        heal = await trio.to_thread.run_sync(some[what], group, random)
-        elected = time.monotonic()
-        if not await stage.journal.reached("publish:ok", 1, 3 * PATIENCE):
-            stage.stuck("the service did not come back in time")
-        stage.ups.append((time.monotonic() - elected) * 1000)
+        heal = await measured(stage, group, partial(some[what], group, random))
         await trio.to_thread.run_sync(heal)
         await trio.to_thread.run_sync(group.settle)
+        await _ready(stage)
         stage.end(what)
         await stage.journal.reached("ack:ok", random.randrange(20, 200), PATIENCE)
+
+
+def _with_lines(nodes: Sequence[Node]) -> Mapping[str, Fault]:
+    """Faults of a network: one server of Tarry is left with the majority."""
+    parted = {"primary and a server cut off": partial(_part, nodes=nodes)} if len(nodes) > 1 else {}
+    return {**_WITH_LINES, **parted}
+
+
+async def measured(stage: Stage, group: Group, fault: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+    """Does it, and waits until the service is back: that is measured from when the group has a primary with a majority,
+    though the fault may still go on. Returns what makes the group whole."""
+    group.chosen = trio.Event()
+    heal = nothing
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_back, stage, group.chosen)
+        try:
+            heal = await trio.to_thread.run_sync(fault)
+        except TimeoutError as late:
+            stage.stuck(str(late))
+        group.chosen.set()
+    return heal
+
+
+async def _back(stage: Stage, chosen: trio.Event) -> None:
+    await chosen.wait()
+    began = time.monotonic()
+    if not await stage.journal.reached("publish:ok", 1, 3 * PATIENCE):
+        stage.stuck("the service did not come back in time")
+    stage.ups.append((time.monotonic() - began) * 1000)
+
+
+async def _ready(stage: Stage) -> None:
+    """Waits until all servers of Tarry are, by themselves."""
+    for node in stage.nodes:
+        try:
+            await trio.to_thread.run_sync(_wait, partial(_is_ready, node), _TOLD, "it was not ready again in time")
+        except TimeoutError as late:
+            stage.stuck(str(late), node.name)
+
+
+def _is_ready(node: Node) -> bool:
+    return node.readiness == _READY

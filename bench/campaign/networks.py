@@ -1,85 +1,116 @@
-"""Places for the servers of a group: of root's on a network of their own, whose lines can be cut, else on loopback.
+"""Places for servers: of root's on a network of their own, whose lines can be cut, else on loopback.
 
-Each is a network namespace, ip-netns(8), with two lines: one to clients, and one to the others. So a server can be cut
-off from all, or from the others alone.
+Each is a network namespace, ip-netns(8), with a line to one or more switches: the one by which a database is reached,
+the one of its members among each other, the one by which Tarry is reached. Beside each is another switch, and a line
+that is cut leads to that one: so what is cut off is alone, or together with what else is cut off.
 """
 
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
-from ...service.demo.server_process import free_port
-
-Line = Literal["clients", "others"]
-_LINES: tuple[Line, ...] = ("clients", "others")
-_NETS = (211, 212)
-_PORT, _BETWEEN = 3306, 33061
+Line = Literal["callers", "clients", "others"]
+"""From Tarry's callers, from clients of the database, from other members."""
+_LINES: Sequence[Line] = ("callers", "clients", "others")
+_NETS = (210, 211, 212)
+_NEAR, _FAR = "n", "f"
+"""Of two switches the one where the campaign has an address, and the one that lines are cut off to."""
+_LOOPBACK = "127.0.0.1"
 
 
 @frozen
 class Place:
-    """`within` makes of a command one that runs there."""
+    addresses: Mapping[Line, str] = field(factory=dict[Line, str])
+    name: str = ""
+    """Of its namespace, behind the network's; empty on loopback, where no line can be cut."""
 
-    address: str
-    port: int
-    between: str
-    """Address and port for the others."""
-    within: tuple[str, ...] = ()
-    _cut: Callable[[Sequence[Line], bool], None] | None = field(default=None, eq=False)
+    @property
+    def within(self) -> tuple[str, ...]:
+        """What makes of a command one that runs there."""
+        return ("ip", "netns", "exec", self.name) if self.name else ()
 
     def cut(self, *lines: Line) -> None:
         """What is on its way is lost, and nobody is told."""
-        assert self._cut is not None
-        self._cut(lines, True)
+        for line in lines:
+            self._lead(line, _FAR)
 
     def join(self) -> None:
         """All lines are there again."""
-        assert self._cut is not None
-        self._cut(_LINES, False)
+        for line in self.addresses:
+            self._lead(line, _NEAR)
+
+    def _lead(self, line: Line, side: str) -> None:
+        number, network = _LINES.index(line), self.name.partition("-")[0]
+        _ip("link", "set", f"{self.name}-{number}", "master", f"{network}-{side}{number}")
+
+
+@define
+class Network:
+    """Where the servers of one campaign run."""
+
+    _name: str = ""
+    """Of all that belongs to it; empty on loopback."""
+    _net: int = 0
+    """The third number of its addresses."""
+    _places: list[str] = field(factory=list[str], init=False)
+
+    def place(self, *lines: Line) -> Place:
+        """A new one with these lines."""
+        if not self._name:
+            return Place(dict.fromkeys(lines, _LOOPBACK))
+        name, host = f"{self._name}-{len(self._places)}", 2 + len(self._places)
+        place = Place({line: f"10.{_NETS[_LINES.index(line)]}.{self._net}.{host}" for line in lines}, name)
+        self._places.append(name)
+        _ip("netns", "add", name)
+        _ip("-n", name, "link", "set", "lo", "up")
+        for line, address in place.addresses.items():
+            outer, inner = f"{name}-{_LINES.index(line)}", f"eth{_LINES.index(line)}"
+            _ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name)
+            _ip("link", "set", outer, "up")
+            _ip("-n", name, "addr", "add", f"{address}/24", "dev", inner)
+            _ip("-n", name, "link", "set", inner, "up")
+        place.join()
+        return place
+
+    def begin(self) -> None:
+        """Makes its switches."""
+        for number, side in self._switches:
+            switch = f"{self._name}-{side}{number}"
+            _ip("link", "add", switch, "type", "bridge")
+            if side == _NEAR:
+                _ip("addr", "add", f"10.{_NETS[number]}.{self._net}.1/24", "dev", switch)
+            _ip("link", "set", switch, "up")
+
+    def end(self) -> None:
+        """Nothing is left of it."""
+        for name in self._places:
+            _ip("netns", "del", name, check=False)
+        for number, side in self._switches:
+            _ip("link", "del", f"{self._name}-{side}{number}", check=False)
+
+    @property
+    def _switches(self) -> list[tuple[int, str]]:
+        return [(number, side) for number in range(len(_LINES)) for side in (_NEAR, _FAR)]
 
 
 @contextmanager
-def places(many: int) -> Generator[list[Place], None, None]:
-    """On a network that is gone at the end, where it can be made."""
+def network() -> Generator[Network, None, None]:
+    """One of its own, gone at the end, where it can be made; else loopback."""
     if os.getuid() != 0 or shutil.which("ip") is None:
-        yield [Place("127.0.0.1", free_port(), f"127.0.0.1:{free_port()}") for _ in range(many)]
+        yield Network()
         return
     own = os.getpid() % 10_000
-    switches = [f"tarry{own}-{line[0]}" for line in _LINES]
-    names = [f"tarry{own}-{number}" for number in range(many)]
+    made = Network(f"tarry{own}", own % 250)
     try:
-        for switch, net in zip(switches, _NETS, strict=True):
-            _ip("link", "add", switch, "type", "bridge")
-            _ip("addr", "add", f"10.{net}.{own % 250}.1/24", "dev", switch)
-            _ip("link", "set", switch, "up")
-        yield [_place(name, f"{own % 250}.{2 + number}", switches) for number, name in enumerate(names)]
+        made.begin()
+        yield made
     finally:
-        for name in names:
-            _ip("netns", "del", name, check=False)
-        for switch in switches:
-            _ip("link", "del", switch, check=False)
-
-
-def _place(name: str, host: str, switches: Sequence[str]) -> Place:
-    _ip("netns", "add", name)
-    _ip("-n", name, "link", "set", "lo", "up")
-    for number, (switch, net) in enumerate(zip(switches, _NETS, strict=True)):
-        _ip("link", "add", f"{name}{number}", "type", "veth", "peer", "name", f"eth{number}", "netns", name)
-        _ip("link", "set", f"{name}{number}", "master", switch, "up")
-        _ip("-n", name, "addr", "add", f"10.{net}.{host}/24", "dev", f"eth{number}")
-        _ip("-n", name, "link", "set", f"eth{number}", "up")
-
-    def cut(lines: Sequence[Line], down: bool) -> None:
-        for line in lines:
-            _ip("link", "set", f"{name}{_LINES.index(line)}", "down" if down else "up")
-
-    clients, others = (f"10.{net}.{host}" for net in _NETS)
-    return Place(clients, _PORT, f"{others}:{_BETWEEN}", ("ip", "netns", "exec", name), cut)
+        made.end()
 
 
 def _ip(*arguments: str, check: bool = True) -> None:

@@ -9,6 +9,7 @@ import trio
 
 from ..checker.event import read
 from ..checker.report import check
+from ..lean_http import LeanHTTP
 from ..proxy import Proxy
 from ..report import say
 from .clockwork import make_schedules, pause_schedules
@@ -37,7 +38,8 @@ async def run(row: Row, order: Order, database: Server, folder: Path, shim: Shim
         settings = {**row.environment, **({"TARRY_REDIS": redis.dsn} if redis else {})}
         levers = _levers(order, database, shim)
         async with _running(row, order, database, journal, settings, levers) as (nodes, proxies):
-            crew = Crew(journal, [node.port for node in nodes], order.seed, order.rate)
+            hosts = {node.port: node.host for node in nodes}
+            crew = Crew(journal, list(hosts), order.seed, order.rate, connect=lambda port: LeanHTTP(port, hosts[port]))
             await make_topics(crew, "redis" if redis else "store")
             await make_schedules(crew, crew.caller("schedules"))
             stage = Stage(
@@ -81,7 +83,8 @@ async def _running(
                 environment = {**_ENVIRONMENT, **settings}
                 if name in levers:
                     environment |= levers[name].environment
-                nodes.append(Node(name, journal.path.parent / name, dsn, environment, plant))
+                place = database.network.place("callers", "clients")
+                nodes.append(Node(name, journal.path.parent / name, dsn, environment, plant, place))
                 await nodes[-1].start()
             yield nodes, proxies
             async with trio.open_nursery() as stopping:

@@ -54,7 +54,7 @@ ROWS: Mapping[str, Row] = {
     "cut": Row("connection cut before, during or after COMMIT", faults.cuts, cut=True, stores=_SERVERS),
     "database": Row("kill -9 or stop of the database, and start", faults.databases, restarts=True, stores=_SERVERS),
     "group": Row(
-        "a member of a replication group killed or frozen, a switch of the primary, a lost majority",
+        "a member of a replication group killed, frozen or cut off, also with a server of Tarry; a switch; no majority",
         group.faults,
         stores=("mysql",),
         replicated=group.replicated,

@@ -29,20 +29,25 @@ class ServerProcess:
         directory: Path,
         dsn: str,
         *,
+        host: str = "127.0.0.1",
         port: int | None = None,
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = ("tarry.service.cli.app",),
+        within: Sequence[str] = (),
     ) -> None:
-        """`program`: a module that is a `tarry`, and what it is told before `serve`."""
+        """`program`: a module that is a `tarry`, and what it is told before `serve`. `within`: what makes of a command
+        one that runs elsewhere, as that process."""
         self.dsn = dsn
         self.port = port or free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self._listen = f"{host}:{self.port}"
+        self.url = f"http://{self._listen}"
         self.log = directory / "server.log"
         self._directory = directory
         # Settings of the user's own must not reach this server.
         own = {name: value for name, value in os.environ.items() if not name.startswith("TARRY_")}
         self._environment = own | python_path() | dict(environment or {})
         self._program = tuple(program)
+        self._within = tuple(within)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -58,8 +63,8 @@ class ServerProcess:
 
     def start(self) -> None:
         """Starts it and waits until it is ready. Raises `ServerFailed`."""
-        command = [sys.executable, "-m", *self._program, "serve"]
-        command += ["--dsn", self.dsn, "--listen", f"127.0.0.1:{self.port}"]
+        command = [*self._within, sys.executable, "-m", *self._program, "serve"]
+        command += ["--dsn", self.dsn, "--listen", self._listen]
         with self.log.open("ab") as log:
             # A group of its own: Ctrl-C on the terminal is for whoever started it, who then ends it.
             self._process = subprocess.Popen(  # noqa: S603

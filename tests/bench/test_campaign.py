@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,6 +112,22 @@ def test_each_row_with_two_nodes(row: str, tmp_path: Path) -> None:
     code, figures, said = campaign(tmp_path, *arguments)
     assert code == 0, said
     assert figures["faults_done"] == 5
+    assert figures["violations"] == 0
+
+
+@pytest.mark.long
+def test_a_partition_with_a_server_on_either_side(tmp_path: Path) -> None:
+    """The first fault of this seed. The server that is left with the old primary says so, and comes back by itself."""
+    if os.getuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("only root makes networks, with iproute2")
+    try:
+        databases.program_of("mysqld", "mysql")
+    except SystemExit as missing:
+        pytest.skip(str(missing))
+    arguments = ("--rows", "group", "--dsn", "mysql", "--nodes", "2", "--count", "1", "--rate", "20", "--seed", "3652")
+    code, figures, said = campaign(tmp_path, *arguments)
+    assert code == 0, said
+    assert figures["faults"] == {"primary and a server cut off": 1}
     assert figures["violations"] == 0
 
 
