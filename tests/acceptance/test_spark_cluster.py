@@ -1,6 +1,7 @@
 """The pipeline on a standalone cluster of two workers, as docs/how-to/spark-cluster.md says."""
 
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
@@ -155,6 +156,15 @@ def _compare(tmp_path: Path, store: str) -> None:
     for command in (("archive", *here, "--new-lake"), ("report", *here, *window, "--output", str(tmp_path / "near"))):
         done = archiver.run(*command)
         assert done.returncode == 0, done.stderr
-    figures = {path.name: path.read_text() for path in (tmp_path / "near" / "figures").glob("*.json")}
-    assert figures == {path.name: path.read_text() for path in (tmp_path / "far" / "figures").glob("*.json")}
-    assert '"messages": 12000' in figures["overview.json"]
+    near, far = _figures(tmp_path / "near"), _figures(tmp_path / "far")
+    assert near == far
+    assert near["overview"][0]["messages"] == MANY
+
+
+def _figures(report: Path) -> dict[str, list[dict[str, Any]]]:
+    """Without percentiles, which are approximate, and go by the order in which rows come."""
+    told = {path.stem: json.loads(path.read_text("utf-8"))["rows"] for path in (report / "figures").glob("*.json")}
+    return {
+        name: [{key: row[key] for key in row if not re.search(r"(^|_)p\d+$", key)} for row in rows]
+        for name, rows in told.items()
+    }
