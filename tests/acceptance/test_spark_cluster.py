@@ -137,7 +137,8 @@ async def test_a_lake_in_an_object_store(tmp_path: Path, stage: Stage) -> None:
 
 def _compare(tmp_path: Path, store: str) -> None:
     with object_server(tmp_path) as server, spark_cluster(tmp_path, installed=True) as cluster:
-        cluster.environment |= server.environment
+        few = "--conf spark.sql.shuffle.partitions=4 pyspark-shell"
+        cluster.environment |= server.environment | {"PYSPARK_SUBMIT_ARGS": few}
 
         def job(name: str, *options: str) -> str:
             places = ("--dsn", store, "--lake", server.lake, "--master", cluster.url)

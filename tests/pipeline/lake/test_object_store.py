@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake, Overtaken, Snapshot
 from tarry.pipeline.lake.lake_writer import Added
+from tarry.pipeline.lake.watching import watch
 from tarry.pipeline.report.job import make_report
 from tarry.pipeline.report.page import Known
 from tarry.pipeline.schemas import IN_LAKE
@@ -89,6 +91,34 @@ async def test_report_and_audit_tell_what_they_do_of_a_lake_in_a_folder(
         scope = Scope(datetime(2100, 1, 1, tzinfo=UTC), archived=True)
         audited = examine(spark, stage.dsn, server.lake, scope, None, 20)
     assert audited["clean"], audited["findings"]
+
+
+@pytest.mark.long
+async def test_the_archive_goes_on_there(spark: SparkSession, stage: Stage, server: ObjectServer) -> None:
+    """Spark keeps its checkpoints, too, and cannot write there."""
+    topic = await stage.topic()
+    await stage.publish(stage.draft(topic, b"1"))
+    queue = topic.queues[0].id
+    over = Event()
+    commits: list[str] = []
+
+    def note(table: str, _rows: int) -> None:
+        commits.append(table)
+        if table == "fires":  # the last of the first look at what goes by time: from now on Spark tells what comes
+            stage.tables.rows(
+                f"INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
+                f" VALUES ({queue}, 1, 7, 0, X'32', 1, 1, 1)"
+            )
+            stage.tables.rows(f"UPDATE queue SET next_offset = 2 WHERE id = {queue}")
+        if commits.count("messages") == 2:
+            over.set()
+
+    with ArchiverLease(stage.dsn, "one") as lease:
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(server.lake), lease, progress=note)
+        archiver.begin()
+        watch(archiver, 1, over)
+    assert in_lake(spark, server.lake, "messages") == in_store(spark, stage.dsn, "messages")
+    assert not any("_watch" in path for path in server.paths())
 
 
 async def test_only_what_is_asked_for_is_read(spark: SparkSession, stage: Stage, server: ObjectServer) -> None:
