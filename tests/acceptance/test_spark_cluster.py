@@ -163,9 +163,12 @@ def _compare(tmp_path: Path, store: str) -> None:
 
 
 def _figures(report: Path) -> dict[str, list[dict[str, Any]]]:
-    """Without percentiles, which are approximate, and go by the order in which rows come."""
+    """Without percentiles, which are approximate, and which of equals is first: the order of rows."""
     told = {path.stem: json.loads(path.read_text("utf-8"))["rows"] for path in (report / "figures").glob("*.json")}
     return {
-        name: [{key: row[key] for key in row if not re.search(r"(^|_)p\d+$", key)} for row in rows]
+        name: [
+            {key: row[key] for key in row if not re.search(r"(^|_)p\d+$|^(latest|oldest|last)_id$", key)}
+            for row in rows
+        ]
         for name, rows in told.items()
     }
