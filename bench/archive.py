@@ -1,6 +1,7 @@
 """How fast does the archive read MySQL, next to Spark's own JDBC source, and what do publishers feel of it?
 
     python -m tarry.bench.archive --dsn mysql://root@127.0.0.1:3306/any [--rows 5000000] [--seconds 10] [--rate 50000]
+    python -m tarry.bench.archive --dsn mariadb --rows 1000000 --lake s3://history/lake --master spark://127.0.0.1:7077
 
 A stream of messages of 200 bytes is written by bulk SQL. The archive takes it to a lake; Spark's JDBC source, with 8
 partitions of the offset, takes the same columns to Parquet files of the same kind, parted in the same way, without
@@ -10,10 +11,14 @@ Debian's libmariadb-java, and is left out without it.
 
 Then 1 % more messages come, and the archive runs again in the same session. At last publishers work for a while with
 nobody archiving, and then while all of it is archived anew by a process of its own. Ratios are within one run.
+
+With `--lake` it asks something else: what a row costs when there are many. All is archived to that place, in which no
+lake may be yet, and then report and audit read it back, each command as a process of its own, its start included.
 """
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -50,6 +55,7 @@ def main() -> None:
     parser.add_argument("--jar", type=Path, default=JAR, help="the JDBC driver")
     parser.add_argument("--master", default="local[2]", help="Spark's")
     parser.add_argument("--rate", type=float, help="of the archive beside publishers; else as fast as it goes")
+    parser.add_argument("--lake", help="archive, report and audit there and nothing else: a new folder or a URL")
     arguments = parser.parse_args()
     with (
         databases.server(arguments.dsn) as dsn,
@@ -59,6 +65,10 @@ def main() -> None:
         settings = databases.durability(dsn)
         begun = trio.run(_begin, scratch)
         fill(scratch, begun, 0, arguments.rows)
+        if arguments.lake is not None:
+            figures = costs(scratch, arguments.lake, Path(folder), arguments.rows, arguments.master)
+            show({"bench": "archive", "rows": arguments.rows, "master": arguments.master, **settings, **figures})
+            return
         figures = measure(scratch, Path(folder), arguments.rows, arguments.master, arguments.jar)
         figures |= _publishers(scratch, Path(folder), arguments)
     show({"bench": "archive", "rows": arguments.rows, "master": arguments.master, **settings, **figures})
@@ -113,6 +123,29 @@ def measure(dsn: str, folder: Path, rows: int, master: str, jar: Path) -> Figure
         "share_of_first": round(again["s"] / first["s"], 3),
     }
     spark.stop()
+    return figures
+
+
+def costs(dsn: str, lake: str, folder: Path, rows: int, master: str) -> Figures:
+    """What archive, report and audit of so many messages take."""
+    figures: Figures = {}
+    for job, options in (
+        ("archive", ["--json"]),
+        ("report", ["--output", str(folder / "report")]),
+        ("audit", ["--json"]),
+    ):
+        say(job)
+        began = time.perf_counter()
+        command = [sys.executable, "-P", "-m", "tarry.pipeline", job, "--dsn", dsn, "--lake", lake, "--master", master]
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+        took = time.perf_counter() - began
+        if done.returncode:
+            raise AssertionError(f"{job} ended with {done.returncode}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+        figures[job] = {
+            "s": round(took, 1),
+            "rows_per_s": round(rows / took),
+            "us_per_row": round(1e6 * took / rows, 1),
+        }
     return figures
 
 

@@ -7,6 +7,7 @@ pa: Any = import_module("pyarrow")
 pc: Any = import_module("pyarrow.compute")
 pq: Any = import_module("pyarrow.parquet")
 fs: Any = import_module("pyarrow.fs")
+ds: Any = import_module("pyarrow.dataset")
 
 Table: TypeAlias = Any
 Array: TypeAlias = Any

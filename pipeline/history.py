@@ -22,6 +22,9 @@ MANY = 1_000_000
 """What a file of the lake counts for, of which the table does not tell how many rows it has."""
 
 
+_BODIES = ("body", "headers")
+
+
 def open_tables(
     spark: SparkSession,
     dsn: str | None,
@@ -32,6 +35,7 @@ def open_tables(
     until: int | None = None,
     limited: Collection[str] = IN_LAKE,
     moving: bool = False,
+    bodies: bool = True,
 ) -> Tables:
     """The tables of a store, of a lake, or of both.
 
@@ -39,9 +43,10 @@ def open_tables(
     the tables are to be `moving`: then each is as it is when it is read, and the open claims are to be read first.
     `topics` leaves out all others. `since` and `until` are Unix milliseconds, the latter not included, and go by the
     time that `schemas.LAKE_DAYS` names; they are for tables that are archived, all or those that are to be `limited`.
+    Without `bodies`, these and headers may be empty: whoever asks does not look at them.
     Raises `LakeError`, `StoreAway`, `NotFound` for a topic that is in neither, or ValueError when neither is named.
     """
-    reads = Reads(spark, dsn, lake, topics, since, until, limited)
+    reads = Reads(spark, dsn, lake, topics, since, until, limited, bodies)
     reads.places.check_topics(topics)
     if dsn is not None and not moving:
         reads.stand_still()
@@ -106,6 +111,8 @@ class Reads:
     until: int | None = None
     limited: Collection[str] = IN_LAKE
     """The tables that `since` and `until` are for."""
+    bodies: bool = True
+    """Without, these and headers may be empty."""
     places: _Sources = field(init=False)
     _upto: dict[str, int] | None = field(default=None, init=False)
     _claims: DataFrame | None = field(default=None, init=False)
@@ -133,7 +140,11 @@ class Reads:
         """Each row once."""
         lake = self.places.snapshots.get(table)
         window = (self.since, self.until) if table in self.limited else (None, None)
-        old = None if lake is None else lake.frame(self.spark, self.topics, *window)
+        old = (
+            None
+            if lake is None
+            else lake.frame(self.spark, self.topics, *window, unread=() if self.bodies else _BODIES)
+        )
         new = frame(self.spark, [], TABLES[table]) if self.dsn is None else self.live(table, lake)
         if old is None:
             return new

@@ -138,7 +138,7 @@ def _look(spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics:
     since = None if scope.since is None else int((scope.since - _MARGIN).timestamp() * 1000)
     # What waits or is claimed is looked at whole, and what was cancelled: counters are of all times.
     late = ("messages", "deliveries", "dead")
-    tables = open_tables(spark, dsn, lake, topics=topics, since=since, limited=late, moving=True)
+    tables = open_tables(spark, dsn, lake, topics=topics, since=since, limited=late, moving=True, bodies=False)
     pairs = None if lake is None else open_pairs(spark, dsn, lake, topics=topics, since=since)
     return Audit.of(look(tables, topics, StoreAdjustments(spark, dsn)), scope, pairs)
 

@@ -41,7 +41,7 @@ def report(
     spark = open_session("report", master, many)
     first, last = wanted(begin, end, known.now)
     with open_folder(spark, output) as folder:
-        tables = history.open_tables(spark, dsn, lake, topics=topic, since=first, until=last)
+        tables = history.open_tables(spark, dsn, lake, topics=topic, since=first, until=last, bodies=False)
         made = make_report(tables, known, since=begin, until=end, title=title, topics=topic or ())
         print(made.write(folder))
     if not made.messages:

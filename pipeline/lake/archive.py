@@ -30,6 +30,7 @@ from . import erasures, local_reads
 from .archiver_lease import ArchiverLease
 from .lake import Lake, Snapshot
 from .lake_writer import Added, write_spans, write_tables
+from .object_store import Access
 
 CAP = 1_000_000
 """Rows to a commit, about."""
@@ -134,7 +135,7 @@ class Archiver:
                 return False
             after = {span.mark: span.last for span in spans}  # in order: the last of a mark stays
             work = bundle(spans)
-            write = partial(write_spans, absolute(self.dsn), snapshot.place, table)
+            write = partial(write_spans, absolute(self.dsn), Access.here(), snapshot.place, table)
             if not self.spark.is_open:
                 files = write(spans, rate=self.rate)
             else:
@@ -171,7 +172,7 @@ class Archiver:
                 if rows is None:
                     files = self._write_timed(snapshot, keys, since)
                 else:
-                    files = write_tables(snapshot.place, table, [rows] if rows.num_rows else [])
+                    files = write_tables(Access.here(), snapshot.place, table, [rows] if rows.num_rows else [])
                 if files or before is None or until > since + _SELDOM:
                     written: dict[str, int] = {}
                     for file in files:
@@ -195,10 +196,13 @@ class Archiver:
         """What the store has from `since` on and the lake has not, written by tasks."""
         spark, table = self.spark(), snapshot.table
         source.register(spark)
-        known = snapshot.frame(spark, since=since).select(*keys)
+        unread = set(TABLES[table].names) - {*keys, LAKE_DAYS[table]}
+        known = snapshot.frame(spark, since=since, unread=unread).select(*keys)
         reader = spark.read.format("tarry").option("dsn", self.dsn).option("table", table)
         fresh = reader.option("since", str(since)).load().join(known, list(keys), "left_anti")
-        written = drain(fresh.select(*TABLES[table].names), partial(_write_batches, snapshot.place, table))
+        written = drain(
+            fresh.select(*TABLES[table].names), partial(_write_batches, Access.here(), snapshot.place, table)
+        )
         return [file for files in written for file in files]
 
     def _commit(
@@ -235,9 +239,9 @@ class Archiver:
         return positions
 
 
-def _write_batches(place: str, table: str, batches: Iterable[Batch]) -> list[Added]:
+def _write_batches(access: Access, place: str, table: str, batches: Iterable[Batch]) -> list[Added]:
     schema = arrow_schema(TABLES[table])
-    return write_tables(place, table, (pa.Table.from_batches([batch]).cast(schema) for batch in batches))
+    return write_tables(access, place, table, (pa.Table.from_batches([batch]).cast(schema) for batch in batches))
 
 
 assert set(RANGED) | set(TIMED) == set(LAKE_DAYS)  # noqa: S101

@@ -7,7 +7,6 @@ as its version; `tarry:dead`, `tarry:cancelled` and `tarry:fires` have the time 
 more, and `tarry:cancelled:TOPIC` how many rows of a topic were ever written.
 """
 
-import re
 import time
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,13 +29,15 @@ from ..columns import arrow_schema, frame
 from ..errors import LakeError
 from ..schemas import IN_LAKE, LAKE_DAYS, VERSION, lake_schema
 from ..times import moment
+from . import worker_reads
+from .file_errors import missing
 from .lake_writer import Added, sync
+from .object_store import Access, in_object_store, quoted
 
 _SCHEMA = "tarry.schema"
 _PARTS = ["topic", "day"]
 _TRIES = 5
 _MANY = 1 << 62
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NULL_TO_SPARK = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -79,10 +80,11 @@ class Snapshot:
         self, topics: Collection[str] | None = None, since: date | None = None, until: date | None = None
     ) -> list[str]:
         """The files that may hold rows of these topics and days (both included), as Spark finds them."""
-        rows = self.added("path", "partition.topic", "partition.day", topics=topics, since=since)
-        return [
-            f"{spark_place(self.place)}/{row['path']}" for row in rows if until is None or row["partition.day"] <= until
-        ]
+        return [f"{spark_place(self.place)}/{row['path']}" for row in self._listed(topics, since, until)]
+
+    def _listed(self, topics: Collection[str] | None, since: date | None, until: date | None) -> list[dict[str, Any]]:
+        rows = self.added("path", "size_bytes", "partition.topic", "partition.day", topics=topics, since=since)
+        return [row for row in rows if until is None or row["partition.day"] <= until]
 
     def added(
         self, *names: str, topics: Collection[str] | None = None, since: date | None = None
@@ -110,9 +112,18 @@ class Snapshot:
         topics: Collection[str] | None = None,
         since: int | None = None,
         until: int | None = None,
+        unread: Collection[str] = (),
     ) -> DataFrame:
-        """Its rows, with `day`; of these topics, and whose time is in [since, until), Unix milliseconds."""
+        """Its rows, with `day`; of these topics, and whose time is in [since, until), Unix milliseconds.
+
+        Columns that are `unread` may be null or empty: whoever asks does not look at them.
+        """
         schema = lake_schema(self.table)
+        if in_object_store(self.place):
+            listed = self._listed(topics, _day(since), _day(until))
+            if not listed:
+                return frame(spark, [], schema)
+            return worker_reads.frame(spark, self.place, self.table, listed, since=since, until=until, unread=unread)
         files = self.files(topics, _day(since), _day(until))
         if not files:
             return frame(spark, [], schema)
@@ -121,7 +132,7 @@ class Snapshot:
             rows = reader.parquet(*files)
         except PySparkException as error:
             if "PATH_NOT_FOUND" in str(error):
-                raise self.lacks(_quoted(error)) from error
+                raise missing(self.place, quoted(error)) from error
             raise
         # Spark takes the folder of a topic of this name for one of rows that have no topic.
         rows = rows.withColumn("topic", coalesce(col("topic"), lit(_NULL_TO_SPARK))).select(*schema.names)
@@ -133,13 +144,6 @@ class Snapshot:
         if until is not None:
             rows = rows.where(at < lit(moment(until)))
         return rows
-
-    def lacks(self, file: str) -> LakeError:
-        """A file that the table lists is not there."""
-        return LakeError(
-            f"a file that the lake lists is missing: {file}. Put it back from a backup,"
-            f" or take it out of the table with DeltaTable({self.place!r}).repair()"
-        )
 
 
 class Lake:
@@ -156,7 +160,7 @@ class Lake:
         place = self.place_of(table)
         try:
             with _plainly(place):
-                delta = DeltaTable(place)
+                delta = DeltaTable(place, storage_options=Access.here().options(place))
         except _Missing:
             return None
         version = delta.metadata().configuration.get(_SCHEMA)
@@ -192,6 +196,7 @@ class Lake:
                 name=f"tarry_{table}",
                 configuration={_SCHEMA: str(VERSION)},
                 raise_if_key_not_exists=False,
+                storage_options=Access.here().options(place),
             )
         made = self.open(table)
         assert made is not None  # noqa: S101  # just made
@@ -311,18 +316,14 @@ def _plainly(place: str) -> Generator[None, None, None]:
         yield
     except TableNotFoundError as error:
         if "Unknown scheme" in str(error):
-            raise LakeError(f"the lake at {place} cannot be used: {_quoted(error)}") from error
+            raise LakeError(f"the lake at {place} cannot be used: {Access.here().meant(error, place)}") from error
         raise _Missing(f"there is no table at {place}") from error
     except CommitFailedError as error:
         if "ransaction" in str(error) and "enied" not in str(error):
             raise _Conflict(f"{place}: others write there all the time; run it again") from error
-        raise LakeError(f"the lake at {place} cannot be written: {_quoted(error)}") from error
+        raise LakeError(f"the lake at {place} cannot be written: {Access.here().meant(error, place)}") from error
     except (DeltaError, OSError) as error:
-        raise LakeError(f"the lake at {place} cannot be used: {_quoted(error)}") from error
-
-
-def _quoted(error: BaseException) -> str:
-    return " ".join(_COLOUR.sub("", str(error)).split())[:300]
+        raise LakeError(f"the lake at {place} cannot be used: {Access.here().meant(error, place)}") from error
 
 
 def _day(at: int | None) -> date | None:

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from attrs import define, field, frozen
 
-from ..arrow import Array, Schema, Table, fs, pa, pc, pq
+from ..arrow import Array, Schema, Table, pa, pc, pq
 from ..columns import arrow_schema
 from ..errors import LakeError
 from ..pace import Pace
@@ -23,6 +23,7 @@ from ..schemas import LAKE_DAYS, TABLES
 from ..source.pages import ROWS, read_span
 from ..source.reads import fetcher
 from ..source.spans import Span
+from .object_store import Access
 
 _ROWS = 100_000
 _BYTES = 64 << 20
@@ -55,9 +56,11 @@ def sync(path: Path) -> None:
             os.close(handle)
 
 
-def write_spans(dsn: str, place: str, table: str, spans: Sequence[Span], rate: float | None = None) -> list[Added]:
+def write_spans(
+    dsn: str, access: Access, place: str, table: str, spans: Sequence[Span], rate: float | None = None
+) -> list[Added]:
     """Writes the rows of these spans below `place`, the folder of the table; `rate` is rows a second of this task."""
-    return write_tables(place, table, _read(dsn, table, spans, Pace(rate)))
+    return write_tables(access, place, table, _read(dsn, table, spans, Pace(rate)))
 
 
 def _read(dsn: str, table: str, spans: Sequence[Span], pace: Pace) -> Iterator[Table]:
@@ -69,17 +72,19 @@ def _read(dsn: str, table: str, spans: Sequence[Span], pace: Pace) -> Iterator[T
     pace.finish()
 
 
-def write_tables(place: str, table: str, pages: Iterable[Table]) -> list[Added]:
+def write_tables(access: Access, place: str, table: str, pages: Iterable[Table]) -> list[Added]:
     """Writes tables of the schema of `table`. Raises `LakeError`; then nothing of it is left, as far as can be."""
-    writer = _Writer(place, table)
+    writer: _Writer | None = None
     try:
+        writer = _Writer(access, place, table)
         for page in pages:
             writer.write(page)
         return writer.close()
     except BaseException as error:
-        writer.discard()
+        if writer is not None:
+            writer.discard()
         if isinstance(error, OSError):
-            raise LakeError(f"the lake at {place} cannot be written: {error}") from error
+            raise LakeError(f"the lake at {place} cannot be written: {access.meant(error, place)}") from error
         raise
 
 
@@ -98,9 +103,9 @@ class _File:
 
 
 class _Writer:
-    def __init__(self, place: str, table: str) -> None:
+    def __init__(self, access: Access, place: str, table: str) -> None:
         self._table = table
-        self._files, self._root = filesystem(place)
+        self._files, self._root = access.filesystem(place)
         self._local = "://" not in place
         self._schema: Schema = pa.schema([f for f in arrow_schema(TABLES[table]) if f.name != "topic"])
         self._ranged = [f.name for f in TABLES[table].fields if f.dataType.typeName() in _STATS]
@@ -173,11 +178,6 @@ class _Writer:
         for path in [*(file.path for file in self._open.values()), *(done.path for done in self._done)]:
             with suppress(Exception):
                 self._files.delete_file(f"{self._root}/{path}")
-
-
-def filesystem(place: str) -> tuple[Any, str]:
-    """Where the files of a lake are, and what `place` is called there."""
-    return fs.FileSystem.from_uri(place) if "://" in place else (fs.LocalFileSystem(), place)
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

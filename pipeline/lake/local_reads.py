@@ -13,7 +13,6 @@ from typing import Any
 
 from ..arrow import Table, pa, pc, pq
 from ..columns import arrow_schema
-from ..errors import LakeError
 from ..schemas import TABLES
 from ..source.facts import Facts
 from ..source.pages import read_span
@@ -22,8 +21,9 @@ from ..source.shapes import TIMES
 from ..source.spans import plan
 from ..store_connection import absolute
 from ..times import moment
+from .file_errors import reading
 from .lake import Snapshot
-from .lake_writer import filesystem
+from .object_store import Access
 
 ROWS = 10_000
 """Of the lake, and of the store."""
@@ -67,10 +67,11 @@ def read(snapshot: Snapshot, some: Sequence[File], columns: Sequence[str], wante
     for name, values in wanted.items():
         one = pc.field(name).isin(pa.array(list(values), whole.field(name).type))
         where = one if where is None else where & one
-    opened, root = filesystem(snapshot.place)
+    access = Access.here()
+    opened, root = access.filesystem(snapshot.place)
     found: list[Table] = []
     for file in some:
-        try:
+        with reading(access, snapshot.place, file["path"]):
             rows = pq.read_table(
                 f"{root}/{file['path']}",
                 columns=inside,
@@ -79,12 +80,6 @@ def read(snapshot: Snapshot, some: Sequence[File], columns: Sequence[str], wante
                 partitioning=None,
                 schema=in_file,
             )
-        except FileNotFoundError as error:
-            raise snapshot.lacks(f"{snapshot.place}/{file['path']}") from error
-        except (OSError, pa.ArrowInvalid) as error:
-            raise LakeError(
-                f"a Parquet file is damaged: {snapshot.place}/{file['path']}. Put it back from a backup"
-            ) from error
         values = [
             pa.repeat(pa.scalar(file["partition.topic"], pa.string()), rows.num_rows) if name == "topic" else rows[name]
             for name in columns

@@ -5,6 +5,7 @@ from deltalake.exceptions import DeltaError
 
 from ..errors import LakeError
 from .lake import Lake
+from .object_store import Access
 
 LEAST_HOURS = 168
 """A file younger than that may be of a reader that has an older snapshot, or of another program at work."""
@@ -35,7 +36,9 @@ def keep_up(lake: Lake, *, compact: bool = False, vacuum: int | None = None) -> 
                     vacuum, dry_run=False, enforce_retention_duration=vacuum >= LEAST_HOURS, full=True
                 )
         except (DeltaError, OSError) as error:
-            raise LakeError(f"the lake at {snapshot.place} cannot be kept up: {error}") from error
+            raise LakeError(
+                f"the lake at {snapshot.place} cannot be kept up: {Access.here().meant(error, snapshot.place)}"
+            ) from error
         after = lake.open(table)
         done.append(Kept(table, before, 0 if after is None else len(after.files()), len(removed)))
     return done

@@ -6,9 +6,11 @@ comes twice, or after a loss of the checkpoint, adds nothing twice and leaves no
 """
 
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -20,6 +22,7 @@ from ..spark_errors import translate
 from ..store_connection import absolute
 from .archive import RANGED, Archiver
 from .lake import spark_place
+from .object_store import in_object_store
 
 _TIMED_EVERY = 300.0
 """Seconds between looks for dead letters, cancelled messages and fires, which go by time."""
@@ -31,18 +34,29 @@ _ALL = 1 << 62
 def watch(archiver: Archiver, every: int, over: threading.Event) -> None:
     """Archives until `over` is set, looking each `every` seconds; then ends what it has begun."""
     queries: list[StreamingQuery] = []
-    try:
-        archiver.catch_up(over)  # what a batch was cut off from is in no later batch
-        queries += [_follow(archiver, table, every) for table in RANGED]
-        while not over.is_set():
-            archiver.step_timed()
-            archiver.erase()
-            if _wait(queries, over):
-                return
-    finally:
-        archiver.finish()
-        for query in queries:
-            query.stop()
+    with _checkpoints(archiver.lake.place) as place:
+        try:
+            archiver.catch_up(over)  # what a batch was cut off from is in no later batch
+            queries += [_follow(archiver, table, every, f"{place}/{table}") for table in RANGED]
+            while not over.is_set():
+                archiver.step_timed()
+                archiver.erase()
+                if _wait(queries, over):
+                    return
+        finally:
+            archiver.finish()
+            for query in queries:
+                query.stop()
+
+
+@contextmanager
+def _checkpoints(lake: str) -> Generator[str]:
+    """Where Spark keeps them: with the lake, or on this machine while it runs, where Spark cannot write to the lake."""
+    if not in_object_store(lake):
+        yield f"{spark_place(lake)}/_watch"
+        return
+    with tempfile.TemporaryDirectory(prefix="tarry-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder).as_uri()
 
 
 def _wait(queries: list[StreamingQuery], over: threading.Event) -> bool:
@@ -60,7 +74,7 @@ def _wait(queries: list[StreamingQuery], over: threading.Event) -> bool:
     return False
 
 
-def _follow(archiver: Archiver, table: str, every: int) -> StreamingQuery:
+def _follow(archiver: Archiver, table: str, every: int, checkpoint: str) -> StreamingQuery:
     spark = archiver.spark()
     source.register(spark)
     stream = (
@@ -72,8 +86,7 @@ def _follow(archiver: Archiver, table: str, every: int) -> StreamingQuery:
         .load()
     )
     writer = stream.writeStream.foreachBatch(_batch(archiver, table)).trigger(processingTime=f"{every} seconds")
-    place = f"{spark_place(archiver.lake.place)}/_watch/{table}"
-    return writer.option("checkpointLocation", place).queryName(f"tarry archive {table}").start()
+    return writer.option("checkpointLocation", checkpoint).queryName(f"tarry archive {table}").start()
 
 
 def _batch(archiver: Archiver, table: str) -> Callable[[DataFrame, int], None]:

@@ -1,15 +1,24 @@
 """The pipeline on a standalone cluster of two workers, as docs/how-to/spark-cluster.md says."""
 
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+import trio
 
+from support import archiver
+from support.lakes import MANY, fill
+from support.object_server import object_server
 from support.spark_cluster import package, spark_cluster
 from support.spark_wanted import need_spark
+from support.store_homes import dsn, homes, stage
+from support.stores import Stage
+
+__all__ = ["dsn", "homes", "stage"]
 
 pytestmark = pytest.mark.long
 
@@ -47,6 +56,11 @@ JOB = dedent("""
     print(json.dumps(told | {"tasks": sorted({(v, t) for _, v, t in tasks}), "found": found}))
     spark.stop()
 """)
+
+
+@pytest.fixture
+def kind() -> str:
+    return "sqlite"
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +125,50 @@ def test_installed_on_the_workers(tmp_path: Path, folder: Path) -> None:
         done = cluster.python(str(job), str(folder), cluster.url)
         assert done.returncode == 0, done.stderr
         assert answer(done.stdout) == {"master": cluster.url} | EXPECTED
+
+
+@pytest.mark.timeout(900)
+async def test_a_lake_in_an_object_store(tmp_path: Path, stage: Stage) -> None:
+    """The workers have no jar for it, and not the driver's environment; a lake in a folder tells the same."""
+    need_spark()
+    await fill(stage)
+    await trio.to_thread.run_sync(_compare, tmp_path, stage.dsn)
+
+
+def _compare(tmp_path: Path, store: str) -> None:
+    with object_server(tmp_path) as server, spark_cluster(tmp_path, installed=True) as cluster:
+        few = "--conf spark.sql.shuffle.partitions=4 pyspark-shell"
+        cluster.environment |= server.environment | {"PYSPARK_SUBMIT_ARGS": few}
+
+        def job(name: str, *options: str) -> str:
+            places = ("--dsn", store, "--lake", server.lake, "--master", cluster.url)
+            done = cluster.python("-m", "tarry.pipeline", name, *places, *options)
+            assert (done.returncode, done.stderr) == (0, ""), done.stderr
+            return done.stdout
+
+        archived = [json.loads(line) for line in job("archive", "--rows", "5000", "--json").splitlines()]
+        assert archived == [{"table": "messages", "rows": MANY}, {"table": "deliveries", "rows": 4000}]
+        assert job("archive") == "nothing new\n"
+        assert json.loads(job("audit", "--json"))["clean"]
+        window = ("--from", "2023-11-14T00:00:00Z", "--to", "2023-11-15T00:00:00Z")
+        job("report", *window, "--output", str(tmp_path / "far"))
+        assert server.environment["AWS_SECRET_ACCESS_KEY"] not in cluster.log()
+    here = ("--dsn", store, "--lake", str(tmp_path / "lake"), "--master", "local[2]")
+    for command in (("archive", *here, "--new-lake"), ("report", *here, *window, "--output", str(tmp_path / "near"))):
+        done = archiver.run(*command)
+        assert done.returncode == 0, done.stderr
+    near, far = _figures(tmp_path / "near"), _figures(tmp_path / "far")
+    assert near == far
+    assert near["overview"][0]["messages"] == MANY
+
+
+def _figures(report: Path) -> dict[str, list[dict[str, Any]]]:
+    """Without percentiles, which are approximate, and which of equals is first: the order of rows."""
+    told = {path.stem: json.loads(path.read_text("utf-8"))["rows"] for path in (report / "figures").glob("*.json")}
+    return {
+        name: [
+            {key: row[key] for key in row if not re.search(r"(^|_)p\d+$|^(latest|oldest|last)_id$", key)}
+            for row in rows
+        ]
+        for name, rows in told.items()
+    }

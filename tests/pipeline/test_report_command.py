@@ -82,7 +82,7 @@ def test_report(history: _History, command: Run, tmp_path: Path) -> None:
     assert (code, out) == (0, f"{place}/index.html\n")
     assert "Orders" in Path(place, "index.html").read_text("utf-8")
     asked = {"dsn": None, "lake": "lake", "topics": ["t"]}
-    assert history.asked == [asked | {"since": _NOON - LOOK_BACK, "until": _NOON + HOUR + LOOK_AHEAD}]
+    assert history.asked == [asked | {"since": _NOON - LOOK_BACK, "until": _NOON + HOUR + LOOK_AHEAD, "bodies": False}]
 
 
 def test_a_report_of_a_long_window_reads_as_much_before_it(history: _History, command: Run, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def in_store(spark: SparkSession, dsn: str, table: str) -> list[Any]:
     return rows(spark.read.format("tarry").option("dsn", dsn).option("table", table).load())
 
 
-def in_lake(spark: SparkSession, lake: Path, table: str) -> list[Any]:
+def in_lake(spark: SparkSession, lake: Path | str, table: str) -> list[Any]:
     snapshot = Lake(str(lake)).open(table)
     assert snapshot is not None
     return rows(snapshot.frame(spark).select(*TABLES[table].names))

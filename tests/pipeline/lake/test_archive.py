@@ -16,6 +16,7 @@ from tarry.pipeline.lake import lake_writer
 from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.archiver_lease import ArchiverLease, switch_off
 from tarry.pipeline.lake.lake import Lake
+from tarry.pipeline.lake.object_store import Access
 from tarry.pipeline.lake.upkeep import keep_up
 from tarry.pipeline.pace import Pace
 from tarry.pipeline.schemas import IN_LAKE, TABLES
@@ -148,7 +149,7 @@ async def test_a_rate_is_kept(stage: Stage, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(lake_writer, "Pace", pace)
     with StoreConnection(stage.dsn) as connection:
         spans = plan("messages", read_facts(connection))
-    (file,) = lake_writer.write_spans(stage.dsn, str(tmp_path), "messages", spans, rate=40)
+    (file,) = lake_writer.write_spans(stage.dsn, Access(), str(tmp_path), "messages", spans, rate=40)
     assert file.rows == 100
     assert slept == pytest.approx([1, 1, 0.5]), "pages of a second each, and no task before this one's time is over"
 
