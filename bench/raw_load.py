@@ -35,6 +35,19 @@ def again(data: bytes) -> Script:
 
 
 @define
+class Publishes:
+    """Publishers of one message at a time, and how many messages they have published."""
+
+    messages: int = 0
+
+    def publisher(self, data: bytes) -> Script:
+        """The same request for ever."""
+        while True:
+            yield data
+            self.messages += 1
+
+
+@define
 class Claims:
     """Consumers of a group `g`, and how many messages they have had."""
 
