@@ -36,12 +36,13 @@ def shares(pids: Sequence[int], share: float | None, groups: Path = GROUPS) -> G
 
 
 def limits(share: float, *, unified: bool) -> Mapping[str, str]:
-    """What is written into which file of a group; `unified` is version 2."""
+    """What is written into which file of a group; `unified` is version 2. The weight is for that a process gets its
+    share, whatever else there is on the machine."""
     period = max(_PERIOD_US, math.ceil(_LEAST_US / share))
     quota = round(period * share)
     if unified:
-        return {"cpu.max": f"{quota} {period}"}
-    return {"cpu.cfs_period_us": str(period), "cpu.cfs_quota_us": str(quota)}
+        return {"cpu.max": f"{quota} {period}", "cpu.weight": "10000"}
+    return {"cpu.cfs_period_us": str(period), "cpu.cfs_quota_us": str(quota), "cpu.shares": "65536"}
 
 
 def _top(groups: Path) -> Path:
