@@ -1,7 +1,8 @@
 """Group commit: what waits is written together, by tasks of the service's own, and answered after its commit.
 
-No linger: a batch is whatever came while the one before it was written, or with `halves` a part of it. When the
-database refuses a batch for its data, the batch is split, so that only the caller whose data it is sees the error.
+No linger: a batch is whatever came while the one before it was written, or with `halves` a part of it; only where
+`company` says so it waits a moment for those who have just been answered. When the database refuses a batch for its
+data, the batch is split, so that only the caller whose data it is sees the error.
 
 Requests that need the same rows are of one lane, and lanes keep out of each other's way. Each has its turn in a batch,
 however much waits in another. A slow batch keeps only its own lanes waiting: the others get another writer. Its lanes
@@ -44,6 +45,9 @@ _LONGEST_WAIT = 3.0
 """Seconds that somebody waits, at every look of which his lane was locked, before he gets `Busy`."""
 _ASIDE_SHARE = 4
 """What is aside may take up a fourth of the room for what waits."""
+_COMPANY, _LONGEST_COMPANY = 1 / 8, 0.005
+"""The part of the time that a batch took, and the most in seconds, for which those who came meanwhile wait for those
+whom it has answered, with `company`."""
 _HELD = "other transactions hold what this needs; try again in a moment"
 
 
@@ -65,6 +69,7 @@ class Combiner(Generic[Request, Answer]):
         waiting: int = 100_000,
         writers: Callable[[], int] = lambda: 1,
         halves: bool = False,
+        company: Callable[[], bool] = lambda: False,
     ) -> None:
         self._write = write
         self._write_free = write_free
@@ -79,6 +84,9 @@ class Combiner(Generic[Request, Answer]):
         self._halves = halves
         """Of what waits and the last batch together, half is taken: whoever was answered asks again while the other
         half is written. Else all come together, after a batch of one, and the database rests while they are read."""
+        self._company = company
+        """Whether others stand in line for the same rows. Then what waits when a batch is over waits a little longer
+        for those whom that has answered. Else each batch holds half of the callers, and twice as many stand in line."""
         self._last = 0
         """Requests of the last batch."""
         self._longest_wait = _LONGEST_WAIT
@@ -300,6 +308,7 @@ class Combiner(Generic[Request, Answer]):
                 self._waking = False
             try:
                 await self._write_or_part(batch.items)
+                await self._wait_for_company(batch)
             finally:
                 self._flying.discard(batch)
                 self._quick -= not batch.slow
@@ -317,6 +326,12 @@ class Combiner(Generic[Request, Answer]):
                             self._forget(lane)
                     else:
                         self._forget(lane)
+
+    async def _wait_for_company(self, batch: Batch[Request, Answer]) -> None:
+        """Behind a batch, which counts as being written meanwhile. Who is alone does not wait."""
+        if self._count_ready and not batch.slow and self._company():
+            took = trio.current_time() - batch.began
+            await trio.sleep(min(took * _COMPANY, _LONGEST_COMPANY))
 
     async def _write_or_part(self, items: Items[Request, Answer]) -> None:
         try:
