@@ -120,7 +120,7 @@ def drive(scripts: Sequence[tuple[int, Script]], seconds: float, cpu: Callable[[
         for one in connections.values():
             one.ask(next(one.script))
         begins = time.perf_counter() + seconds * _WARM_UP
-        ends, times, used = begins + seconds, list[float](), 0.0
+        ends, times, used = begins + seconds, list[float](), cpu()
         waiting, now = len(connections), 0.0
         while waiting and now < ends:
             for descriptor, _ in ready.poll(1):
