@@ -2,15 +2,20 @@
 
     python -m tarry.bench.nodes --dsn mysql --only publish
     python -m tarry.bench.nodes --dsn mysql --only claim --queues 4
+    python -m tarry.bench.nodes --dsn mysql --only publish claim --servers 1 2 3 4 --share 0.25
     python -m tarry.bench.nodes --dsn mysql --only idle polls kill stop memory --runs 1
 
 Real servers (`tarry serve`) on an empty database each time, asked through HTTP. The sections:
 
-    publish, claim   one server and two, on one topic and on several: a second, in turns
+    publish, claim   one server and two, or as `--servers` says, on one topic and on several: a second, in turns; what
+                     the servers and the database did for each message
     idle             statements a second and server, with nothing to do; with a long poll at each; with Redis
     polls            from a publish at one server to the answer of a long poll at the other, without Redis and with
     kill, stop       `--rate` due a second, two servers, one ends by SIGKILL or SIGTERM: what is lost, early and latest
     memory           timers and memory of each of one, two and three servers with `--pending` timers that were there
+
+Several servers need several machines to gain something. `--share 0.25` makes four small ones of one processor: while
+rates are measured each server has a quarter of one, and the database and the load have the rest.
 """
 
 import random
@@ -30,16 +35,18 @@ from ..client import Tarry
 from ..service.demo.server_process import ServerProcess
 from . import databases
 from .arrivals import Arrivals
+from .database_work import with_work
 from .line_load import publish_lines
-from .raw_load import Claims, Script, again, drive, request
+from .raw_load import Claims, Publishes, Script, drive, request
 from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
 from .several import cpu_of_all, several, start_another, until_shared_out
+from .shares import shares
 from .subject import BODY
 from .usage import rss_of
 
 SECTIONS = ("publish", "claim", "idle", "polls", "kill", "stop", "memory")
-_KINDS = {"one": 1, "two": 2}
-"""Servers of each."""
+_KINDS = {1: "one", 2: "two", 3: "three", 4: "four"}
+"""By how many servers there are."""
 _LEAD = timedelta(seconds=12)
 """From the first schedule of a load to the first that is due: the servers start meanwhile."""
 _BEFORE, _AFTER = 3, 5
@@ -53,6 +60,10 @@ def main() -> None:
     parser = databases.options("nodes", __doc__, default="mysql", runs=3)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections")
     parser.add_argument("--seconds", type=databases.seconds, default=2, help="of each measurement of a rate")
+    parser.add_argument("--servers", type=int, nargs="+", choices=_KINDS, default=[1, 2], help="of a rate")
+    parser.add_argument(
+        "--share", type=databases.seconds, help="of a processor that each server has while a rate is measured"
+    )
     parser.add_argument("--connections", type=databases.count, nargs="+", default=[24, 192], help="that publish")
     parser.add_argument(
         "--topics", type=databases.count, nargs="+", default=[1, 3], help="that the load is spread over"
@@ -80,16 +91,16 @@ def _contestants(section: str, arguments: Namespace) -> dict[str, Callable[[str]
     """By name: what is measured on an empty database."""
     if section == "publish":
         return {
-            f"{kind}_{connections}_on_{topics}": partial(publish, many, connections, topics, arguments)
+            f"{_KINDS[many]}_{connections}_on_{topics}": partial(publish, many, connections, topics, arguments)
             for connections in arguments.connections
             for topics in arguments.topics
-            for kind, many in _KINDS.items()
+            for many in arguments.servers
         }
     if section == "claim":
         return {
-            f"{kind}_on_{topics}": partial(claim, many, topics, arguments)
+            f"{_KINDS[many]}_on_{topics}": partial(claim, many, topics, arguments)
             for topics in arguments.topics
-            for kind, many in _KINDS.items()
+            for many in arguments.servers
         }
     if section == "idle":
         return {
@@ -114,7 +125,7 @@ def _summarize(section: str, arguments: Namespace, settings: Figures, runs: list
             for name in rates[0]
             if (one := "one_" + name.partition("_")[2]) in rates[0] and one != name
         }
-    asked = chosen(arguments, "seconds", "queues", "consumers", "size", "rate", "pending")
+    asked = chosen(arguments, "seconds", "share", "queues", "consumers", "size", "rate", "pending")
     summarize("nodes", section=section, **asked, **settings, **told)
 
 
@@ -125,11 +136,14 @@ def publish(many: int, connections: int, topics: int, arguments: Namespace, dsn:
     """Publishes of one message each."""
     with several(dsn, many) as servers:
         _make_topics(servers[0], topics, arguments.queues)
+        publishes = Publishes()
         scripts: list[tuple[int, Script]] = []
         for number in range(connections):
             data = request("POST", f"/v1/topics/t{number % topics}/messages", b'{"body":' + BODY + b"}")
-            scripts.append((_server_of(number, topics, servers).port, again(data)))
-        return drive(scripts, arguments.seconds, partial(cpu_of_all, servers))
+            scripts.append((_server_of(number, topics, servers).port, publishes.publisher(data)))
+        load = partial(drive, scripts, arguments.seconds, partial(cpu_of_all, servers))
+        with shares([server.pid for server in servers], arguments.share):
+            return with_work(dsn, load, lambda: publishes.messages)
 
 
 def claim(many: int, topics: int, arguments: Namespace, dsn: str) -> Figures:
@@ -145,7 +159,9 @@ def claim(many: int, topics: int, arguments: Namespace, dsn: str) -> Figures:
             (_server_of(number, topics, servers).port, claims.consumer(number, f"t{number % topics}"))
             for number in range(arguments.consumers)
         ]
-        return claims.drive(scripts, arguments.seconds, partial(cpu_of_all, servers))
+        load = partial(claims.drive, scripts, arguments.seconds, partial(cpu_of_all, servers))
+        with shares([server.pid for server in servers], arguments.share):
+            return with_work(dsn, load, lambda: claims.messages)
 
 
 def _server_of(number: int, topics: int, servers: Sequence[ServerProcess]) -> ServerProcess:

@@ -35,6 +35,19 @@ def again(data: bytes) -> Script:
 
 
 @define
+class Publishes:
+    """Publishers of one message at a time, and how many messages they have published."""
+
+    messages: int = 0
+
+    def publisher(self, data: bytes) -> Script:
+        """The same request for ever."""
+        while True:
+            yield data
+            self.messages += 1
+
+
+@define
 class Claims:
     """Consumers of a group `g`, and how many messages they have had."""
 
@@ -107,7 +120,7 @@ def drive(scripts: Sequence[tuple[int, Script]], seconds: float, cpu: Callable[[
         for one in connections.values():
             one.ask(next(one.script))
         begins = time.perf_counter() + seconds * _WARM_UP
-        ends, times, used = begins + seconds, list[float](), 0.0
+        ends, times, used = begins + seconds, list[float](), cpu()
         waiting, now = len(connections), 0.0
         while waiting and now < ends:
             for descriptor, _ in ready.poll(1):

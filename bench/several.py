@@ -1,5 +1,7 @@
 """Several real servers on one database, started together."""
 
+import os
+import signal
 import tempfile
 import time
 from collections.abc import Generator, Sequence
@@ -31,7 +33,11 @@ def several(dsn: str, many: int, *, redis: str | None = None) -> Generator[list[
 
 
 def _stop(servers: Sequence[ServerProcess]) -> None:
-    """All of them, also when somebody interrupts the wait for one."""
+    """All of them, also when somebody interrupts the wait for one. They are asked at once: each waits for those that
+    may take its shards."""
+    for server in servers:
+        if not server.ended:
+            os.kill(server.pid, signal.SIGTERM)
     with ExitStack() as ends:
         for server in servers:
             ends.callback(server.stop)

@@ -107,9 +107,19 @@ class Claiming:
         grants = self._grants
         if self.order is not None:
             grants = self.order.entitled(grants, queue_id, returned=returned)
-        wanted = min(PAGE, sum(grant.room for grant in grants))
-        queue = self._queues[queue_id]
-        reader = Stretch(tx, queue, cursor.position, end, wanted, self.now, returned=returned, page=page)
+        queue, wanted = self._queues[queue_id], sum(grant.room for grant in grants)
+        all_are_given = self.order is None and all(grant.request.tags is None for grant in grants)
+        reader = Stretch(
+            tx,
+            queue,
+            cursor.position,
+            end,
+            min(PAGE, wanted),
+            self.now,
+            returned=returned,
+            page=page,
+            wanted=wanted if all_are_given else None,
+        )
         while cursor.position < end and self.room != 0:
             grant = next_to_serve(grants, queue_id, returned=returned)
             if grant is None or not await self._go_on(tx, reader, cursor, end, grant.request):

@@ -274,9 +274,15 @@ class LockedRows:
                 )
 
 
-async def stand_in_line(tx: Transaction, group: Group) -> None:
-    """Waits for whoever works on the group: a turn that takes all queues takes its first cursor first."""
-    await tx.fetch("cursor.lock", CursorRow, group.id, [min(group.queue_ids)])
+async def stand_in_line(tx: Transaction, group: Group) -> Expected | None:
+    """Waits for whoever works on the group: a turn that takes all queues takes its first cursor first. Returns where
+    the group is in that queue, if claims are likely to be of it."""
+    rows = await tx.fetch("cursor.lock", CursorRow, group.id, [min(group.queue_ids)])
+    if not group.topic.ordered and len(group.topic.queues) == 1:
+        for row in rows:
+            if row.queue_id == group.topic.queues[0].id:
+                return Expected(group.topic.queues[0], row.position, sure=True)
+    return None
 
 
 async def lock(
@@ -289,12 +295,14 @@ async def lock(
     now: int,
     free: bool,
     reach: Reach | None,
+    known: Expected | None = None,
 ) -> LockedRows:
     """Locks what is to be settled, range by range, and the cursors; and reads what is to be claimed. One flight.
 
-    What is `expected` is read together with the locks. With `free` nobody is waited for who works on these queues:
-    `Locked`, at once. Other nodes' queues are left to whoever is at work on them, unless there is nothing else for
-    those who ask. Raises `GroupGone` when there is no cursor any more.
+    What is `expected` is read together with the locks, or what is `known`, since its cursor is locked already. With
+    `free` nobody is waited for who works on these queues: `Locked`, at once. Other nodes' queues are left to whoever
+    is at work on them, unless there is nothing else for those who ask. Raises `GroupGone` when there is no cursor any
+    more.
     """
     chosen = await _choose_queues(tx, group, settlements, requests, now, reach, free=free)
     claims = _locks(group, {settlement.key for settlement in settlements})
@@ -302,10 +310,10 @@ async def lock(
     lent = Asked("cursor.free", CursorRow, group.id, chosen.lent)
     beside = Asked("cursor.there", tuple[int, int], group.id, chosen.beside)
     ends = Asked("queue.ends", tuple[int, int], sorted({*chosen.claimed, *chosen.beside}))
-    page = None
-    if requests and expected is not None and expected.sure and expected.queue.id in chosen.claimed:
+    page, ahead = None, known or expected
+    if requests and ahead is not None and ahead.sure and ahead.queue.id in chosen.claimed:
         limit = min(PAGE, sum(request.size for request in requests))
-        page = Page.of(expected.queue, expected.position, _NO_END, limit, returned=False)
+        page = Page.of(ahead.queue, ahead.position, _NO_END, limit, returned=False)
     looks: list[Asked[Any]] = [
         *([lent] if chosen.lent else []),
         *([ends] if requests else []),

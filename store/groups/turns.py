@@ -40,12 +40,13 @@ async def take(
     `make_id` makes the id of a retry from when it is due. On an ordered topic the queues are shared among the clients
     that are `present`, those that ask and those that hold claims.
     """
+    known = None
     if gather is not None and reach is None:
-        await stand_in_line(tx, group)
+        known = await stand_in_line(tx, group)
         settlements, requests, now = gather()
     order = Order(group, now) if group.topic.ordered else None
     ranges = [part for settlement in settlements for part in settlement.ranges]
-    locked = await lock(tx, group, ranges, requests, expected, now=now, free=free, reach=reach)
+    locked = await lock(tx, group, ranges, requests, expected, now=now, free=free, reach=reach, known=known)
 
     acked_before, expired_before = locked.acked, locked.expired
     if order is not None:

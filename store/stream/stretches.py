@@ -16,7 +16,10 @@ PAGE = 256
 """Messages read at a time: with bodies at their limit, 64 MiB."""
 CLAIM_BYTES = 8 << 20
 """A claim stops growing past this many bytes of bodies."""
-
+_MOST, _PAGE_BYTES = 512, 8 << 20
+"""The most messages read at a time after small ones, and the bytes that their bodies are expected to have at most."""
+_LEAST = 16
+"""The fewest messages read at a time, however few are still wanted: some may be past their time."""
 
 _SCAN = 5_000
 """Messages past their time that one pull passes over."""
@@ -111,7 +114,9 @@ class Stretch:
         *,
         returned: bool = False,
         page: Page | None = None,
+        wanted: int | None = None,
     ) -> None:
+        """With `wanted` no more is read than that many, or little more, and of small messages more at a time."""
         self._tx = tx
         self._queue = queue
         self._returned = returned
@@ -119,6 +124,8 @@ class Stretch:
         self._read_to = position  # every row below it has been read
         self._end = end
         self._page_size = page_size
+        self._wanted = wanted
+        self._read_many = self._read_bytes = 0  # messages, and bytes of their bodies
         self._now = now
         self._stale = False  # of the last page nothing may be handed out any more
         self._expired: list[int] = []  # the offsets of what was read and is past its time
@@ -180,9 +187,17 @@ class Stretch:
             await self._pass_over()
             if self._read_to > self.position:
                 return
-        page = Page.of(self._queue, self.position, self._end, self._page_size, returned=self._returned)
+        page = Page.of(self._queue, self.position, self._end, self._limit, returned=self._returned)
         await self._tx.fetch_all([page.asked])
         self._turn_to(page)
+
+    @property
+    def _limit(self) -> int:
+        """Messages to the next page."""
+        if self._wanted is None or not self._read_many:
+            return self._page_size
+        likely = _PAGE_BYTES * self._read_many // max(1, self._read_bytes)
+        return min(max(self._wanted - self._read_many, _LEAST), max(PAGE, min(_MOST, likely)))
 
     async def _pass_over(self) -> None:
         """Up to the next message that may be handed out, or past a page of those that may not."""
@@ -201,6 +216,8 @@ class Stretch:
         # What lies behind the end may have been committed since the end was read: it is for the next turn.
         self._page = [found for found in messages if found[0] < self._end]
         self._read_to = min(rows[-1].offset + 1, self._end) if len(rows) == page.limit else self._end
+        self._read_many += len(messages)
+        self._read_bytes += sum([len(message.body) for _, message in messages])
         if len(messages) < len(rows):
             alive = {offset for offset, _ in messages}
             self._expired += [row.offset for row in rows if row.offset < self._end and row.offset not in alive]

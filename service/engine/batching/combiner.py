@@ -1,7 +1,8 @@
 """Group commit: waiting requests are written together by the service's own tasks, and answered after the commit.
 
-No linger: a batch is what came while the one before it was written, or with `halves` a part of it. When the database
-refuses a batch for its data, the batch is split, so that only the caller whose data it is sees the error.
+No linger: a batch is what came while the one before it was written, or with `halves` a part of it. Only where `linger`
+says so does it wait a moment for the callers that were just answered. When the database refuses a batch for its data,
+the batch is split, so that only the caller whose data it is sees the error.
 
 Requests that need the same rows are in one lane, and lanes do not hold each other up. Each lane has its turn in a
 batch, however much waits in another. A slow batch keeps only its own lanes waiting: the others get another writer. The
@@ -45,6 +46,9 @@ _LONGEST_WAIT = 3.0
 """Seconds that a caller waits before it gets `Busy`, if every look finds its lane locked."""
 _ASIDE_SHARE = 4
 """Requests that are aside may take up a fourth of the room for what waits."""
+_LINGER, _LONGEST_LINGER = 1 / 8, 0.005
+"""How long waiting requests linger for the callers that a batch has answered: a part of the time that the batch took,
+and seconds at most."""
 _HELD = "other transactions hold what this needs; try again in a moment"
 
 
@@ -66,6 +70,7 @@ class Combiner(Generic[Request, Answer]):
         waiting: int = 100_000,
         writers: Callable[[], int] = lambda: 1,
         halves: bool = False,
+        linger: Callable[[], bool] = lambda: False,
     ) -> None:
         self._write = write
         self._write_free = write_free
@@ -81,6 +86,10 @@ class Combiner(Generic[Request, Answer]):
         """A batch takes half of (what waits + the last batch): callers that were answered ask again while the other
         half is written. Otherwise all of them come at once, after a batch of one, and the database is idle while they
         are read."""
+        self._lingers = linger
+        """Whether other nodes stand in line for the same rows. Then requests that wait when a batch is over wait a
+        little longer for the callers that it has answered. Otherwise each batch has half of the callers, and twice as
+        many batches stand in line."""
         self._last = 0
         """Requests of the last batch."""
         self._longest_wait = _LONGEST_WAIT
@@ -303,6 +312,7 @@ class Combiner(Generic[Request, Answer]):
                 self._waking = False
             try:
                 await self._write_or_part(batch.items)
+                await self._linger(batch)
             finally:
                 self._flying.discard(batch)
                 self._quick -= not batch.slow
@@ -320,6 +330,12 @@ class Combiner(Generic[Request, Answer]):
                             self._forget(lane)
                     else:
                         self._forget(lane)
+
+    async def _linger(self, batch: Batch[Request, Answer]) -> None:
+        """Waits behind a batch, which counts as being written meanwhile. A lone caller does not wait."""
+        if self._count_ready and not batch.slow and self._lingers():
+            took = trio.current_time() - batch.began
+            await trio.sleep(min(took * _LINGER, _LONGEST_LINGER))
 
     async def _write_or_part(self, items: Items[Request, Answer]) -> None:
         try:

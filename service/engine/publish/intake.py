@@ -66,6 +66,7 @@ class Intake:
             batch=_BATCH_BYTES,
             waiting=self._max_waiting,
             writers=self._writers,
+            linger=lambda: self._writers() == 1,  # other nodes draw from the same row
         )
         self._cancelling = Combiner(self._cancel)
         self._rescheduling = Combiner(self._reschedule)

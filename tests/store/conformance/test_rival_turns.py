@@ -82,6 +82,22 @@ async def test_who_stood_in_line_is_of_those_who_are_there_then(stage: Stage) ->
     assert [settled.acked for settled in turn.settled if settled] == [1]
 
 
+async def test_who_stood_in_line_reads_in_the_flight_of_the_locks(stage: Stage, ahead: list[bool]) -> None:
+    """The first of them, on which it waited, has told where the group is."""
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(20)))
+    here, there = Store(stage.store.backend), Store(stage.store.backend)
+    requests = [ClaimRequest("c", 2, MINUTE)]
+    seen: list[int] = []
+    for store in (here, there, here, there):
+        ahead.clear()
+        turn = await store.turn(group, [], requests, stage.now, gather=lambda: ([], requests, stage.now))
+        seen.extend(int(body) for claim in turn.claims if claim for body in bodies(claim))
+        assert True in ahead
+    assert seen == list(range(8))
+
+
 async def test_of_its_own_queues_a_node_gathers_nobody(stage: Stage) -> None:
     """It stands in line for no more than these; the first queue, where others would be met, may be another's."""
     topic = await stage.topic(queues=2)

@@ -136,6 +136,44 @@ async def test_of_those_who_ask_again_half_are_written_at_a_time(
     assert set(batches[-10:]) == sizes
 
 
+@pytest.mark.parametrize(("linger", "sizes"), [(False, {5}), (True, {10})])
+async def test_requests_linger_for_callers_that_were_answered(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, linger: bool, sizes: set[int]
+) -> None:
+    """Else they go by turns, a half each, for ever."""
+    batches: list[int] = []
+
+    async def write(batch: Sequence[int]) -> Sequence[int]:
+        batches.append(len(batch))
+        await trio.sleep(0.016)
+        return batch
+
+    combiner: Combiner[int, int] = Combiner(write, linger=lambda: linger)
+    nursery.start_soon(combiner.run)
+
+    async def ask_on(one: int) -> None:
+        while True:
+            await combiner.ask(one)
+            await trio.sleep(0.001)
+
+    for one in range(10):
+        nursery.start_soon(ask_on, one)
+        if one == 4:
+            await trio.sleep(0.005)
+    await trio.sleep(0.505)
+    assert set(batches[-10:]) == sizes
+
+
+async def test_a_lone_caller_does_not_linger(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write, linger=lambda: True)
+    nursery.start_soon(combiner.run)
+    began = trio.current_time()
+    for one in range(5):
+        await combiner.ask(one)
+    assert trio.current_time() == began
+
+
 async def test_only_the_refused_one_hears_of_it(nursery: trio.Nursery) -> None:
     database = Database()
     combiner: Combiner[int, int] = Combiner(database.write)
