@@ -46,8 +46,8 @@ class Arrivals:
                 self.acked += int(acked[acked.index(b":") + 1 : -1])
 
     def times(self) -> Iterator[tuple[int, float]]:
-        """Yields each message's `deliver_at`, and by how many milliseconds it was late when the whole answer to its claim
-        had arrived, by the wall clock. Raises AssertionError unless each message came exactly once."""
+        """Yields each message's `deliver_at` and its lateness in milliseconds: the wall clock when its claim's whole
+        answer had arrived, less `deliver_at`. Raises AssertionError unless each message came exactly once."""
         decode = msgspec.json.Decoder(_Claim).decode
         seen: set[str] = set()
         given = 0
