@@ -2,8 +2,8 @@
 
     python -m tarry.bench.start --dsn sqlite [--runs 5]
 
-`tarry serve` runs in its own process. The first start of a run creates the tables, the second finds them. A start before
-the runs lets Python compile all files, which does not count.
+`tarry serve` runs in its own process. The first start of a run creates the tables, the second finds them. A start
+before the runs lets Python compile all files, which does not count.
 
     listening_s   from the start of the process until its port takes a connection; the goal is 2 s
     ready_s       until /readyz says that it takes calls
