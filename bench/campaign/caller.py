@@ -12,7 +12,7 @@ from ..lean_http import RefusedError
 from .journal import Journal
 
 PATIENCE = 6.0
-"""Seconds that a caller waits for an answer; longer than a poll waits, shorter than several pauses of nodes in a row."""
+"""Seconds to wait for an answer; longer than a poll waits, shorter than several pauses of nodes in a row."""
 
 _REST = 0.05
 """Seconds of rest after a failed connection or a 503."""

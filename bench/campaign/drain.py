@@ -24,7 +24,7 @@ class Drain:
     caller: Caller
 
     async def run(self, seconds: float) -> bool:
-        """Waits until nothing is left, stops the consumers and records the final state; returns whether it succeeded."""
+        """Waits until nothing is left, stops the consumers and records the final state; returns whether it could."""
         still = 0
         left = "nobody has looked"
         with trio.move_on_after(seconds):

@@ -55,8 +55,8 @@ class Clocks:
         return at + min(span.ahead for span in self._spans if span.begin <= at <= span.end)
 
     def reached(self, time: float, at: float) -> float:
-        """When the store's clock came to show `time`, and no less after that up to `at`, for the node that saw it last; by
-        the harness's clock."""
+        """The harness's time at which the store's clock came to show `time`, and no less from then up to `at`, for the
+        node that saw it last."""
         until = at
         for number in reversed(range(len(self._spans))):
             span = self._spans[number]

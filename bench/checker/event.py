@@ -9,7 +9,7 @@ from msgspec.json import Decoder
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
-    """`mono_ns` and `wall_ns` are times of the harness: one orders the events, one is compared with the service's times."""
+    """All clocks are the harness's: `mono_ns` orders the events, `wall_ns` is compared with the service's times."""
 
     op: str
     """setup, publish, cancel, reschedule, replace (a timer by the next one of its key), claim, ack, fail, extend, seek,

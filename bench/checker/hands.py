@@ -158,7 +158,7 @@ class Hands:
 
     @property
     def late_ms(self) -> float:
-        """Milliseconds from the latest possible due time, or the receipt if later, to the first hand-out; 0: unknown."""
+        """Milliseconds from the latest possible due time, or a later receipt, to the first hand-out; 0: unknown."""
         receipt = self.life.receipt
         if not self.hands or receipt is None or self.hands[0].given.attempt > 1 or self.operated:
             return 0

@@ -67,7 +67,7 @@ class Peer(Protocol):
         ...
 
     def consume(self, total: int, patience: float) -> list[Arrival]:
-        """Runs eight consumers that handle and acknowledge messages, until `total` came or `patience` seconds are over."""
+        """Runs eight consumers that handle and ack messages, until `total` came or `patience` seconds are over."""
         ...
 
     def pending(self) -> int:

@@ -14,7 +14,7 @@ Found = Mapping[str, Mapping[str, Sequence[Figures]]]
 """The figures by work and peer, run by run; a failed run has none."""
 
 OURS = ("tarry-mysql", "tarry-mariadb", "tarry-sqlite")
-"""The first of these that ran is compared with the best peer; Tarry with a database server, as peers have, goes first."""
+"""The first of these that ran is compared with the best peer; first those with a database server, as peers have."""
 
 
 @frozen
