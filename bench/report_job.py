@@ -1,4 +1,4 @@
-"""Measures how long a report over a long history takes, and how much memory the driver needs for it.
+"""How long does a report over a long history take, and how much memory does the driver need for it?
 
     python -m tarry.bench.report_job --rows 2000000
     python -m tarry.bench.report_job --rows 50000000

@@ -1,4 +1,4 @@
-"""How much slower do very many topics make publishes to a few of them, a page of the list, and an idle server?
+"""What do very many topics cost a publish to one of them, a page of the list, and an idle server?
 
     python -m tarry.bench.topics --dsn mysql://root@127.0.0.1:3306/any [--topics 100000] [--few 100] [--seconds 20]
 

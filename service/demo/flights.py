@@ -1,4 +1,4 @@
-"""The demo's flights: all those planned out of New York on 27 November 2013. See sample/README.md."""
+"""The demo's flights: those planned out of New York on 27 November 2013. See sample/README.md."""
 
 import csv
 from datetime import datetime, timedelta

@@ -41,7 +41,7 @@ class Fates:
     lost_after: float = 0.02
     """The answer to the COMMIT is lost."""
     refused: float = 0.01
-    """The connection is lost before the transaction."""
+    """The connection is lost before the COMMIT is sent: nothing is committed, and the node knows it."""
     slow: float = 0.02
     """A message over the link is slow."""
     rest: float = 0.05

@@ -12,7 +12,7 @@ from tarry.store.schedules.schedules import Wish
 
 @define
 class Days:
-    """A schedule that fires every minute, and the fire times that it has sent."""
+    """A schedule that fires every minute, and the wheel entries of the messages that it has sent."""
 
     stage: Stage
     topic: Topic

@@ -1,4 +1,4 @@
-"""A store that records its side results: the timers armed and dropped, and the guards to be asked."""
+"""A store that records its side results: schedules' messages that wait or were dropped, and guards to be asked."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar

@@ -186,7 +186,7 @@ class Heard:
 
 
 async def send_streams(port: int, seed: int, count: int, trusting: ssl.SSLContext | None = None) -> Heard:
-    """Sends streams 0 to `count` of the seed to a server on this machine; ends early when the server is gone.
+    """Sends the first `count` streams of the seed to a server on this machine; ends early when the server is gone.
 
     `trusting`: the TLS context, if the server speaks TLS.
     """

@@ -239,7 +239,7 @@ class Load:
                         self._next[name] = max(self._next[name], message.body + 1)
 
     def _settle(self, topic: str, claim: Claim, good: list[Message], bad: list[Message]) -> bool:
-        """Settles messages; returns whether the good ones are acked. If an answer was lost, another server is asked."""
+        """Settles messages; returns whether the good ones are acked, which it looks up if the lease is lost."""
         try:
             if bad:
                 self.any("fail", Tarry.fail, claim, bad, reason="not today")
