@@ -1,1 +1,1 @@
-"""One runnable module per question; each prints JSON lines."""
+"""Benchmarks: one runnable module for each question; each prints JSON lines."""

@@ -1,4 +1,4 @@
-"""What consumers are given over HTTP, and when: they claim with a long poll, acknowledge and claim again."""
+"""Consumers over HTTP that claim with a long poll, acknowledge and claim again, and note when each message arrived."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -20,20 +20,20 @@ class _Claim(msgspec.Struct):
 
 
 class Arrivals:
-    """Messages of a topic's group `bench`, until so many are acknowledged."""
+    """Consumes the messages of a topic in the group `bench` until `total` are acknowledged."""
 
     def __init__(self, port: int, total: int, size: int = 100, *, topic: str = "bench") -> None:
-        """`size`: messages to a claim, at most."""
+        """`size`: the most messages that one claim asks for."""
         self._port = port
         self._path = f"/v1/topics/{topic}/groups/bench/claim"
         self._total = total
         self._size = size
-        # (arrived, answer) of each claim that held messages; parsed when all is over.
+        # (arrived, answer) of each claim that got messages; parsed only after the run.
         self.answers: list[tuple[int, bytes]] = []
         self.acked = 0
 
     async def consume(self, client: str) -> None:
-        """One consumer, on a connection of its own, until all are acknowledged by whomever."""
+        """Runs one consumer on its own connection until all messages are acknowledged, by this consumer or others."""
         claim = msgspec.json.encode({"client": client, "max": self._size, "wait": "2s"})
         async with LeanHTTP(self._port) as http:
             while self.acked < self._total:
@@ -46,8 +46,8 @@ class Arrivals:
                 self.acked += int(acked[acked.index(b":") + 1 : -1])
 
     def times(self) -> Iterator[tuple[int, float]]:
-        """Of each message its `deliver_at`, and by how many milliseconds it was late: the wall clock when the answer to
-        a claim was whole. Raises AssertionError unless each came once."""
+        """Yields each message's `deliver_at` and its lateness in milliseconds: the wall clock when its claim's whole
+        answer had arrived, less `deliver_at`. Raises AssertionError unless each message came exactly once."""
         decode = msgspec.json.Decoder(_Claim).decode
         seen: set[str] = set()
         given = 0
@@ -64,7 +64,7 @@ class Arrivals:
 
 
 def percentiles(late: Iterable[float]) -> Figures:
-    """Of how late messages were, milliseconds."""
+    """Percentiles of the lateness of messages, in milliseconds."""
     ordered = sorted(late)
     shares = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1}
     return {name: round(percentile(ordered, share), 2) for name, share in shares.items()}

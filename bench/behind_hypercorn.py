@@ -1,4 +1,4 @@
-"""Tarry's app behind Hypercorn, as a process, for bench/front.py to compare with.
+"""Runs Tarry's app behind Hypercorn in its own process, as a baseline for bench/front.py.
 
 python -m tarry.bench.behind_hypercorn PORT DSN
 """
@@ -17,7 +17,7 @@ from .subject import opened
 
 
 async def serve(port: int, dsn: str) -> None:
-    """Tarry's app over a node of its own."""
+    """Serves Tarry's app with its own node until cancelled."""
     import hypercorn.trio
     from hypercorn.config import Config
 

@@ -2,16 +2,16 @@
 
     python -m tarry.bench.claim --dsn mysql://root@127.0.0.1:3306/any [--consumers 8] [--max 10] [--ahead]
 
-Some consumers of one group on a stream of 200-byte messages, each claiming, reading the bodies and acknowledging, with
-every ack awaited and fenced; with --ahead each asks for its next claim while its ack is on the way, as the client's
+Several consumers of one group read a stream of 200-byte messages. Each claims, reads the bodies and acknowledges; every
+ack is awaited and fenced. With --ahead each asks for its next claim while its ack is on the way, as the client's
 `consume` does:
 
-    turn            Tarry's store under the service's coordinator: what waits of a group shares one transaction
+    turn            Tarry's store under the service's coordinator: waiting calls of a group share one transaction
     lock_and_log    the published way: a lock, and a log row per message; MySQL only
     skip_locked     a row per message, owned with SKIP LOCKED; MySQL only
 
-The last two are in bench/rival_claims.py. All alternate, run after run; ratios are within each run. HTTP has no part in
-it, see bench/lateness.py.
+The last two are in bench/rival_claims.py. All alternate, run after run; ratios are within each run. HTTP is not
+involved; for that see bench/lateness.py.
 """
 
 from argparse import Namespace
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def measure(subject: str, arguments: Namespace, dsn: str) -> Figures:
-    """One contestant on a stream of its own."""
+    """Measures one contestant on its own stream."""
     how = (arguments.consumers, arguments.max, arguments.seconds, arguments.ahead)
     return trio.run(_measure, dsn, subject, arguments.rows, *how)
 
@@ -77,7 +77,7 @@ async def _measure(
         say(f"measuring {subject}")
         if subject == "turn":
             figures = await measure_desk(store, group, consumers, size, seconds, ahead=ahead)
-            # Transactions of the store's that a deadlock or a lock wait has made to be run again.
+            # Transactions that the store ran again after a deadlock or a lock wait timeout.
             figures["run_again"] = store.backend.statistics().get("run_again", 0)
         else:
             queue_id = topic.queues[0].id
@@ -89,7 +89,7 @@ async def _measure(
 
 @frozen
 class _StoresTurns:
-    """Without what a node is told of them."""
+    """Takes turns straight from the store, without the bookkeeping that a node does after each turn."""
 
     store: Store
 
@@ -97,13 +97,13 @@ class _StoresTurns:
         return await self.store.turn(group, *gather())
 
     def tell(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
-        """Nobody hears of it."""
+        """Does nothing: the bench has no node to inform."""
 
 
 async def measure_desk(
     store: Store, group: Group, consumers: int, size: int, seconds: float, *, ahead: bool
 ) -> Figures:
-    """The service's coordinator over the store's turns, as a node puts them together."""
+    """Measures the service's coordinator over the store's turns, wired together as in a node."""
     clock = Clock(store.now)
     await clock.take()
 

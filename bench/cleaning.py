@@ -2,10 +2,10 @@
 
     python -m tarry.bench.cleaning --dsn mysql://root@127.0.0.1:3306/any [--rows 10000000] [--windows 30]
 
-A log of old messages of 200 bytes with keys, all of them acknowledged, is written by bulk SQL. Publishers then work for
-a while with nobody cleaning, and after that while the service's own cleaner removes the log, at its own pace: to the
-last row, or for so many windows. `times_before` is the p99 of a publish during the cleaning against before, in the same
-run: within 2 is the goal. What was published meanwhile must still be there at the end.
+Bulk SQL writes a log of old 200-byte messages with keys, all of them acknowledged. Publishers then run for a while
+without cleaning, and after that while the service's own cleaner removes the log at its own pace: to the last row, or
+for --windows windows. `times_before` is the p99 of a publish during the cleaning divided by the p99 before it, in the
+same run; the goal is at most 2. Messages published meanwhile must still be there at the end.
 """
 
 import sqlite3
@@ -52,7 +52,7 @@ def main() -> None:
 async def measure(
     dsn: str, rows: int, callers: int, seconds: float, windows: int | None, name: str = "bench"
 ) -> Figures:
-    """Before, during, and what is left; in a new topic of this name."""
+    """Measures publishing before and during the cleaning of a new topic, `name`, and checks the rows that are left."""
     set_up_logs("warning", "console")
     async with opened(dsn) as store:
         clock = Clock(store.now)
@@ -108,7 +108,7 @@ def _summary(before: Figures, during: Sequence[Figures], took: int, removed: int
 
 
 def fill(dsn: str, topic: Topic, group_id: int, at: int, rows: int) -> None:
-    """The log, in statements of many rows, as if a group had read all of it."""
+    """Writes the log in statements of many rows, as if a group had read and acknowledged all of it."""
     if dsn.startswith(databases.SQLITE):
         with closing(sqlite3.connect(dsn.removeprefix(databases.SQLITE), isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous=OFF")

@@ -1,7 +1,7 @@
-"""Callers that each do one thing, wait for its answer and do it again: how often a second, and how long each time.
+"""Measures closed loops: callers that make a call, wait for its answer and repeat; gives calls a second and times.
 
-The first tenth of the time is for warming up and does not count. `cpu_us` is what one answer took of this process's
-processor time, which a busy machine disturbs less than the rest.
+A warm-up of a tenth of the time comes first and does not count. `cpu_us` is the processor time of this process for
+one answer, which a busy machine disturbs less than the other figures.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _Tally:
-    """What all callers did."""
+    """Counts and times the calls of all callers."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -56,7 +56,7 @@ class _Tally:
 def cycle(
     claim: Callable[[], Awaitable[T]], ack: Callable[[T], Awaitable[None]], *, ahead: bool
 ) -> Callable[[], Awaitable[None]]:
-    """A consumer's act: a claim and its ack; `ahead`: the next claim is asked for together with the ack of the last."""
+    """A consumer's step: a claim and its ack. With `ahead` the next claim is sent together with the ack of the last."""
     held: list[T] = []
 
     async def one_after_the_other() -> None:
@@ -77,7 +77,7 @@ def cycle(
 
 
 async def in_tasks(callers: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> Figures:
-    """Each caller in a task of this thread."""
+    """Runs each caller in its own trio task, all in this thread."""
     tally = _Tally(seconds)
 
     async def call(act: Callable[[], Awaitable[object]]) -> None:
@@ -92,7 +92,7 @@ async def in_tasks(callers: Sequence[Callable[[], Awaitable[object]]], seconds: 
 
 
 async def in_asyncio(callers: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> Figures:
-    """Each caller in a task of asyncio, where a client knows no other loop."""
+    """Runs each caller in its own asyncio task, for clients that support no other event loop."""
     tally = _Tally(seconds)
 
     async def call(act: Callable[[], Awaitable[object]]) -> None:
@@ -105,7 +105,7 @@ async def in_asyncio(callers: Sequence[Callable[[], Awaitable[object]]], seconds
 
 
 def in_threads(callers: Sequence[Callable[[], object]], seconds: float) -> Figures:
-    """Each caller in a thread of its own. Raises what a caller raised."""
+    """Runs each caller in its own thread. An exception in a caller is raised here."""
     total = _Tally(seconds)
     with ThreadPoolExecutor(len(callers)) as pool:
         for tally in pool.map(_repeat, callers, repeat(seconds)):
@@ -114,7 +114,7 @@ def in_threads(callers: Sequence[Callable[[], object]], seconds: float) -> Figur
 
 
 def in_line(act: Callable[[], object], seconds: float) -> Figures:
-    """One caller, in this thread."""
+    """Runs one caller in this thread."""
     return _repeat(act, seconds).figures()
 
 

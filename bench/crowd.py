@@ -1,17 +1,17 @@
-"""What does a crowd of one topic, all due in one second, cost the messages of a neighbour?
+"""How much later do a topic's messages arrive when a crowd of another topic's messages is due in one second?
 
     python -m tarry.bench.crowd --dsn mysql://root@127.0.0.1:3306/any [--crowd 100000] [--rate 20] [--runs 3]
     python -m tarry.bench.crowd --dsn sqlite --crowd 1000000 --runs 1
 
-A real server on a store in which all is scheduled already. Topic B has so many messages a second: for some seconds
-alone, and then on beside the crowd: messages of topic A, spread over the milliseconds of one second. A consumer of B
-claims over HTTP with a long poll; nobody claims of A. In turn with it `promote` (bench/promote.py) moves as many in
-batches of that size.
+A real server starts on a store in which every message is already scheduled. Topic B has --rate messages a second:
+first alone for --seconds, then beside the crowd, which is messages of topic A spread over the milliseconds of one
+second. A consumer of B claims over HTTP with a long poll; nobody claims from A. Each run also measures `promote`
+(bench/promote.py), which moves as many messages in batches of the service's size.
 
-    alone, beside     B's lateness at its consumer, by when it was due: until the crowd; and from the crowd's second on
-                      until it was drained
+    alone, beside     lateness of B's messages at the consumer: those due before the crowd's second; and those due from
+                      that second on until the crowd was drained
     drained_per_s     messages of A a second, from the crowd's first millisecond until the last was in the stream
-    ratio             beside to alone, and drained to what `promote` does in the same run
+    ratio             beside to alone, and drained to the rate of `promote` in the same run
 """
 
 from collections.abc import Callable
@@ -28,10 +28,10 @@ from .report import Figures, chosen, column, ratios, spread, spreads, summarize
 from .subject import add_topic, fill, opened, served
 
 _FILLED_A_SECOND, _DRAINED_A_SECOND = 6_000, 8_000
-"""At the least, on a machine that this is worth running on: all is scheduled so long ahead, and so long after the
-crowd's second B's messages go on."""
+"""The least messages a second that a usable machine schedules, and drains. They give the time that scheduling needs
+before the first due time, and how long B's messages go on after the crowd's second."""
 _READY = 8.0
-"""Seconds until the server serves, with all of it in its wheel."""
+"""Seconds until the server serves and has loaded all messages into its wheel."""
 _SECOND = 1_000
 _CASES = ("alone", "beside")
 _TOLD = ("p50_ms", "p90_ms", "p99_ms")
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def measure(dsn: str, crowd: int, rate: int, seconds: float) -> Figures:
-    """One run against a server of its own."""
+    """Measures one run against its own server."""
     total = round(rate * (seconds + 1 + crowd / _DRAINED_A_SECOND))
     at = trio.run(schedule, dsn, crowd, rate, seconds, total)
     with served(dsn, log_level="warning") as server:
@@ -96,7 +96,7 @@ def measure(dsn: str, crowd: int, rate: int, seconds: float) -> Figures:
 
 
 async def schedule(dsn: str, crowd: int, rate: int, before: float, total: int) -> int:
-    """All of it, B's from so many seconds before the crowd on; when the second of the crowd begins."""
+    """Schedules both topics, B from `before` seconds ahead of the crowd on; returns when the crowd's second begins."""
     async with opened(dsn) as store:
         a, b = await add_topic(store, TopicDraft("a")), await add_topic(store, TopicDraft("b"))
         lead = crowd / _FILLED_A_SECOND + _READY + before
@@ -110,7 +110,7 @@ async def schedule(dsn: str, crowd: int, rate: int, before: float, total: int) -
 
 
 async def consume(port: int, arrivals: Arrivals, crowd: int) -> None:
-    """All of B, and waits for the rest of the crowd."""
+    """Consumes all of B, then waits until the whole crowd is in its stream."""
     await arrivals.consume("bench")
     async with LeanHTTP(port) as http:
         while msgspec.json.decode(await http.ask("GET", "/v1/topics/a"))["streamed"] < crowd:

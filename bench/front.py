@@ -1,14 +1,15 @@
-"""What does a user get: through real sockets, the real server and the real client?
+"""How fast is Tarry for a user, through real sockets, the real server and the real client?
 
     python -m tarry.bench.front --dsn sqlite
     python -m tarry.bench.front --dsn mysql --runs 5 --seconds 5
     python -m tarry.bench.front --only publish run
 
-Each subject has a server and an empty database of its own. `server_cpu_us` is the server's processor time for one
-request, or for one message where a request has many; of the clients that share the machine it has no part. Baseline of
-the same run: the same app behind Hypercorn. Connections, threads and tasks are how many at once; of `claim` they are
-messages to a claim, of 8 consumers. `schedule` is a publish for tomorrow; `timer` sets the timer of one of `--keys`
-keys, all of which have one, anew for tomorrow. `lines` are five times `--messages` in one request.
+Each subject has its own server and its own empty database. `server_cpu_us` is the server's processor time for one
+request, or for one message where a request has many; the clients, which share the machine, are not counted in it. The
+baseline, in the same run, is the same app behind Hypercorn. The number in a subject's name is how many connections,
+threads or tasks work at once; in `claim` it is the messages to a claim, with 8 consumers. `schedule` publishes for
+tomorrow. `timer` sets the timer of one of `--keys` keys again for tomorrow; every key has one already. `lines` sends
+five times `--messages` messages in one request.
 """
 
 import json
@@ -46,7 +47,7 @@ _PUBLISH = request("POST", _MESSAGES, b'{"body":' + BODY + b"}")
 _SCHEDULE = request("POST", _MESSAGES, _LATER)
 _CONSUMERS = 8
 _WARM_UP = 1000
-"""Messages before those that count."""
+"""Messages published before the measurement starts."""
 _PAGE = 400
 """Timers to a transaction."""
 _START_SECONDS = 30
@@ -90,7 +91,7 @@ def main() -> None:
 
 
 def contestants_on(at_once: list[int], seconds: float, messages: int, keys: int) -> dict[str, Callable[[str], Figures]]:
-    """By name: what is measured on an empty database."""
+    """The subjects by name; each is a function that measures it on an empty database."""
     found: dict[str, Callable[[str], Figures]] = {}
     for number in at_once:
         found[f"publish_{number}"] = partial(over_sockets, partial(again, _PUBLISH), number, seconds, served)
@@ -114,7 +115,7 @@ def contestants_on(at_once: list[int], seconds: float, messages: int, keys: int)
 
 
 class Hypercorn:
-    """The same app behind another server."""
+    """Tarry's app behind Hypercorn, in its own process."""
 
     def __init__(self, dsn: str) -> None:
         self.port = free_port()
@@ -124,7 +125,7 @@ class Hypercorn:
         self.pid = self.process.pid
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Waits until the server is ready. Raises httpx.TransportError when it ends or takes too long."""
         deadline = time.monotonic() + _START_SECONDS
         while True:
             try:
@@ -138,7 +139,7 @@ class Hypercorn:
 
 @contextmanager
 def behind_hypercorn(dsn: str) -> Generator[Hypercorn, None, None]:
-    """One of its own on this database, ended at the end."""
+    """Starts a Hypercorn server on this database and kills it at the end."""
     server = Hypercorn(dsn)
     try:
         server.wait()
@@ -154,14 +155,14 @@ def behind_hypercorn(dsn: str) -> Generator[Hypercorn, None, None]:
 def over_sockets(
     script: Callable[[], Script], connections: int, seconds: float, start: Callable[[str], Any], dsn: str
 ) -> Figures:
-    """The requests of a script on each of so many connections."""
+    """Sends the requests of a script on each of the connections."""
     with start(dsn) as server:
         scripts = [(server.port, script()) for _ in range(connections)]
         return drive(scripts, seconds, lambda: cpu_of(server.pid))
 
 
 def timers(keys: int, connections: int, seconds: float, dsn: str) -> Figures:
-    """The timer of a random key is set again, where all of them have one."""
+    """Sets the timer of a random key again and again; every key has a timer from the start."""
 
     async def fill() -> None:
         async with opened(dsn) as store:
@@ -182,14 +183,14 @@ def timers(keys: int, connections: int, seconds: float, dsn: str) -> Figures:
 
 
 def lines(messages: int, keyed: bool, dsn: str) -> Figures:
-    """Messages as lines of one request, without idempotency keys or each with its own; the times are of the whole."""
+    """Publishes messages as lines of one request, each with an idempotency key if `keyed`; times the whole request."""
     with served(dsn) as server:
         publish_lines(server.port, BODY, _WARM_UP, keyed=False)
         return of_the_whole(messages, server.pid, lambda: publish_lines(server.port, BODY, messages, keyed=keyed))
 
 
 def claimed(size: int, seconds: float, messages: int, dsn: str) -> Figures:
-    """Claims of so many messages and their acks; the figures are of messages."""
+    """Claims `size` messages at a time and acknowledges them; the figures count messages."""
     claims = Claims(size)
     with served(dsn) as server:
         publish(server.url, min(messages, size * 20_000))
@@ -198,7 +199,7 @@ def claimed(size: int, seconds: float, messages: int, dsn: str) -> Figures:
 
 
 def from_threads(number: int, seconds: float, dsn: str) -> Figures:
-    """`Tarry.publish` from so many threads of this process."""
+    """Calls `Tarry.publish` from `number` threads of this process."""
     with served(dsn) as server, Tarry(server.url) as tarry:
         before = cpu_of(server.pid)
         figures = in_threads([lambda: tarry.publish("orders", _BODY)] * number, seconds)
@@ -206,7 +207,7 @@ def from_threads(number: int, seconds: float, dsn: str) -> Figures:
 
 
 def from_tasks(number: int, seconds: float, dsn: str) -> Figures:
-    """`AsyncTarry.publish` from so many tasks, on trio."""
+    """Calls `AsyncTarry.publish` from `number` trio tasks."""
 
     async def measure(url: str) -> Figures:
         async with AsyncTarry(url) as tarry:
@@ -224,9 +225,9 @@ def _with_server(figures: Figures, used: float) -> Figures:
 
 
 def consumed(messages: int, dsn: str) -> Figures:
-    """`Tarry.run` with a handler that does nothing, until all that wait are handled; the times are of the whole.
+    """Runs `Tarry.run` with a handler that does nothing until every waiting message is handled; times the whole.
 
-    Without its end, which waits for the poll under way for more: 2 s, however many there were.
+    The end of `run` does not count: it waits for the poll under way, which takes 2 s however many messages there were.
     """
     left = messages
     ended = 0.0
@@ -250,9 +251,9 @@ def consumed(messages: int, dsn: str) -> Figures:
 
 
 def of_the_whole(messages: int, pid: int, work: Callable[[], float | None]) -> Figures:
-    """The figures of a work on so many messages, whose times are those of the whole; `pid` is the server's.
+    """Does `work` on so many messages and returns its figures, whose times are of the whole; `pid` is the server's.
 
-    `work` may say when it was done, by `time.perf_counter`.
+    `work` may return the `time.perf_counter` at which it was done.
     """
     before, began, own = cpu_of(pid), time.perf_counter(), time.process_time()
     took = (work() or time.perf_counter()) - began
@@ -266,7 +267,7 @@ def of_the_whole(messages: int, pid: int, work: Callable[[], float | None]) -> F
 
 
 def publish(url: str, messages: int) -> None:
-    """So many messages to `orders`, which a group has that begins before them."""
+    """Publishes messages to `orders`, after creating the group `g` that starts before them."""
     with Tarry(url) as tarry:
         httpx.put(f"{url}/v1/topics/orders", json={}).raise_for_status()
         httpx.put(f"{url}/v1/topics/orders/groups/g", json={"from": "earliest"}).raise_for_status()

@@ -1,11 +1,11 @@
-"""How many rows a second does `tarry pipeline import` bring into MySQL, beside HTTP?
+"""How many rows a second does `tarry pipeline import` write to MySQL, compared with publishing over HTTP?
 
     python -m tarry.bench.importing --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--runs 3] [--master ...]
 
 The rows of one CSV, about 200 bytes each, due over the next day:
 
-    import     the whole job, in a Spark session that has run it once: checks, marks against doubles, durable commits
-    http       client.publish_many, batches of 1000 by 4 threads, to a real server on the same database
+    import     the whole job in a warm Spark session, with its checks, its guard against duplicates and durable commits
+    http       client.publish_many in batches of 1000 from 4 threads, to a real server on the same database
 
 Both alternate, run after run, each on an empty database. Ratios are within each run.
 """
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
-    """Both in turn."""
+    """Runs both in turn, after a warm-up, and prints their figures."""
     file = folder / "rows.csv"
     write_rows(file, rows)
     spark = session.open_session("bench", master)
@@ -69,7 +69,7 @@ def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
     settings = databases.durability(dsn)
     with databases.scratch(dsn) as scratch:
         say("warming up")
-        contestants["import"](scratch)  # as much as is measured: Java compiles what runs often
+        contestants["import"](scratch)  # as many rows as are measured: Java compiles code that runs often
     rates = column(databases.alternate(dsn, "importing", runs, contestants), "per_s")
     summarize(
         "importing",
@@ -84,7 +84,7 @@ def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
 
 
 def write_rows(file: Path, rows: int) -> None:
-    """A CSV whose rows fall due one after the other, from in an hour on, over a day."""
+    """Writes a CSV whose rows fall due one after another over a day that begins in an hour."""
     begin = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     with file.open("w") as out:
         out.write("number,at,text\n")
@@ -94,7 +94,7 @@ def write_rows(file: Path, rows: int) -> None:
 
 
 def read_back(file: Path) -> Iterator[dict[str, Any]]:
-    """The rows as drafts."""
+    """Yields the rows of the file as drafts."""
     with file.open() as lines:
         names = next(lines).rstrip("\n").split(",")
         for line in lines:
@@ -119,7 +119,7 @@ def by_import(spark: SparkSession, dsn: str, file: Path) -> float:
 
 
 def by_http(dsn: str, file: Path) -> float:
-    """Four threads, each with every fourth batch; the drafts are made before the clock starts."""
+    """Publishes from four threads, each with every fourth batch; the drafts are made before the clock starts."""
     drafts = list(read_back(file))
     batches = [drafts[begin : begin + _BATCH] for begin in range(0, len(drafts), _BATCH)]
     with served(dsn) as server, Tarry(server.url, timeout=60) as tarry:

@@ -1,11 +1,11 @@
-"""A real server that ends itself with SIGKILL when a named point is reached for the n-th time; with
-TARRY_TEST_SIGNAL=SIGSTOP it is paused there.
+"""Runs a real server that kills itself with SIGKILL when it reaches a named point for the n-th time; with
+TARRY_TEST_SIGNAL=SIGSTOP it pauses there instead.
 
     python -P -m tarry.bench.killing POINT N serve --dsn ... --listen ...
 
-A point is a query of the store and a moment: `delay.add:before`, `:after` (in the open transaction), `:commit` (all its
-queries done, the commit not begun) or `:committed` (committed, nobody told yet). The product knows nothing of it: the
-backend is wrapped where the parts are put together.
+A point is a query of the store and a moment: `delay.add:before`, `:after` (in the open transaction), `:commit` (all
+queries of the transaction done, the commit not begun) or `:committed` (committed, the caller not told yet). The product
+has no code for this: `install` wraps the backend that `serve` opens.
 """
 
 import os
@@ -32,7 +32,7 @@ class Killer:
         self._left = times
 
     def reach(self, point: str) -> None:
-        """Ends the process, now, if this is the point and the time."""
+        """Kills the process at once if this is the point and it is reached for the n-th time."""
         if point == self._point:
             self._left -= 1
             if self._left == 0:
@@ -40,7 +40,7 @@ class Killer:
 
 
 class WatchedTransaction:
-    """Tells the killer of every query."""
+    """Reports every query to the killer."""
 
     def __init__(self, tx: Transaction, killer: Killer) -> None:
         self._tx = tx
@@ -76,7 +76,7 @@ class WatchedTransaction:
     async def later_each(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
         self._before(query)
         await self._tx.later_each(query, rows)
-        await self._tx.fetch("topic.names", tuple[int, str], [0])  # it has been carried out
+        await self._tx.fetch("topic.names", tuple[int, str], [0])  # makes the transaction carry it out now
         self._killer.reach(f"{query}:after")
 
     async def execute(self, query: str, *values: Bound) -> int:
@@ -98,7 +98,7 @@ class WatchedTransaction:
         self._before(query)
         offsets = await self._tx.append(query, rows, straight=straight)
         if rows:
-            await self._tx.fetch("queue.ends", tuple[int, int], sorted(rows))  # it has been carried out
+            await self._tx.fetch("queue.ends", tuple[int, int], sorted(rows))  # makes the transaction carry it out now
         self._killer.reach(f"{query}:after")
         return offsets
 
@@ -136,7 +136,7 @@ class WatchedBackend:
 
 
 def install(point: str, times: int, watched: type[WatchedTransaction] = WatchedTransaction) -> None:
-    """Wraps every backend that `serve` opens from now on; `watched` may do more than tell."""
+    """Wraps every backend that `serve` opens from now on; `watched` may be a subclass that does more than report."""
     killer = Killer(point, times)
 
     async def open_watched(dsn: str, redis: str | None = None) -> Any:

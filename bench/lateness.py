@@ -2,13 +2,13 @@
 
     python -m tarry.bench.lateness --dsn mysql://root@127.0.0.1:3306/any [--rate 1000] [--seconds 30] [--runs 5]
 
-A real server in a process of its own; messages of 200 bytes scheduled ahead, one due in each millisecond at the default
-rate; some consumers, each on a connection of its own, claim with a long poll, acknowledge and claim again. Lateness is
-the wall clock when the answer to the claim is whole, less the message's `deliver_at`; database, server and consumers
-share this machine and so its clock. The first seconds do not count. Every message must arrive once, none before its
-time, and all must be acknowledged.
+A real server runs in its own process. Messages of 200 bytes are scheduled ahead, one due in each millisecond at the
+default rate; --consumers consumers, each on its own connection, claim with a long poll, acknowledge and claim again.
+Lateness is the wall clock when the whole answer to the claim has arrived, less the message's `deliver_at`; database,
+server and consumers share this machine and so its clock. The first seconds do not count. Every message must arrive
+exactly once, and all must be acknowledged; `early` counts those that came before their time.
 
-`server_cpu` and `consumers_cpu` say how much of one processor each took: what limits it.
+`server_cpu` and `consumers_cpu` are the share of one processor that each used, which shows what limits the rate.
 """
 
 import time
@@ -30,7 +30,7 @@ _PAGE = 1000
 _LEAD = 3.0
 """Seconds between the last publish and the first due time."""
 _PUBLISHES_A_SECOND = 2000
-"""At the least, on any machine that this is worth running on; the publishing is over when the first falls due."""
+"""The least that a usable machine does; publishing must be over before the first message falls due."""
 
 
 def main() -> None:
@@ -58,18 +58,18 @@ def main() -> None:
 
 
 def measure(dsn: str, rate: int, seconds: float, consumers: int, size: int) -> Figures:
-    """One run against a server of its own."""
+    """Measures one run against its own server."""
     with served(dsn, log_level="warning") as server:
         return measure_on(server, rate, seconds, consumers, size)
 
 
 def measure_on(server: ServerProcess, rate: int, seconds: float, consumers: int, size: int) -> Figures:
-    """One run against a server that is there."""
+    """Measures one run against a server that is already running."""
     return trio.run(_Run(server, rate, seconds, consumers, size).measure)
 
 
 class _Run:
-    """The schedule, the consumers, and what arrived."""
+    """One run: schedules the messages, runs the consumers and computes the lateness."""
 
     def __init__(self, server: ServerProcess, rate: int, seconds: float, consumers: int, size: int) -> None:
         self._server = server

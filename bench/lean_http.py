@@ -1,4 +1,4 @@
-"""HTTP/1.1 at the least cost to the measuring side: a kept connection, one request at a time, whole answers.
+"""A minimal HTTP/1.1 client that costs the measuring side little: keep-alive, one request at a time, whole answers.
 
 The bench shares its processors with the server under measurement, so it parses no more than it must: the status, the
 length, and nothing of the body. It speaks to Tarry's own server, whose answers carry a Content-Length.
@@ -24,14 +24,14 @@ class RefusedError(Exception):
 
 
 class LeanHTTP:
-    """One connection to a server of this machine, made anew when the server has ended it; one task at a time."""
+    """A connection to a server on this machine, reopened after the server closes it; for one task at a time."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._port = port
         self._host = host
         self._stream: trio.SocketStream | None = None
         self.arrived = 0
-        """The wall clock when the last answer was whole, nanoseconds."""
+        """The wall clock when the last answer had arrived whole, in nanoseconds."""
 
     async def __aenter__(self) -> "LeanHTTP":
         return self
@@ -42,22 +42,22 @@ class LeanHTTP:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the connection, if there is one."""
+        """Closes the connection, if there is one."""
         if self._stream is not None:
             await trio.aclose_forcefully(self._stream)
 
     async def open(self) -> trio.SocketStream:
-        """The connection, made if there is none."""
+        """Returns the connection and opens it first if there is none."""
         if self._stream is None:
             self._stream = await trio.open_tcp_stream(self._host, self._port)
         return self._stream
 
     async def post(self, path: str, body: bytes) -> bytes:
-        """The body of the answer. Raises `RefusedError`."""
+        """Sends a POST and returns the body of the answer. Raises `RefusedError`."""
         return await self.ask("POST", path, body)
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """The body of the answer to any request. Raises `RefusedError`."""
+        """Sends a request of any method and returns the body of the answer. Raises `RefusedError`."""
         stream = await self.open()
         head = (
             f"{method} {path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\ncontent-type: application/json\r\n"

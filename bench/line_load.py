@@ -1,4 +1,4 @@
-"""Many messages as lines of one request, at the least cost to the measuring side: answers are counted, not parsed."""
+"""Publishes many messages as lines of one request, cheaply for the measuring side: answers are counted, not parsed."""
 
 import socket
 import threading
@@ -10,8 +10,8 @@ _END = b"\r\n0\r\n\r\n"
 
 
 def publish_lines(port: int, body: bytes, many: int, *, keyed: bool, topic: str = "orders") -> None:
-    """So many messages of this body, each with an idempotency key of its own if wanted. Raises
-    `RuntimeError` when one was not accepted."""
+    """Publishes `many` messages with this body, each with its own idempotency key if `keyed`. Raises `RuntimeError`
+    when one was not accepted."""
     if keyed:
         data = b"".join([b'{"body":%b,"idempotency_key":"%d"}\n' % (body, number) for number in range(many)])
     else:
@@ -20,7 +20,7 @@ def publish_lines(port: int, body: bytes, many: int, *, keyed: bool, topic: str 
 
 
 def send_lines(port: int, pieces: Iterable[bytes], many: int, *, topic: str) -> None:
-    """So many lines, as they come. Raises `RuntimeError` when one was not accepted."""
+    """Sends `many` lines, in pieces as the iterable yields them. Raises `RuntimeError` when one was not accepted."""
     head = f"POST /v1/topics/{topic}/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\n"
     with socket.create_connection(("127.0.0.1", port)) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -37,7 +37,7 @@ def send_lines(port: int, pieces: Iterable[bytes], many: int, *, topic: str) -> 
         while not read.endswith(_END):
             if not (data := line.recv(_READ)):
                 raise RuntimeError("the server hung up")
-            # A receipt may begin in one piece and go on in the next: the end of a piece is looked at twice.
+            # A receipt may be split between two pieces, so the end of each piece is searched again with the next.
             accepted += (read + data).count(_RECEIPT) - read.count(_RECEIPT)
             read = (read + data)[-20:]
         sending.join()

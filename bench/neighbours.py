@@ -2,15 +2,15 @@
 
     python -m tarry.bench.neighbours --dsn mysql://root@127.0.0.1:3306/any [--rate 10] [--seconds 15] [--runs 5]
 
-A real server. Topic B gets so many publishes a second, and as many claims with their acks, each kind over a connection
-of its own; first alone, then while a session of another program's holds the row of topic A's queue and 20 publishers
-insist on A, each trying again when it is told that A is busy. The rate is a small part of what the server can do, so
-that it is waits that are measured. A time begins when its call was due, so that one call that waits for long is not
-one bad time among many good ones.
+Topic B of a real server gets --rate publishes a second and as many claims with their acks, each kind over its own
+connection: first alone, then while another database session locks the row of topic A's queue and --publishers
+publishers keep publishing to A, each retrying when it is told that A is busy. The rate is a small part of what the
+server can do, so the times show waits and not load. A call is timed from when it was due, so one long wait also shows
+in the calls that it held up.
 
-    case         alone; met, from the moment of the lock on; known, behind that, with the same lock
+    case         alone; met: from the moment of the lock on; known: after that, with the same lock still held
     publish_p50_ms, publish_p99_ms, publish_max_ms     of publishes on B; of claims on B likewise
-    told         publishers on A that heard 503
+    told         publishes to A that were answered with 503
     ratio        met, and known, to alone, within each run
 """
 
@@ -26,7 +26,7 @@ from .report import Figures, chosen, column, percentile, ratios, say, show, spre
 from .subject import served
 
 _WARM_UP = 2.0
-"""Seconds of both kinds of calls before the first measurement."""
+"""Seconds of publishes and claims before the first measurement."""
 _BODY = msgspec.json.encode({"body": "x" * 198})
 _CLAIM = msgspec.json.encode({"client": "bench", "max": 100})
 _LOCK = "SELECT id FROM queue WHERE group_id = 0 AND topic_id = (SELECT id FROM topic WHERE name = 'a') FOR UPDATE"
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def measure(dsn: str, rate: int, publishers: int, seconds: float) -> dict[str, Figures]:
-    """One run against a server of its own: the figures of each case."""
+    """Measures one run against its own server and returns the figures of each case."""
     with served(dsn, log_level="error") as server:
         return trio.run(_measure, server.port, dsn, rate, publishers, seconds)
 
@@ -105,7 +105,7 @@ async def _insist(port: int, told: list[int]) -> None:
 
 
 async def _call_b(port: int, rate: int, seconds: float) -> Figures:
-    """Both kinds of calls for so long; how long they took."""
+    """Publishes and claims on B for `seconds`; returns the figures of how long the calls took."""
     published: list[float] = []
     claimed: list[float] = []
     async with LeanHTTP(port) as producer, LeanHTTP(port) as consumer:
@@ -125,7 +125,7 @@ async def _call_b(port: int, rate: int, seconds: float) -> Figures:
 
 
 async def _at_a_rate(call: Callable[[], Awaitable[None]], rate: int, seconds: float, took: list[float]) -> None:
-    """Calls are due at fixed times; one that comes late since another took long is as late as it is."""
+    """Makes calls that are due at fixed times; each is timed from then, even if an earlier call delayed it."""
     began = time.perf_counter()
     for number in range(round(rate * seconds)):
         due = began + number / rate

@@ -1,4 +1,4 @@
-"""Does a reader that asks for what is behind the last offset it saw get every message that was acknowledged?
+"""Does a reader that asks for the messages after the last offset it saw get every acknowledged message?
 
     python -m tarry.bench.offsets --dsn mysql://root@127.0.0.1:3306/any [--publishers 4 20] [--seconds 5] [--runs 3]
 
@@ -8,7 +8,7 @@
     redis           Tarry, offsets drawn from Redis, read up to the first hole
 
 Nothing is killed and nothing is delayed. When the publishers have ended, the reader reads on until nothing more comes;
-what was acknowledged and not seen by then is skipped: no later read will find it.
+a message that was acknowledged but not seen by then counts as skipped: no later read will find it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def compare(dsn: str, redis_port: int, publishers: int, seconds: float, runs: int) -> None:
-    """All four in turn, with so many publishers."""
+    """Runs all four in turn, with this number of publishers."""
     contestants: dict[str, Callable[[str], Figures]] = {
         "published": lambda scratch: trio.run(published, scratch, redis_port, publishers, seconds, False),
         "published_tx": lambda scratch: trio.run(published, scratch, redis_port, publishers, seconds, True),
@@ -62,7 +62,7 @@ def compare(dsn: str, redis_port: int, publishers: int, seconds: float, runs: in
 async def _race(
     publish: Sequence[Callable[[], Awaitable[list[int]]]], read: Callable[[], Awaitable[list[int]]], seconds: float
 ) -> Figures:
-    """Publishers until the time is over, the reader until nothing more comes."""
+    """Runs the publishers until the time is over and the reader until no more messages come."""
     acknowledged: list[int] = []
     seen: set[int] = set()
     ends = trio.current_time() + seconds
@@ -92,7 +92,7 @@ async def _race(
 
 
 async def published(dsn: str, redis_port: int, publishers: int, seconds: float, within: bool) -> Figures:
-    """The published design; `within`: the offset is drawn when the transaction has begun."""
+    """Measures the published design; with `within` the offset is drawn inside the transaction."""
     callers = await published_design.join(dsn, redis_port, publishers)
     reader = await connect(Dsn.parse(dsn), write=False)
     position = 0
@@ -115,7 +115,7 @@ async def published(dsn: str, redis_port: int, publishers: int, seconds: float, 
 
 
 async def tarry(dsn: str, redis_port: int, publishers: int, seconds: float, by_redis: bool) -> Figures:
-    """Tarry's store under its group commit; with Redis the queue is sealed as the service's sealer does."""
+    """Measures Tarry's store under its group commit; with Redis each read first seals the queue, as the sealer does."""
     async with opened(dsn, f"redis://127.0.0.1:{redis_port}/0") as store:
         topic = await add_topic(store, TopicDraft("bench", sequencer="redis" if by_redis else "store"))
         queue = topic.queues[0]

@@ -1,10 +1,10 @@
-"""How soon does each page of the dashboard answer beside a million messages that wait?
+"""How fast does each page of the dashboard load with a million waiting messages?
 
     python -m tarry.bench.pages --dsn mysql://root@127.0.0.1:3306/any [--rows 1000000] [--times 20]
 
-Messages with a key each, due at random times of the coming 30 days, come through HTTP. When the forecast has all of
-them each page is asked for so often, one after another on one connection. Milliseconds from the request to the last
-byte; `first` is apart, for it fetches what was in nobody's memory.
+Messages with a key each, due at random times in the next 30 days, are published over HTTP. When the forecast counts all
+of them, each page is requested --times times, one request after another on one connection. Times are milliseconds from
+the request to the last byte; the first request is reported separately, since its data is not cached yet.
 """
 
 import http.client
@@ -22,10 +22,10 @@ from .subject import served
 
 _SPAN = 30 * 24 * 3_600_000
 _LEAD = 300_000
-"""Milliseconds until the first may fall due: nothing does while it is measured."""
+"""Milliseconds until the first message may fall due, so that none does during the measurement."""
 _PIECE = 1000
 _PATIENCE = 300.0
-"""Seconds for the forecast."""
+"""Seconds to wait for the forecast."""
 _PAGES = (
     "/ui",
     "/ui/pictures",
@@ -76,7 +76,7 @@ def _lines(rows: int) -> Iterator[bytes]:
 
 
 def _wait_for_forecast(line: http.client.HTTPConnection, rows: int) -> None:
-    """Until the pages need count no rows: all are told, and at once."""
+    """Waits until the forecast holds all messages, so no page has to count rows. Raises RuntimeError on a timeout."""
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         told: dict[str, Any] = json.loads(_ask(line, "/v1/upcoming?width=1d&buckets=31"))

@@ -3,21 +3,21 @@
     python -m tarry.bench.pending --dsn mysql://root@127.0.0.1:3306/any --points 1000000 3000000 10000000
     python -m tarry.bench.pending --dsn mysql --points 10000000 30000000 100000000 --hours 720
 
-One database, in which more and more messages of 200 bytes wait, evenly over the hours to come; bulk SQL writes them.
-The horizon is 3 hours: with `--hours 2.5` all of them are in the wheel, with 720 one in 240. At each point, through a
-real server where nothing else is said:
+One database holds more and more waiting messages of 200 bytes, spread evenly over the next hours; bulk SQL writes them.
+The horizon is 3 hours: with `--hours 2.5` all of them are in the wheel, with 720 one in 240. Measured at each point,
+through a real server unless noted:
 
-    bytes_each        memory of the server for each that is within the horizon, less what it took with none
-    scheduled_per_s   100,000 more as lines of one request, due at random times of the same hours
-    drained_per_s     20,000 that are due in one second: from its beginning until all of them are in the stream
-    p50_ms, p99_ms    lateness at consumers, as bench/lateness.py has it
-    first_s           from a start after kill -9 to the first that fell due meanwhile
-    recovered_s       from the same start until all that is within the horizon is in the wheel
-    cleaned_per_s     settled messages removed by the service's cleaner, while 8 publish
-    publish_ms        p99 of these, before
-    archived_per_s    messages to a lake, by Spark on this machine
+    bytes_each        memory of the server for each message within the horizon, less its memory with none
+    scheduled_per_s   messages scheduled as --lines lines of one request, due at random times in the same hours
+    drained_per_s     a burst of --burst messages due in one second: from its beginning until all are in the stream
+    p50_ms, p99_ms    lateness at consumers, as in bench/lateness.py
+    first_s           from a start after kill -9 to the first message that fell due meanwhile
+    recovered_s       from the same start until every message within the horizon is in the wheel
+    cleaned_per_s     settled messages removed by the service's cleaner without a server, while 8 callers publish
+    publish_ms        p99 of a publish by these callers before the cleaning
+    archived_per_s    messages archived to a lake by Spark on this machine
 
-`times` in the last line is the last point's figure to the first's.
+`times` in the last line is the last point's figure divided by the first's.
 """
 
 import argparse
@@ -46,12 +46,12 @@ from .usage import rss_of
 
 _HORIZON = 3 * 3_600_000
 _LEAD = 1_800_000
-"""Milliseconds until the first of those that wait may fall due: none does while it is measured."""
+"""Milliseconds until the first waiting message may fall due, so that none does during the measurement."""
 _CHUNK = 100_000
 _DIGITS = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
 _NUMBERS = "a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d"
 _BURST_SECONDS = 120
-"""At the most, from the request until all of a burst is in the stream."""
+"""The most seconds from the request until a whole burst is in the stream."""
 _TOLD = (
     "bytes_each",
     "scheduled_per_s",
@@ -109,9 +109,10 @@ def _memory(dsn: str) -> int:
 
 
 def grow(dsn: str, topic: Topic, begin: int, end: int, hours: float) -> None:
-    """So many wait from now on, straight in the table; the counts and the forecast of the topic know nothing of them.
+    """Adds waiting messages up to `end`, straight in the table; the topic's counts and forecast do not include them.
 
-    Row by row of time, so that a database fills its pages one after the other; each growth is spread over all hours.
+    The rows are written in the order of their due times, so that the database fills its pages one after another; each
+    call spreads its messages over all hours.
     """
     first, span = now() + _LEAD, round(hours * 3_600_000) - _LEAD
     rows = end - begin
@@ -121,13 +122,13 @@ def grow(dsn: str, topic: Topic, begin: int, end: int, hours: float) -> None:
     else:
         with databases.log_in(dsn) as login, login.cursor() as cursor:
             cursor.execute("SET SESSION wait_timeout = 7200")
-            cursor.execute("SET SESSION sql_log_bin = 0")  # which would take as much room again
+            cursor.execute("SET SESSION sql_log_bin = 0")  # the binary log would take as much disk again
             _grow(cursor.execute, topic, begin, rows, f"{first} + n * {span} DIV {rows}")
 
 
 def _grow(execute: Callable[[str], object], topic: Topic, begin: int, rows: int, due: str) -> None:
     queue = topic.queues[0].id
-    # Bits of a number, rather than what it holds of random: no two rows are given one id.
+    # Bits of the row number in place of random ones, so that no two rows get the same id.
     shard = f"n % {SHARDS}"
     count = f"(({begin} + n) >> {SHARD_BITS}) % {1 << COUNT_BITS} << {SHARD_BITS}"
     for start in range(0, rows, _CHUNK):
@@ -142,7 +143,7 @@ def _grow(execute: Callable[[str], object], topic: Topic, begin: int, rows: int,
 
 
 def measure(dsn: str, point: int, empty: int, arguments: argparse.Namespace) -> Figures:
-    """One point, all of it on the same database."""
+    """Measures one point; all points share one database."""
     hours = arguments.hours
     within = round(point * min(1.0, (_HORIZON - _LEAD) / (hours * 3_600_000 - _LEAD)))
     with served(dsn) as server:
@@ -198,7 +199,7 @@ def _archive(dsn: str) -> int:
             done = archive.run(spark, dsn, Path(folder) / "lake")
         finally:
             spark.stop()
-    databases.ask(dsn, "DELETE FROM archived")  # or what comes later is kept for it
+    databases.ask(dsn, "DELETE FROM archived")  # else later messages are kept until they are archived
     databases.ask(dsn, "DELETE FROM lease")
     return round(done["rows"] / done["messages_s"])
 

@@ -1,12 +1,12 @@
-"""How do the figures look as curves? Draws what other benches printed: over pending, over load, over callers.
+"""How do the figures look as curves? Draws other benches' output: by pending messages, by load, by callers.
 
     python -m tarry.bench.pending --dsn mysql ... >> figures.jsonl
     for rate in 100 500 1000 2000; do python -m tarry.bench.lateness --dsn mysql --rate $rate >> figures.jsonl; done
     python -m tarry.bench.front --dsn mysql --at-once 1 5 20 50 200 --only publish threads >> figures.jsonl
     python -m tarry.bench.plots figures.jsonl docs/images
 
-A file of JSON lines, of one store or several, becomes `pending.svg`, `load.svg` and `callers.svg`. A drawing for which
-it has no lines is left out.
+Reads a file of JSON lines, of one store or several, and draws `pending.svg`, `load.svg` and `callers.svg`. A drawing
+without any lines in the file is left out.
 """
 
 import argparse
@@ -31,10 +31,10 @@ _PENDING = {
     "archived_per_s": "archived a second",
 }
 _WIDTH, _HEIGHT = 3.4, 2.5
-"""Inches of a panel."""
+"""Size of a panel in inches."""
 
 Curves = Mapping[str, list[tuple[float, float]]]
-"""By store: points of a curve."""
+"""Store -> the points of its curve."""
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def drawings(lines: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, dict[str, Curves]]]:
-    """Name -> (what it is over, title of a panel -> its curves)."""
+    """Name of the drawing -> (label of the x axis, title of a panel -> its curves)."""
     lines = list(lines)
     pending = [line for line in lines if line.get("bench") == "pending" and "pending" in line]
     late = [line for line in lines if line.get("bench") == "lateness" and "summary" in line]
@@ -96,7 +96,7 @@ def _curves(points: Iterable[tuple[str, float, float]]) -> Curves:
 
 
 def draw(path: Path, over: str, panels: Mapping[str, Curves]) -> None:
-    """Panels side by side, three to a row; a store has one colour in all of them."""
+    """Draws the panels three to a row; a store has the same colour in all of them."""
     panels = {title: curves for title, curves in panels.items() if curves}
     stores = sorted({store for curves in panels.values() for store in curves})
     columns = min(3, len(panels))

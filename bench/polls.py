@@ -3,16 +3,16 @@
     python -m tarry.bench.polls --dsn mariadb [--polls 1000] [--seconds 30]
     python -m tarry.bench.polls --dsn mariadb --http --polls 10000 [--seconds 30]
 
-So many claims wait at one node, as long polls do, and nothing is published. `statements_per_s` is what the server
-itself counted (`Questions`), all of the service's own rounds included; the server should have nothing else to do.
-HTTP has no part in it: a poll costs the front door what it costs, and the database nothing.
+--polls claims wait at one node, as long polls do, and nothing is published. `statements_per_s` is the database server's
+own count (`Questions`), which includes the service's periodic work; the database server should have nothing else to do.
+HTTP is not involved.
 
-With `--http` they come to a real server, each over a connection of its own and all at once, and wait for `--seconds`:
+With `--http` the polls go to a real server, all at once and each over its own connection, and wait for `--seconds`:
 
-    answered, refused, lost   with nothing; 503 with Retry-After; not at all within a minute of their time
+    answered, refused, lost   polls that got an empty answer; 503 with Retry-After; no answer a minute after their time
     open_s                    from the first connection to the last request
-    late_s                    from the end of a poll's wait to its answer: the median, the 99th in a hundred, the worst
-    cpu_s, rss_mb             of the server's processor time, and of memory at the end
+    late_s                    from the end of a poll's wait to its answer: the median, the 99th percentile, the maximum
+    cpu_s, rss_mb             the server's processor time, and its memory at the end
 """
 
 import time
@@ -35,7 +35,7 @@ from .usage import cpu_of, rss_of
 _PATIENCE = 60
 """Seconds after which a poll over HTTP counts as lost."""
 _SETTLED = 5
-"""Seconds until what a start asks has been asked, and the looks have become rare."""
+"""Seconds until the queries of the start are over and the node polls the database only rarely."""
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
-    """Counts while they wait."""
+    """Counts the database's statements while the polls wait."""
     async with opened(dsn) as store:
         server = begin(store.backend, Settings(dsn=dsn), Metrics())
         async with trio.open_nursery() as nursery:
@@ -85,7 +85,7 @@ async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
 
 
 def over_http(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
-    """One wave of polls at a server of its own."""
+    """Sends one wave of polls to its own server."""
     with served(dsn) as server:
         with httpx.Client(base_url=server.url, timeout=60) as client:
             for number in range(groups):
@@ -107,7 +107,7 @@ def over_http(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
 
 
 class Wave:
-    """Polls that begin at once, each over a connection of its own."""
+    """Polls that begin at the same time, each over its own connection."""
 
     def __init__(self, port: int, groups: int, seconds: float) -> None:
         self._port = port
@@ -118,7 +118,7 @@ class Wave:
         self.began = self.opened = 0.0
 
     async def run(self, polls: int) -> None:
-        """Until all are answered, or a minute after the last should have been."""
+        """Runs until every poll is answered, or until a minute after the last answer was due."""
         self.began = time.perf_counter()
         with trio.move_on_after(self._seconds + _PATIENCE):
             async with trio.open_nursery() as nursery:

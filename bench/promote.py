@@ -2,8 +2,8 @@
 
     python -m tarry.bench.promote --dsn mysql://root@127.0.0.1:3306/any [--rows 200000] [--batches 100 1000 10000]
 
-Messages of 200 bytes, spread over the milliseconds of a minute, are scheduled; then the store's `promote` takes them in
-the order of their time, batch after batch, each batch locked, copied, deleted, counted and committed.
+Messages of 200 bytes are scheduled over the milliseconds of a minute; then the store's `promote` moves them in the
+order of their due times, batch after batch. Each batch is locked, copied, deleted, counted and committed.
 """
 
 import time
@@ -40,7 +40,7 @@ def _run(rows: int, batch: int, dsn: str) -> Figures:
 
 
 async def measure(dsn: str, rows: int, batch: int) -> Figures:
-    """The store's own promotion, of every row."""
+    """Promotes every row with the store's own `promote`."""
     async with opened(dsn) as store:
         topic = await add_topic(store)
         first = await store.now() + 3_600_000

@@ -1,12 +1,12 @@
-"""A line to a MySQL server that is cut exactly around a COMMIT.
+"""A TCP proxy before a MySQL server that cuts connections exactly around a COMMIT.
 
     proxy = await nursery.start(Proxy(dsn).run)
-    proxy.cut("after")                   # the next COMMIT: the server carries it out, its answer is lost with the line
-    proxy.cut("before", b"INTO claim")   # the next one of a transaction that has said so
-    proxy.shut()                         # all lines at once, and none is let in until proxy.open()
-    proxy.hush("answers")                # nothing comes from the server until proxy.open()
+    proxy.cut("after")                   # the next COMMIT: the server executes it, its answer is lost
+    proxy.cut("before", b"INTO claim")   # the next COMMIT of a transaction with such a statement
+    proxy.shut()                         # cuts all connections and accepts none until proxy.open()
+    proxy.hush("answers")                # nothing arrives from the server until proxy.open()
 
-It reads the headers of the packets that clients send, so that a COMMIT within a body is none.
+It parses the packets that clients send, so a COMMIT within a message's body does not count.
 """
 
 from collections import Counter
@@ -17,13 +17,14 @@ import attrs
 import trio
 
 Moment = Literal["before", "during", "after", "late"]
-"""The server never hears it; the client is cut off while the server is at it; when it has answered; before the server
-hears it, which it does when somebody asks what became of it."""
+"""When the connection is cut. before: the server never gets the COMMIT. during: the client is cut off while the server
+executes it. after: once the server has answered. late: before the server gets it, which happens only when somebody
+asks whether it was committed."""
 
 MOMENTS: tuple[Moment, ...] = ("before", "during", "after", "late")
 
 Silence = Literal["questions", "answers", "both"]
-"""What is on its way and does not arrive until the line is open again."""
+"""The directions that are held back until the proxy is open again: to the server, to the client, or both."""
 
 SILENCES: tuple[Silence, ...] = ("questions", "answers", "both")
 
@@ -32,7 +33,7 @@ _COM_QUERY, _MORE_RESULTS = 3, 8
 
 @attrs.frozen(eq=False)
 class Cut:
-    """Of the next COMMIT of a transaction that has said each of these."""
+    """Cuts the connection at the next COMMIT of a transaction whose statements contain each of `words`."""
 
     moment: Moment
     words: tuple[bytes, ...]
@@ -43,42 +44,42 @@ class Proxy:
     def __init__(self, dsn: str) -> None:
         self._to = urlsplit(dsn)
         self.dsn = dsn
-        """Leads over the proxy once it runs."""
+        """The DSN; once the proxy runs, it leads through the proxy."""
         self.cuts: list[Cut] = []
-        """Those to come."""
+        """Cuts that have not happened yet."""
         self.counts: Counter[Moment] = Counter()
-        """Lines cut."""
+        """Connections cut so far, by moment."""
         self.asks = b"FROM witness"
-        """By this it is known that somebody asks."""
+        """A statement with these words asks whether a transaction was committed."""
         self._asked = trio.Event()
         self._lets_in = True
         self._joined: set[trio.CancelScope] = set()
         self._up, self._down = trio.Event(), trio.Event()
-        """Set while what is said in this direction goes on."""
+        """Set while packets pass to the server, and to the client."""
         self.open()
 
     def open(self) -> None:
-        """All goes on as before."""
+        """Lets connections and packets through again."""
         self._lets_in = True
         self._up.set()
         self._down.set()
 
     def hush(self, what: Silence) -> None:
-        """Lines stay, and nothing arrives."""
+        """Keeps connections open, but holds back what is sent in this direction."""
         if what != "answers":
             self._up = trio.Event()
         if what != "questions":
             self._down = trio.Event()
 
     def shut(self) -> None:
-        """Cuts all lines; whoever knocks is hung up on."""
+        """Cuts all connections and closes new ones at once."""
         self._lets_in = False
         for scope in self._joined:
             scope.cancel()
 
     @property
     def done(self) -> int:
-        """Lines cut."""
+        """Connections cut by a COMMIT so far."""
         return self.counts.total()
 
     def cut(self, moment: Moment, *words: bytes) -> Cut:
@@ -96,9 +97,9 @@ class Proxy:
             await trio.aclose_forcefully(client)
             return
         server = await connect_to(self._to)
-        deaf = trio.Event()  # what the server says no longer reaches the client
+        deaf = trio.Event()  # set: answers of the server no longer reach the client
         answered = trio.Event()
-        said: list[bytes] = []  # in the transaction that is open
+        said: list[bytes] = []  # statements of the open transaction
 
         async def up() -> None:
             packets = _Packets(client)
@@ -107,7 +108,7 @@ class Proxy:
                 said.append(text)
                 if self.asks in text:
                     self._asked.set()
-                # Other statements may come with it; a body cannot end so, since it is hexadecimal.
+                # Other statements may precede it in the packet; a body cannot end like this, since it is hexadecimal.
                 if text.endswith(b"COMMIT") and (cut := self._next(said)) is not None:
                     await end(packet, cut)
                     break
@@ -156,7 +157,7 @@ class Proxy:
             self._joined.discard(joined)
 
     def _next(self, said: list[bytes]) -> Cut | None:
-        """The cut that is meant for a transaction that has said this, taken out of those to come."""
+        """Removes and returns the first waiting cut that matches a transaction with these statements."""
         for cut in self.cuts:
             if all(any(words in text for text in said) for words in cut.words):
                 self.cuts.remove(cut)
@@ -165,7 +166,7 @@ class Proxy:
 
 
 async def listen_before(server: SplitResult) -> tuple[trio.SocketListener, str]:
-    """A listener on a free port, and the DSN of the database by way of it."""
+    """Opens a listener on a free port; returns it with the DSN that reaches the database through it."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     login, _, _ = server.netloc.rpartition("@")
     return listener, server._replace(netloc=f"{login}@127.0.0.1:{listener.socket.getsockname()[1]}").geturl()
@@ -176,7 +177,7 @@ async def connect_to(server: SplitResult) -> trio.SocketStream:
 
 
 def _is_last(packet: bytes) -> bool:
-    """Whether an answer to statements that give no rows ends here: an error, or an OK that announces no other."""
+    """Whether this packet ends the answer to statements without rows: an error, or an OK with no more results."""
     if packet[4] == 0xFF:
         return True
     position = 5
@@ -186,7 +187,7 @@ def _is_last(packet: bytes) -> bool:
 
 
 class _Packets:
-    """A stream in whole packets: length in 3 bytes, sequence number, payload."""
+    """Reads a stream as whole packets: length in 3 bytes, sequence number, payload."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream

@@ -1,8 +1,8 @@
-"""How many durable publishes a second, and how long does each take?
+"""How many durable publishes a second does Tarry make, and how long does each take?
 
     python -m tarry.bench.publish --dsn mysql://root@127.0.0.1:3306/any [--callers 20 200] [--seconds 5] [--runs 5]
 
-So many callers with one message of 200 bytes under way each, answered after its commit:
+Each of --callers callers publishes one message of 200 bytes at a time, answered after its commit:
 
     publish      Tarry's store under the service's group commit; the offset is drawn in the same transaction
     schedule     the same, for messages due tomorrow
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def compare(dsn: str, redis_port: int, callers: int, seconds: float, runs: int) -> None:
-    """All contestants in turn, with so many callers."""
+    """Runs all contestants in turn, with this number of callers."""
     settings = databases.durability(dsn)
     contestants = contestants_on(dsn, redis_port, callers, seconds)
     rates = column(databases.alternate(dsn, "publish", runs, contestants, callers=callers), "per_s")
@@ -55,7 +55,7 @@ def compare(dsn: str, redis_port: int, callers: int, seconds: float, runs: int) 
 
 
 def contestants_on(dsn: str, redis_port: int, callers: int, seconds: float) -> dict[str, Callable[[str], Figures]]:
-    """The measurement of each on an empty database, at the end of which every answered message is there."""
+    """The contestants by name; each runs on an empty database, which must hold every answered message at the end."""
 
     def counted(table: str, act: Callable[[str], Figures]) -> Callable[[str], Figures]:
         def measure_and_count(empty: str) -> Figures:
@@ -81,7 +81,7 @@ def contestants_on(dsn: str, redis_port: int, callers: int, seconds: float) -> d
 
 
 async def measure(dsn: str, callers: int, seconds: float, later: bool) -> Figures:
-    """The store's port under the service's group commit."""
+    """Measures Tarry's store under the service's group commit; with `later` the messages are due tomorrow."""
     async with opened(dsn) as store:
         topic = await add_topic(store)
         combiner = group_commit(store)

@@ -1,8 +1,8 @@
-"""The design that bench/publish.py compares with, as it is published: a counter in Redis, and a commit per message.
+"""The published design, as a rival for bench/publish.py and bench/offsets.py: a Redis counter, a commit per message.
 
-INCR gives the offset, then one INSERT writes the message and commits it; every caller has connections of its own to
-both servers. (A reader that asks for `offset > max` loses messages with it: a hole that fills later is passed. See
-ARCHITECTURE.md. Here it only has to be quick: its table has one key and four columns, and its Redis no disk.)
+INCR gives the offset, then one INSERT writes the message and commits it; every caller has its own connections to both
+servers. (A reader that asks for `offset > max` loses messages with it: it passes a hole that is filled later. See
+ARCHITECTURE.md. Here the design only has to be fast: its table has one key and four columns, its Redis no disk.)
 """
 
 import itertools
@@ -39,9 +39,9 @@ class Caller:
         self._connection = connection
 
     async def publish(self, *, within: bool = False) -> int:
-        """INSERT and COMMIT: the session leaves autocommit mode at the first one, so that BEGIN need not be sent.
+        """Publishes with INSERT and COMMIT. The session leaves autocommit mode at the first call, so no BEGIN is sent.
 
-        `within`: the transaction has begun when the offset is drawn.
+        With `within` the transaction begins before the offset is drawn.
         """
         await self._connection.begin()
         if within:
@@ -59,7 +59,7 @@ class Caller:
 
 
 async def join(dsn: str, redis_port: int, callers: int) -> list[Caller]:
-    """So many callers, on an empty table and with a counter at its beginning."""
+    """Creates the table, resets the counter and connects the callers."""
     _prepare(dsn, redis_port)
     place = Dsn.parse(dsn)
     return [
@@ -72,7 +72,7 @@ async def join(dsn: str, redis_port: int, callers: int) -> list[Caller]:
 
 
 async def measure_tasks(dsn: str, redis_port: int, callers: int, seconds: float) -> Figures:
-    """Callers are tasks over the store's own MySQL driver."""
+    """Measures callers that are tasks and use the store's own MySQL driver."""
     joined = await join(dsn, redis_port, callers)
     figures = await in_tasks([caller.publish for caller in joined], seconds)
     for caller in joined:
@@ -81,7 +81,7 @@ async def measure_tasks(dsn: str, redis_port: int, callers: int, seconds: float)
 
 
 def measure_threads(dsn: str, redis_port: int, callers: int, seconds: float) -> Figures:
-    """Callers are threads over PyMySQL and redis-py, which most would take, each with two connections of its own."""
+    """Measures callers that are threads and use PyMySQL and redis-py, the usual choice, each with two connections."""
     _prepare(dsn, redis_port)
     with ExitStack() as stack:
 
@@ -108,7 +108,7 @@ def _prepare(dsn: str, redis_port: int) -> None:
 
 
 def measure_sqlite(dsn: str, seconds: float) -> Figures:
-    """On SQLite, one transaction per message: one caller, since more would only wait for each other."""
+    """Measures one transaction per message on SQLite, with one caller: more would only wait for each other."""
     with closing(connect_sqlite(Path(dsn.removeprefix(databases.SQLITE)))) as connection:
         connection.execute(_TABLE)
         offsets = itertools.count(1)

@@ -1,4 +1,4 @@
-"""What every bench prints: JSON lines on stdout, one to a measurement and then the ratios; progress on a terminal."""
+"""The output of every bench: JSON lines on stdout, one per measurement and then a summary; progress on a terminal."""
 
 import json
 import sys
@@ -11,24 +11,24 @@ Figures = dict[str, Any]
 
 
 def show(line: Mapping[str, Any]) -> None:
-    """One line of the result."""
+    """Prints one line of the result."""
     say("")
     print(json.dumps(line), flush=True)
 
 
 def summarize(bench: str, **figures: Any) -> None:
-    """The line behind those of the runs: what they come to."""
+    """Prints the line that follows those of the runs: their summary."""
     show({"bench": bench, "summary": "medians of the runs", **figures})
 
 
 def say(progress: str) -> None:
-    """What is being done, over what was done before."""
+    """Shows progress on a terminal, over the previous progress line."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
 
 
 def spread(values: Sequence[float], digits: int = 0) -> dict[str, float]:
-    """The middle and the ends of what the runs gave."""
+    """The median, minimum and maximum of the runs' values."""
     return {
         "median": _round(median(values), digits),
         "min": _round(min(values), digits),
@@ -37,7 +37,7 @@ def spread(values: Sequence[float], digits: int = 0) -> dict[str, float]:
 
 
 def ratios(runs: Sequence[Mapping[str, float]], of: str, to: str) -> dict[str, float]:
-    """How many times `of` is `to`, within each run: what the machine did meanwhile is then in both."""
+    """The spread of `of` divided by `to` within each run, so that other load on the machine affects both."""
     return spread([run[of] / run[to] for run in runs], 2)
 
 
@@ -52,12 +52,12 @@ def spreads(runs: Sequence[Mapping[str, float]], digits: int = 0) -> dict[str, d
 
 
 def chosen(arguments: Namespace, *names: str) -> Figures:
-    """What was asked for, as a summary tells it."""
+    """The named options, for a summary."""
     return {name: getattr(arguments, name) for name in names}
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of the sorted values do not pass."""
+    """The value that `share` of the sorted values do not exceed."""
     return values[min(len(values) - 1, int(len(values) * share))]
 
 

@@ -1,11 +1,11 @@
-"""How long a report over a long history takes, and how much memory the driver needs for it.
+"""How long does a report over a long history take, and how much memory does the driver need for it?
 
     python -m tarry.bench.report_job --rows 2000000
     python -m tarry.bench.report_job --rows 50000000
 
-Spark itself makes the history: Parquet files with the schemas of the lake, every value worked out from the number of
-its row. Of ten deliveries nine are first attempts; two groups read each topic. Then the report runs in a process of its
-own, whose memory is told twice: Python's, and the Java machine's, which in `local[n]` holds the tasks too.
+Spark makes the history: Parquet files with the schemas of the lake, every value computed from its row number. Nine of
+ten deliveries are first attempts; two groups read each topic. Then the report runs in the same process. The memory of
+the driver is reported twice: Python's, and the Java machine's, which with `local[n]` holds the tasks, too.
 """
 
 import os
@@ -120,7 +120,7 @@ def _tables(spark: SparkSession, place: Path) -> Tables:
 
 
 def _dice(*of: Column | str) -> Column:
-    """From 0 to 1, the same for the same."""
+    """A pseudo-random number from 0 to 1, always the same for the same columns."""
     return F.pmod(F.xxhash64(*of), F.lit(1_000_000)) / 1_000_000
 
 
@@ -129,7 +129,7 @@ def _time(ms: Column) -> Column:
 
 
 def _placed(numbers: DataFrame, shape: _Shape) -> DataFrame:
-    """Which message of which topic and queue it is, and when it is due. The first topics are the biggest."""
+    """Gives each message its topic, queue, offset and times. The first topics are the biggest."""
     topic = F.floor(_dice(F.lit("topic"), "n") ** 2 * shape.topics).cast("int")
     return (
         numbers.withColumn("topic_id", topic)
@@ -167,7 +167,7 @@ def _day(ms: Column) -> Column:
 
 
 def _deliveries(numbers: DataFrame, shape: _Shape) -> DataFrame:
-    """Each message twice, and one in nine of these a second time."""
+    """Delivers each message once to each group, and one in nine of these deliveries a second time."""
     groups = F.array(*(F.lit(group) for group in range(_GROUPS)))
     each = _placed(numbers, shape).withColumn("g", F.explode(groups))
     again = F.when(F.pmod(F.xxhash64("n", "g"), F.lit(9)) == 0, F.array(F.lit(1), F.lit(2))).otherwise(

@@ -2,13 +2,13 @@
 
     python -m tarry.bench.restart --dsn mysql://root@127.0.0.1:3306/any [--pending 1000000] [--runs 5]
 
-The pending messages of 200 bytes fall due over the next hours, all within the horizon by default, so that all are read
-back at the start. Then, again and again: some messages are published that fall due during the outage, the server is
-killed, they fall due, the server is started, and a consumer that has been trying all the time claims over HTTP.
+The pending messages of 200 bytes fall due over the next hours, by default all within the horizon, so that the server
+loads all of them at the start. Each run publishes some messages that fall due during the outage, kills the server, lets
+them fall due and starts the server again; a consumer tries to claim over HTTP from that moment on.
 
-    first_s       from the start of the process to the first message in the consumer's hands; the goal is 2 s
-    all_s         until it has every message that fell due during the outage
-    recovered_s   how long the server says it took to read back what is pending, while it served
+    first_s       from the start of the process to the first message at the consumer; the goal is 2 s
+    all_s         until the consumer has every message that fell due during the outage
+    recovered_s   how long the server says that it took to load the pending messages, while it served
 """
 
 import json
@@ -27,7 +27,7 @@ from .report import Figures, chosen, say, show, spread, summarize
 from .subject import add_topic, fill, opened, served
 
 _AWAY = 2.0
-"""Seconds that the server is away; the messages of the outage fall due in the middle."""
+"""Seconds that the server is down; the messages of the outage fall due halfway through."""
 _OVERDUE = 100
 _RECOVERY_SECONDS = 120
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 async def schedule(dsn: str, pending: int, hours: float) -> None:
-    """Straight into the store; from ten minutes on, so that none of these falls due before the bench is over."""
+    """Fills the store with messages due from half an hour on, so that none falls due before the bench is over."""
     async with opened(dsn) as store:
         topic = await add_topic(store, TopicDraft("pending"))
         first, span = await store.now() + 1_800_000, round(hours * 3_600_000) - 1_800_000
@@ -60,7 +60,7 @@ async def schedule(dsn: str, pending: int, hours: float) -> None:
 
 
 def measure(dsn: str, pending: int, runs: int) -> list[Figures]:
-    """Kills and starts one server so many times."""
+    """Kills and restarts one server `runs` times."""
     found: list[Figures] = []
     with served(dsn) as server:
         for run in range(1, runs + 1):
@@ -79,7 +79,7 @@ def measure(dsn: str, pending: int, runs: int) -> list[Figures]:
 
 
 def wait_until_recovered(server: ServerProcess, starts: int) -> dict[str, Any]:
-    """What the server says when all that is pending within the horizon is on the wheel."""
+    """Waits until all pending messages within the horizon are in the wheel; returns the server's log line about it."""
     deadline = time.monotonic() + _RECOVERY_SECONDS
     while time.monotonic() < deadline:
         lines = [line for line in server.log.read_text().splitlines() if '"recovered"' in line]
@@ -90,7 +90,7 @@ def wait_until_recovered(server: ServerProcess, starts: int) -> dict[str, Any]:
 
 
 async def publish_overdue(port: int) -> None:
-    """Messages that fall due when the server is away."""
+    """Publishes messages that fall due while the server is down."""
     due = datetime.fromtimestamp(time.time() + _AWAY / 2, UTC).isoformat(timespec="milliseconds")
     page = [{"body": number, "deliver_at": due} for number in range(_OVERDUE)]
     async with LeanHTTP(port) as http:
@@ -98,7 +98,7 @@ async def publish_overdue(port: int) -> None:
 
 
 async def start_and_claim(server: ServerProcess) -> Figures:
-    """Starts the server, with a consumer that tries from the first moment."""
+    """Starts the server while a consumer already tries to claim."""
     times: list[float] = []
     began = time.perf_counter()
 
@@ -110,7 +110,7 @@ async def start_and_claim(server: ServerProcess) -> Figures:
             try:
                 came = await claim_some(server.port)
             except (OSError, RefusedError, trio.BrokenResourceError):
-                await trio.sleep(0.002)  # not there yet, or not ready
+                await trio.sleep(0.002)  # not listening yet, or not ready
                 continue
             if came:
                 held += came
@@ -124,7 +124,7 @@ async def start_and_claim(server: ServerProcess) -> Figures:
 
 
 async def claim_some(port: int) -> int:
-    """How many messages of the outage one claim gave, acknowledged."""
+    """Makes one claim, acknowledges it and returns how many messages it got."""
     wish = msgspec.json.encode({"client": "bench", "max": _OVERDUE, "wait": "5s"})
     async with LeanHTTP(port) as http:
         answer = msgspec.json.decode(await http.post("/v1/topics/outage/groups/bench/claim", wish))

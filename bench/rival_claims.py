@@ -1,11 +1,11 @@
 """Two other ways to hand out messages, for bench/claim.py to compare with. Callers are tasks over the store's driver.
 
-    lock_and_log    the published way: the group's lock is taken, the messages behind its offset are read, a row per
-                    message goes into a log, the offset moves, commit; an ack sets the state of its log rows
-    skip_locked     a row per message and group: the next free ones are found with SKIP LOCKED and move to a table of
+    lock_and_log    the published way: take the group's lock, read the messages from its offset on, write a log row per
+                    message, move the offset, commit; an ack sets the state of its log rows
+    skip_locked     a row per message and group: find the next free rows with SKIP LOCKED and move them to a table of
                     owned ones; an ack deletes them there
 
-Both read the bodies and await and fence their acks, as Tarry's do.
+Both read the bodies, await their acks and fence them, as Tarry does.
 """
 
 from ..store.errors import Contention
@@ -50,7 +50,7 @@ _LEASE = 60_000
 
 
 class _Consumer:
-    """One consumer with connections of its own: one to claim with, one in autocommit mode for acks."""
+    """One consumer with two connections: one for claims, one in autocommit mode for acks."""
 
     def __init__(self, connection: Connection, single: Connection, number: int, queue_id: int, size: int) -> None:
         self._connection = connection
@@ -62,7 +62,7 @@ class _Consumer:
         self.run_again = 0
 
     async def claim_lock_and_log(self) -> list[int]:
-        """The offsets claimed; the bodies have been read."""
+        """Claims messages, reads their bodies and returns their offsets."""
         at = now()
         await self._connection.begin()
         ((position,),) = await self._connection.fetch(_LOCK)
@@ -75,17 +75,17 @@ class _Consumer:
         return [row[0] for row in rows]
 
     async def ack_lock_and_log(self, offsets: list[int]) -> None:
-        """Fenced."""
+        """Acknowledges only messages that this consumer still owns (the fence)."""
         acked = await self._single.execute(_ACK.bind(now(), offsets, self._number))
         self._count(acked, len(offsets))
 
     async def ack_skip_locked(self, offsets: list[int]) -> None:
-        """Fenced."""
+        """Acknowledges only messages that this consumer still owns (the fence)."""
         acked = await self._single.execute(_DISOWN.bind(offsets, self._number))
         self._count(acked, len(offsets))
 
     async def claim_skip_locked(self) -> list[int]:
-        """The offsets claimed; the bodies have been read."""
+        """Claims messages, reads their bodies and returns their offsets. Repeats a transaction that met contention."""
         while True:
             at = now()
             await self._connection.begin()
@@ -112,7 +112,7 @@ class _Consumer:
 async def measure(
     dsn: str, subject: str, queue_id: int, consumers: int, size: int, seconds: float, *, ahead: bool
 ) -> Figures:
-    """Consumers of the messages that are in the stream already."""
+    """Measures consumers of the messages that are already in the stream."""
     with databases.log_in(dsn) as admin, admin.cursor() as cursor:
         for statement in _TABLES[subject]:
             cursor.execute(statement)

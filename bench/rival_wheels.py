@@ -1,8 +1,8 @@
-"""The hashed timing wheel as it is published (Varghese and Lauck 1987, scheme 6), for bench/wheel.py to compare with.
+"""The hashed timing wheel as published (Varghese and Lauck 1987, scheme 6), for bench/wheel.py to compare with.
 
-3600 slots of a second; a timer carries its rounds to go; a tick visits every timer of one slot and decrements it. Its
-rounds are (delay - 1) // 3600, not delay // 3600: the slot that the hand stands on is met again after a whole turn, so
-the shorter formula is a lap late for exact hours.
+It has 3600 slots of a second. A timer carries the number of rounds left; a tick visits every timer of one slot and
+decrements it. The rounds are (delay - 1) // 3600, not delay // 3600: the hand comes back to its current slot after a
+whole turn, so the shorter formula would fire a turn late for exact hours.
 """
 
 from __future__ import annotations

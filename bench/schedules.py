@@ -3,17 +3,17 @@
     python -m tarry.bench.schedules --dsn mysql://root@127.0.0.1:3306/any [--schedules 10000] [--every 60] [--runs 5]
     python -m tarry.bench.schedules --only spread spread_plain
 
-So many schedules on a real server, each with a message in every period:
+--schedules schedules on a real server send a message in every period:
 
-    spread          their fire times lie evenly in the period
-    spread_plain    messages that no schedule sends, due when those have their turn: the baseline
+    spread          their fire times are spread evenly over the period
+    spread_plain    the baseline: messages without a schedule, due when the schedules of `spread` fire
     instant         all have the same fire times
-    instant_plain   the same for these
+    instant_plain   the same baseline for `instant`
 
-Some consumers claim with a long poll, acknowledge and claim again. Lateness is the wall clock when the answer to the
-claim is whole, less the message's `deliver_at`; database, server and consumers share this machine and so its clock.
-`server_cpu` is how much of one processor the server took over the periods. Every fire time must arrive once, and none
-before its time.
+Consumers claim with a long poll, acknowledge and claim again. Lateness is the wall clock when the whole answer to the
+claim has arrived, less the message's `deliver_at`; database, server and consumers share this machine and so its clock.
+`server_cpu` is the share of one processor that the server used over the periods. Each fire time must give exactly one
+message; `early` counts those that came before their time.
 """
 
 import time
@@ -32,9 +32,9 @@ from .subject import BODY, now, served
 from .usage import cpu_of
 
 _CALLERS = 20
-"""That make the schedules."""
+"""Connections that create the schedules."""
 _PUTS_A_SECOND = 120
-"""At the least, on any machine that this is worth running on; they are made when the first falls due."""
+"""The least that a usable machine does; all schedules must exist before the first fire time."""
 _PAGE = 1000
 _PLAIN = "_plain"
 KINDS = ("spread", f"spread{_PLAIN}", "instant", f"instant{_PLAIN}")
@@ -64,13 +64,13 @@ def main() -> None:
 
 
 def measure(kind: str, schedules: int, every: int, periods: int, consumers: int, dsn: str) -> Figures:
-    """One run against a server of its own."""
+    """Measures one run against its own server."""
     with served(dsn, log_level="warning") as server:
         return trio.run(_Run(server, kind, schedules, every * 1000, periods, consumers).measure)
 
 
 class _Run:
-    """The schedules, the consumers, and what arrived."""
+    """One run: creates the schedules or messages, runs the consumers and computes the lateness."""
 
     def __init__(
         self, server: ServerProcess, kind: str, schedules: int, every: int, periods: int, consumers: int
@@ -99,17 +99,17 @@ class _Run:
         async with trio.open_nursery() as nursery:
             for number in range(self._consumers):
                 nursery.start_soon(self._arrivals.consume, f"bench-{number}")
-            await trio.sleep((next_first - 500) / 1000 - time.time())  # as it began: half a second before a fire time
+            await trio.sleep((next_first - 500) / 1000 - time.time())  # again half a second before a fire time
             took = 1000 * cpu_of(self._server.pid) - took
-            if not self._kind.endswith(_PLAIN):  # of that one the messages are nobody's here
+            if not self._kind.endswith(_PLAIN):  # messages of the next fire time are not to be consumed
                 await trio.sleep((next_first - 50) / 1000 - time.time())
                 nursery.cancel_scope.cancel()
         return {**self._lateness(first), "server_cpu": round(took / self._periods / self._every, 3)}
 
     def _times(self, first: int) -> list[int]:
-        """The first fire time of each."""
+        """The first fire time of each schedule."""
         step = self._every / self._schedules if self._kind.startswith("spread") else 0
-        # The last is a second and a half before the first one's next, so that it is through before the consumers end.
+        # The last one fires 1.5 s before the first one fires again, so its messages arrive before the consumers end.
         step *= max(0, 1 - 1500 / self._every)
         return [first + round(number * step) for number in range(self._schedules)]
 
@@ -121,7 +121,7 @@ class _Run:
                 for number, at in times:
                     if number % _PAGE == 0:
                         say(f"making {number} of {self._schedules}")
-                    # One more than is measured: each that is has its next put there to wait.
+                    # One fire time more than measured, so that each measured one also schedules the next.
                     ends = format_time(at + self._periods * self._every).encode()
                     body = b'{"topic":"bench","every":%d,"starts_at":"%b","ends_at":"%b","body":%b}'
                     body %= (self._every, format_time(at).encode(), ends, BODY)

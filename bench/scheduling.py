@@ -1,10 +1,10 @@
-"""How fast is a month of messages scheduled through HTTP, and in how much memory?
+"""How fast can a month of messages be scheduled over HTTP, and how much memory does the server take?
 
     python -m tarry.bench.scheduling --dsn mysql://root@127.0.0.1:3306/any [--rows 1000000] [--days 30] [--runs 3]
 
-Messages of 200 bytes, due at random times of the days to come, in one request of NDJSON to a real server: each line has
-its own answer behind its commit. `server_mb` is the memory that the server had taken before the request, and `peak_mb`
-the most that it took in it.
+One NDJSON request to a real server schedules messages of 200 bytes due at random times in the next days; each line gets
+its own answer after its commit. `server_mb` is the server's memory before the request, `peak_mb` the most that it took
+up to the end of it.
 """
 
 import random
@@ -21,7 +21,7 @@ from .usage import peak_of, rss_of
 
 _PIECE = 1000
 _LEAD = 3_600_000
-"""Milliseconds until the first may fall due: nothing does while it is measured."""
+"""Milliseconds until the first message may fall due, so that none does during the measurement."""
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def measure(rows: int, days: int, dsn: str) -> Figures:
-    """Through a server of its own."""
+    """Measures one run against its own server."""
     with served(dsn, log_level="warning") as server:
         before = rss_of(server.pid)
         began = time.perf_counter()
@@ -55,7 +55,7 @@ def measure(rows: int, days: int, dsn: str) -> Figures:
 
 
 def lines(rows: int, due: Callable[[], int]) -> Iterator[bytes]:
-    """So many messages, each with a due time of its own, Unix milliseconds; a piece at a time."""
+    """Yields the lines of `rows` messages in pieces; `due` gives the due time of each, in Unix milliseconds."""
     for at in range(0, rows, _PIECE):
         if at % 100_000 == 0:
             say(f"{at} of {rows}")

@@ -1,9 +1,9 @@
-"""How long after it is started does a server listen, and how long until it is ready?
+"""How long after its start does a server listen, and when is it ready?
 
     python -m tarry.bench.start --dsn sqlite [--runs 5]
 
-`tarry serve` as a program of its own. The first start of a run makes the tables, the second finds them; what Python
-compiles at the very first import of a file has been compiled by a start before the runs.
+`tarry serve` runs in its own process. The first start of a run creates the tables, the second finds them. A start
+before the runs lets Python compile all files, which does not count.
 
     listening_s   from the start of the process until its port takes a connection; the goal is 2 s
     ready_s       until /readyz says that it takes calls
@@ -22,7 +22,7 @@ from . import databases
 from .report import Figures, chosen, say, show, spread, summarize
 
 _PAUSE = 0.002
-"""Seconds between two looks."""
+"""Seconds between two attempts to reach the server."""
 _STARTS = ("first", "again")
 
 
@@ -46,13 +46,13 @@ def main() -> None:
 
 
 def measure(dsn: str) -> dict[str, Figures]:
-    """Two starts on a database of their own."""
+    """Measures two starts on one new database."""
     with databases.scratch(dsn) as scratch, tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
         return {start: start_once(ServerProcess(Path(folder), scratch)) for start in _STARTS}
 
 
 def start_once(server: ServerProcess) -> Figures:
-    """Starts it, looks at it from outside meanwhile, and stops it."""
+    """Starts the server, measures from outside when it listens and is ready, and stops it."""
     began = time.perf_counter()
     starting = Thread(target=server.start)
     starting.start()
@@ -68,7 +68,7 @@ def start_once(server: ServerProcess) -> Figures:
 
 
 def wait_for_port(port: int) -> float:
-    """When it took a connection."""
+    """Waits until the port takes a connection and returns when. Raises TimeoutError."""
     until = time.perf_counter() + START_SECONDS
     while time.perf_counter() < until:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

@@ -1,4 +1,4 @@
-"""What is measured: a store with the service's group commit, or a real server; and the messages that both are given."""
+"""Sets up what a bench measures: a store with the service's group commit or a real server, filled with messages."""
 
 import tempfile
 import time
@@ -23,14 +23,14 @@ from .report import Figures, say
 BODY = b'"' + b"x" * 198 + b'"'
 
 CHUNK = 50_000
-"""Rows of a statement that writes many."""
+"""Rows in one bulk statement."""
 _PAGE = 1000
-_BATCH_BYTES = 2 << 20  # as the node's
+_BATCH_BYTES = 2 << 20  # the same as the node's
 _MAX_WAITING = 64 << 20
 
 
 def now() -> int:
-    """Unix milliseconds of the host's clock, for what does not wait to be due by another."""
+    """Unix milliseconds by this host's clock, for uses that no other clock has to agree with."""
     return time.time_ns() // 1_000_000
 
 
@@ -38,7 +38,7 @@ def now() -> int:
 def served(
     dsn: str, log_level: str = "info", environment: Mapping[str, str] | None = None
 ) -> Generator[ServerProcess, None, None]:
-    """A server of its own on this database, stopped at the end; an error takes the end of its log along."""
+    """Starts a server on this database and stops it at the end; adds the end of its log to an exception."""
     with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
         server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": log_level, **(environment or {})})
         server.start()
@@ -53,7 +53,7 @@ def served(
 
 @asynccontextmanager
 async def opened(dsn: str, redis: str | None = None) -> AsyncGenerator[Store, None]:
-    """The store of this database, its tables made; closed at the end."""
+    """Opens the store of this database, creates its tables and closes it at the end."""
     backend = await open_backend(dsn, redis)
     try:
         await backend.migrate()
@@ -63,14 +63,14 @@ async def opened(dsn: str, redis: str | None = None) -> AsyncGenerator[Store, No
 
 
 async def add_topic(store: Store, draft: TopicDraft | None = None) -> Topic:
-    """A new topic; one of a single queue if there is no draft."""
+    """Adds a topic; without a draft, `bench` with a single queue."""
     return await store.write(catalogue.add_topic, draft or TopicDraft("bench"), await store.now())
 
 
 def group_commit(
     store: Store, clock: Callable[[], int] = now, *, writers: int = 2
 ) -> Combiner[Publication, list[Receipt] | Conflict]:
-    """Publishes are written together, as a node does it; `writers`: so many batches at a time."""
+    """A combiner that writes publishes together, as a node does, with up to `writers` batches at a time."""
 
     async def write(publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
         return await store.publish(publications, clock())
@@ -92,9 +92,9 @@ async def publish_beside(
     disturb: Callable[[], Awaitable[None]],
     note: Callable[[int], None] = lambda windows: None,
 ) -> tuple[Figures, list[Figures]]:
-    """What so many publishers do alone, and then in windows of so many seconds while `disturb` runs, until its end.
+    """Measures publishers alone, and then in windows of `seconds` while `disturb` runs, until it ends.
 
-    `note` hears after each window how many there have been.
+    `note` is called after each window with the number of windows so far.
     """
     clock = Clock(store.now)
     await clock.take()
@@ -123,7 +123,7 @@ async def publish_beside(
 
 
 async def fill(store: Store, topic: Topic, rows: int, due: Callable[[int], int | None] = lambda number: None) -> None:
-    """So many messages, page after page; `due` gives the time of each by its number, None is now."""
+    """Publishes `rows` messages, page by page; `due` gives the due time of each by its number, None for now."""
     at = await store.now()
     for start in range(0, rows, _PAGE):
         say(f"publishing {start} of {rows}")
@@ -135,7 +135,7 @@ async def fill(store: Store, topic: Topic, rows: int, due: Callable[[int], int |
 
 
 def bulk_sql(execute: Callable[[str], object], queue: int, begin: int, rows: int, at: int, key: str) -> None:
-    """Messages of the time `at` at the end of a queue, by the server itself; `key` is SQL with {} for the offset."""
+    """Appends messages of the time `at` to a queue with SQL only; `key` is an SQL expression with {} for the offset."""
     columns = "queue_id, `offset`, id, nonce, `key`, body, accepted_at, deliver_at, streamed_at"
     values = f"{queue}, {begin}, {first_id(at) + begin}, 0, x'30', x'{BODY.hex()}', {at}, {at}, {at}"
     execute(f"INSERT INTO message ({columns}) VALUES ({values})")
@@ -143,7 +143,7 @@ def bulk_sql(execute: Callable[[str], object], queue: int, begin: int, rows: int
     while there < rows:
         say(f"filling {there} of {rows}")
         more = min(there, rows - there, CHUNK)
-        # In steps of one, far from the ids that the clock gives now.
+        # The ids rise in steps of one, far from those that the clock gives now.
         execute(
             f"INSERT INTO message ({columns}) SELECT queue_id, `offset` + {there}, id + {there}, 0,"
             f" {key.format(f'`offset` + {there}')}, body, accepted_at, deliver_at, streamed_at"

@@ -1,15 +1,15 @@
-"""What do very many topics cost: publishes to a few of them, a page of the list, and the server when it is idle?
+"""What do very many topics cost a publish to one of them, a page of the list, and an idle server?
 
     python -m tarry.bench.topics --dsn mysql://root@127.0.0.1:3306/any [--topics 100000] [--few 100] [--seconds 20]
 
-Two servers one after the other, each on a store of its own with so many topics, each topic with a group: first a few,
-the baseline of the same run, then all. More than ten seconds, so that each round of ten seconds is in them.
+Two servers run one after the other, each on its own store: the first, the baseline, with --few topics, the second with
+--topics; each topic has a group. --seconds should be more than ten, to include the server's rounds of ten seconds.
 
     p50_ms, p99_ms   of a publish, one after another, to twenty of the topics
     list_ms          the first page of GET /v1/topics, the median of ten
-    idle_percent     of a core, while nobody asks for anything
-    start_s          from the start of the process until it answers
-    *_ratio          many topics by few
+    idle_percent     of a core, without any requests
+    start_s          from the start of the process until it is ready
+    *_ratio          the figure with many topics divided by that with few
 """
 
 import time
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 async def fill(dsn: str, many: int) -> None:
-    """Topics with a queue and a group each, straight into the tables."""
+    """Writes topics with a queue and a group each straight into the tables."""
 
     async def add(tx: Transaction) -> None:
         for begin in range(0, many, _AT_ONCE):
@@ -74,7 +74,7 @@ async def fill(dsn: str, many: int) -> None:
 
 
 def measure(dsn: str, many: int, seconds: float) -> Figures:
-    """One server over these topics."""
+    """Measures one server with these topics."""
     began = time.perf_counter()
     with served(dsn) as server:
         started = time.perf_counter() - began
@@ -86,7 +86,7 @@ def measure(dsn: str, many: int, seconds: float) -> Figures:
 
 
 async def ask(port: int, many: int, seconds: float) -> Figures:
-    """Publishes, one after another."""
+    """Measures publishes, one after another."""
     body = msgspec.json.encode({"body": "x" * 200})
     async with LeanHTTP(port) as http:
         turn = 0
@@ -101,7 +101,7 @@ async def ask(port: int, many: int, seconds: float) -> Figures:
 
 
 def list_ms(url: str) -> float:
-    """How long a page of the list takes."""
+    """The median time of the list's first page, in milliseconds."""
     times: list[float] = []
     with httpx.Client(base_url=url, timeout=60) as client:
         for _ in range(10):

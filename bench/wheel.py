@@ -2,13 +2,13 @@
 
     python -m tarry.bench.wheel [--entries 10000000] [--runs 5]
 
-Timers at random milliseconds of the next 48 hours, in this wheel and in the published one. Each is filled
-twice: in pages in order of due time, as this wheel is from its store, and in random order, as timers come, which is all
-that a wheel without a store can have. Each measurement has a process of its own, so that the memory is its own.
+Timers are due at random milliseconds of the next 48 hours, in Tarry's wheel and in the published one. Each wheel is
+filled twice: in pages in order of due time, as the store fills Tarry's wheel, and in random order, as timers arrive,
+which is the only order for a wheel without a store. Each measurement runs in its own process, to measure its memory.
 
-A tick moves the hand by one second and takes out what is due. `tick_us` is the median; `tick_us_mean` is the mean of an
-hour's ticks, in which a cycle begins and is dealt within one of them, so that the deal is in. The last line has the
-ratios, medians over the runs.
+A tick moves the hand by one second and takes out the timers that are due. `tick_us` is the median; `tick_us_mean` is
+the mean of an hour's ticks, one of which begins a cycle and deals it, so the cost of the deal is included. The last
+line has the ratios, medians over the runs.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SPAN_MS = 48 * 3_600_000
 PAGE = 10_000
 HOUR = 3_600
 
-# What is measured: the wheel, the order in which it is filled, the ticks. The textbook's ticks are all alike, so that a
-# few hundred tell.
+# Each subject: the wheel, the order in which it is filled, the number of ticks. The textbook wheel's ticks are all
+# alike, so a few hundred are enough.
 SUBJECTS: dict[str, tuple[type[TimingWheel | TextbookWheel], str, int]] = {
     "tarry, pages": (TimingWheel, "ascending", HOUR),
     "tarry, random": (TimingWheel, "random", HOUR),
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def write_timers(folder: Path, entries: int) -> None:
-    """The due times, once in order and once as they come, for all processes to read."""
+    """Writes the due times to files that all processes read, once in order and once at random."""
     chance = Random(2013).random
     dues = [NOW + 1 + int(chance() * SPAN_MS) for _ in range(entries)]
     (folder / "random").write_bytes(array("q", dues).tobytes())
@@ -87,7 +87,7 @@ def measure(subject: str, folder: str) -> dict[str, float]:
     dues, ids = read_timers(Path(folder) / order)
     pages = [(dues[start : start + PAGE], ids[start : start + PAGE]) for start in range(0, len(dues), PAGE)]
     gc.collect()
-    gc.disable()  # a collection in between would be the bench's, not the wheel's
+    gc.disable()  # a collection would be a cost of the bench, not of the wheel
     before = rss_of(os.getpid())
     wheel: Wheel = make(NOW)
     started = time.perf_counter()
@@ -96,7 +96,7 @@ def measure(subject: str, folder: str) -> dict[str, float]:
     bulk = time.perf_counter() - started
     bytes_held = rss_of(os.getpid()) - before
 
-    # From half an hour on, for an hour: one cycle ends in it, one begins.
+    # An hour of ticks that starts after half an hour: one cycle ends in it and one begins.
     hand = NOW + 1_800_000
     taken = len(wheel.advance(hand)) if ticks == HOUR else 0
     hand = hand if ticks == HOUR else NOW
@@ -147,7 +147,7 @@ def summary(figures: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
         "summary": "medians of the runs",
         **{field: {subject: middle(subject, field) for subject in figures} for field in fields},
         "times_cheaper": {
-            # Each filled in its own way: the store's pages here, timers as they come there.
+            # Each filled in its usual way: Tarry's in pages from the store, the textbook's in random order.
             "than the textbook": both("textbook, random", "tarry, pages"),
             "than the textbook, both pages": both("textbook, pages", "tarry, pages"),
             "than the textbook, both random": both("textbook, random", "tarry, random"),

@@ -1,4 +1,4 @@
 """The fault campaign: real servers on a private database, a load, faults by seed, and a history for the checker.
 
-A room of its own, for it is one program of many nouns. Run as a module.
+A package of its own, since it is one program of many parts. Run it as a module.
 """

@@ -1,12 +1,12 @@
-"""What does Tarry lose, send early or send twice when nodes, lines and databases are killed under it?
+"""What does Tarry lose, send early or send twice when nodes, connections and databases fail?
 
     python -P -m tarry.bench.campaign --rows kill pause cut database clock disk --nodes 2 3 --count 50 --dsn mysql
 
-Private servers on loopback, a load of everything a client can ask, faults chosen by `--seed` and done the moment
-something is seen to happen. Then all is claimed until nothing is left, and the checker, which knows nothing but the
-history, judges it. A table in the end, JSON lines before it; the history of each row is kept where `--keep` says, and
-also where a promise was broken. Then the exit code is 1, and the violations are printed, each with the events of its
-message.
+Private servers run on loopback under a load of everything a client can ask. Faults are chosen by `--seed` and injected
+at the moment when a chosen event happens. Then all messages are claimed until none is left, and the checker, which
+knows only the history, judges it. Prints JSON lines and then a table. The histories are kept with `--keep`, and when a
+promise was broken; in that case the violations are printed, each with the events of its message, and the exit code is
+1.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from .shims import Shim
 from .stage import Order, Outcome
 
 _TOLD = 3
-"""Violations of a kind that are printed whole; the history has all."""
+"""Violations of each kind that are printed; the file `violations.txt` has all."""
 _HEAD = (
     "row",
     "store",
@@ -53,7 +53,7 @@ _HEAD = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    # As Ctrl-C, by way of it: trio knows where that may be raised. What was started ends with it.
+    # SIGTERM acts as Ctrl-C, which trio raises only where it is safe, so that all started processes are ended.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     options = _parser().parse_args(arguments)
@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _played(name: str, store: str, order: Order, folder: Path) -> Outcome | None:
-    """One row on one store with so many nodes, unless it makes no sense there."""
+    """Runs one row on one store with `order.nodes` nodes; None if the row makes no sense there."""
     row, kind = ROWS[name], store.partition(":")[0]
     several = kind == "sqlite" and order.nodes > 1
     if kind not in row.stores or several or ((row.restarts or row.shim or row.replicated) and "://" in store):
@@ -132,7 +132,7 @@ def _played(name: str, store: str, order: Order, folder: Path) -> Outcome | None
 
 
 def _cells(outcome: Outcome) -> list[str]:
-    """Of `_HEAD`, from the faults on."""
+    """The cells of the table from the column of faults on."""
     figures = outcome.report.figures
     return [
         str(outcome.faults),
@@ -150,7 +150,7 @@ def _cells(outcome: Outcome) -> list[str]:
 
 
 def _tell(violations: Sequence[Violation], place: Path) -> None:
-    """The first of each kind for a person, and all of them in a file beside the history."""
+    """Prints the first violations of each kind and writes all of them to a file beside the history."""
     told: Counter[str] = Counter()
     with (place / "violations.txt").open("w") as file:
         for violation in violations:

@@ -1,4 +1,4 @@
-"""One caller: it asks any node that listens, and says whether the answer was yes, no, or never came."""
+"""A caller of the campaign: it sends requests to any node and tells whether they succeeded, failed or got no answer."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -12,16 +12,16 @@ from ..lean_http import RefusedError
 from .journal import Journal
 
 PATIENCE = 6.0
-"""Seconds until an answer is given up; longer than a poll waits, shorter than a run of paused nodes."""
+"""Seconds to wait for an answer; longer than a poll waits, shorter than several pauses of nodes in a row."""
 
 _REST = 0.05
-"""Seconds until a caller whom nobody hears, or nobody can serve, tries again."""
+"""Seconds of rest after a failed connection or a 503."""
 
 Phase = Literal["ok", "fail", "unknown"]
 
 
 class Line(Protocol):
-    """A way to one node, which may break off: it raises `OSError` or what Trio's streams raise."""
+    """A connection to one node, which may break: then it raises `OSError` or the errors of Trio's streams."""
 
     async def open(self) -> object: ...
 
@@ -31,7 +31,7 @@ class Line(Protocol):
 
 
 class HarnessError(Exception):
-    """The service understood the harness to ask for nonsense: a fault of the harness."""
+    """The service refused a request as invalid, which is a bug of the harness."""
 
 
 @frozen
@@ -43,7 +43,7 @@ class Answer:
 
 
 class Caller:
-    """One connection at a time; to another node after every failure."""
+    """Holds one connection at a time, and picks a node at random again after every failure."""
 
     def __init__(self, journal: Journal, ports: Sequence[int], random: Random, connect: Callable[[int], Line]) -> None:
         self._journal = journal
@@ -54,7 +54,7 @@ class Caller:
         self.node = ""
 
     async def ask(self, method: str, path: str, body: object = None) -> Answer:
-        """Never raises for what a fault does."""
+        """Sends a request. Never raises for the effects of a fault; they become the phase of the answer."""
         http = await self._connected()
         if http is None:
             return Answer("fail", None, self.node, "no connection")
@@ -70,7 +70,7 @@ class Caller:
             await self.close()
             return Answer("unknown", None, self.node, type(error).__name__)
         except trio.Cancelled:
-            await self.close()  # the next one is not to hear this one's answer
+            await self.close()  # the next request must not get the answer to this one
             raise
         return Answer("ok", msgspec.json.decode(answer), self.node)
 
@@ -82,7 +82,7 @@ class Caller:
 
     async def _connected(self) -> Line | None:
         if self._http is not None and self._random.random() < 0.05:
-            await self.close()  # so that callers wander
+            await self.close()  # so that callers move between nodes
         if self._http is None:
             port = self._random.choice(self._ports)
             http = self._connect(port)
@@ -100,7 +100,7 @@ class Caller:
         problem = msgspec.json.decode(refused.body)
         kind = str(problem["type"]).rpartition("/")[2]
         reason = str(problem.get("result") or kind)
-        if refused.status == 500:  # whatever a fault does, it is 503: 500 says that the program is wrong
+        if refused.status == 500:  # a fault gives 503; 500 means a bug in the program
             self._journal.write("fault", "fail", reason=f"500: {problem.get('detail')}", node=self.node)
         if refused.status in (500, 503):
             known = problem.get("executed") is False

@@ -1,4 +1,4 @@
-"""Schedules of the load: they are made before it, paused before the drain, and tell of their fire times in the end."""
+"""The schedules of the load: creates them at the start, pauses them before the drain, and records their fire times."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ _REST = 0.2
 
 
 async def make_schedules(crew: Crew, caller: Caller) -> None:
-    """Each begins at a whole second."""
+    """Creates the schedules; each begins at a whole second."""
     since = (round(crew.store_ms) + _FIRST) // 1000 * 1000
     for name, (every, more) in SCHEDULES.items():
         crew.journal.write("schedule", "ok", facts={"schedule": name, "since": since, "every": every})
@@ -30,7 +30,7 @@ async def make_schedules(crew: Crew, caller: Caller) -> None:
 
 
 async def pause_schedules(crew: Crew, caller: Caller) -> None:
-    """From then on they send nothing."""
+    """Pauses the schedules, so that they send nothing more."""
     for name in SCHEDULES:
         while (await caller.ask("POST", f"/v1/schedules/{name}/pause", {})).phase != "ok":
             await trio.sleep(_REST)
@@ -38,7 +38,7 @@ async def pause_schedules(crew: Crew, caller: Caller) -> None:
 
 
 async def tell_fires(crew: Crew, caller: Caller) -> None:
-    """What became of each fire time, as the service tells; of what was sent, as it must have come."""
+    """Records each fire time's outcome, as the service reports it, and the digest of the message it must have sent."""
     for name in SCHEDULES:
         async for fire in _fires(caller, name):
             due, at = ms_of(fire["fire_at"]), ms_of(fire["at"])

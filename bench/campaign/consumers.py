@@ -1,4 +1,4 @@
-"""Who claims: acks most, fails some, extends some, splits acks, forgets some and acks them when their lease is over."""
+"""Consumers of the load: they ack most messages, fail some, extend claims, split acks, and ack some after the lease."""
 
 from collections.abc import Sequence
 from random import Random
@@ -13,14 +13,14 @@ from .message import POISON, STALE, digest_of, name_of
 
 LEASE_MS = 2000
 _LATER = 12_000
-"""Milliseconds for which what is of no use soon rests."""
+"""Milliseconds that a consumer puts off a message that expires soon."""
 _AGAIN = 3
-"""Times that an ack whose answer is lost is asked again."""
+"""How often an ack is sent at most while its answer is lost."""
 
 
 @frozen
 class Held:
-    """A claim in hand."""
+    """A claim that a consumer holds."""
 
     token: str
     messages: Sequence[Told]
@@ -37,7 +37,7 @@ class Consumer:
     ordered: bool
 
     async def run(self) -> None:
-        """Until consuming ends."""
+        """Runs until consuming ends."""
         random = self.crew.random(self.who)
         async with trio.open_nursery() as nursery:
             while self.crew.consuming:
@@ -76,7 +76,7 @@ class Consumer:
         good: list[Told] = []
         bad: list[Told] = []
         stale: list[Told] = []
-        stopped: set[str] = set()  # ordering keys of which one failed: what lies behind leaves the claim with it
+        stopped: set[str] = set()  # keys with a failed message: later messages of the key leave the claim, too
         for message in held.messages:
             key = message["ordering_key"]
             if self.ordered and key in stopped:
@@ -94,7 +94,7 @@ class Consumer:
                 await self._ack(held, part)
         if bad:
             await self._fail(held, bad, random)
-        if stale:  # so that it comes back past its end, if at all
+        if stale:  # so that it comes back after its expiry, if at all
             await self._settle("fail", held, stale, {"reason": "later", "retry_after": _LATER}, rest_ms=_LATER)
 
     async def _ack(self, held: Held, messages: Sequence[Told]) -> None:
@@ -114,7 +114,7 @@ class Consumer:
         await self._settle("fail", held, messages, request, **more)
 
     async def _forget(self, held: Held) -> None:
-        """As a consumer does that hangs: its ack comes when the lease is over and others have what it held."""
+        """Acts as a consumer that hangs: acks after the lease is over and others have got its messages."""
         await trio.sleep(min(2 * LEASE_MS, max(0, held.until - self.crew.store_ms)) / 1000 + 1)
         caller = self.crew.caller(f"{self.who}/forgotten/{held.token}")
         await self._settle("ack", held, held.messages, {}, caller=caller)
@@ -134,7 +134,7 @@ class Consumer:
         }
         asked = int(journal.now_ms) + lease if lease else 0
         if asked:
-            asked += 60_000  # it may be carried out any time until its answer; the answer tells when
+            asked += 60_000  # it may be executed at any time before the answer, which tells the real end
         for message in messages:
             journal.write(verb, "invoke", **names, **_names(message), due_ms=asked, **more)
         if verb != "extend":

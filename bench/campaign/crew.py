@@ -1,4 +1,4 @@
-"""What all who work in the campaign share: the journal, the ports, the dice, and when to stop."""
+"""The state that all actors of the campaign share: journal, ports, random numbers, and when to stop."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -25,38 +25,38 @@ class Crew:
     publishing: bool = True
     consuming: bool = True
     operating: bool = True
-    """Somebody may give back what has come to its end."""
+    """An operator may still make finished messages come again."""
     gate: trio.Event = field(factory=trio.Event)
     """Set while consumers keep up."""
     offered: "trio.MemorySendChannel[tuple[str, str, int]] | None" = None
-    """Name, id and due time of what waits, for who cancels and reschedules."""
+    """Offers name, id and due time of waiting messages to the actors that cancel and reschedule."""
 
     connect: Callable[[int], Line] = LeanHTTP
-    """To a node, by its port."""
+    """Connects to a node by its port."""
     ahead_ms: int = 0
-    """By how much the store's clock was set ahead."""
+    """How far the store's clock was set ahead."""
 
     @property
     def store_ms(self) -> float:
-        """The time of the store, about, as Unix milliseconds: a node may not have followed it so far."""
+        """The store's approximate time in Unix milliseconds: a node may not have followed a step of the clock yet."""
         return self.journal.now_ms + self.ahead_ms
 
     def random(self, who: str) -> Random:
-        """Dice of its own for each, the same for the same seed."""
+        """A random generator for each actor; the same seed gives the same numbers."""
         return Random(f"{self.seed}/{who}")
 
     def caller(self, who: str, ports: Sequence[int] = ()) -> Caller:
-        """It asks any node, or any of these."""
+        """A caller that asks any node, or any of these ports."""
         return Caller(self.journal, ports or self.ports, self.random(f"{who}/nodes"), self.connect)
 
 
 def ms_of(time: str) -> int:
-    """RFC 3339 as Unix milliseconds."""
+    """Converts an RFC 3339 time to Unix milliseconds."""
     return round(datetime.fromisoformat(time).timestamp() * 1000)
 
 
 async def until(true: Callable[[], bool], seconds: float) -> bool:
-    """Looks until it is so; whether it was within that time."""
+    """Waits until `true()` holds or the time is over; returns whether it holds."""
     with trio.move_on_after(seconds):
         while not true():
             await trio.sleep(0.02)

@@ -1,5 +1,4 @@
-"""Deaths of several at once, and of parts of a server: all nodes at the same moment, and single processes of one that
-has several (`--processes`)."""
+"""Faults that kill all nodes at the same moment, or single processes of a node that has several (`--processes`)."""
 
 import os
 import signal
@@ -16,11 +15,11 @@ from .node import Node
 from .stage import Stage
 
 CHILDREN = 2
-"""Processes of a node."""
+"""Child processes of a node."""
 
 
 async def all_at_once(stage: Stage) -> None:
-    """kill -9 of all nodes at the same moment, and their start: nobody was left who knew anything."""
+    """Kills all nodes with kill -9 at the same moment, so that no state in memory survives, and starts them again."""
     random = stage.crew.random("all")
     while stage.wanted:
         await moment(stage, random)
@@ -38,7 +37,7 @@ async def all_at_once(stage: Stage) -> None:
 
 
 async def children(stage: Stage) -> None:
-    """kill -9 of one process of a node, of both, or, where fewer are left, of the one that looks after them."""
+    """Kills one process of a node or both with kill -9, or, while one is missing, their supervisor."""
     random = stage.crew.random("children")
     while stage.wanted:
         await moment(stage, random)
@@ -47,9 +46,9 @@ async def children(stage: Stage) -> None:
 
 
 async def _child_killed(stage: Stage, random: Random, node: Node) -> bool:
-    """Whether there was still a fault to be done."""
+    """Kills processes of this node; returns False if there were enough faults already."""
     alive = children_of(node.process.pid)
-    whole = len(alive) < CHILDREN  # it rests for longer and longer before it starts one again
+    whole = len(alive) < CHILDREN  # the supervisor waits longer and longer before each restart
     dying = [node.process.pid] if whole else random.sample(alive, random.choice((1, 1, CHILDREN)))
     if not stage.begin("kill of a supervisor" if whole else f"kill of {len(dying)} of {CHILDREN} processes", node.name):
         return False

@@ -1,4 +1,4 @@
-"""The end of a history: everything is claimed until nothing is left, then all is looked at once more."""
+"""The end of a run: waits until every message is claimed and settled, then records the final state in the history."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,7 +14,7 @@ from .plan import GROUPS, QUEUES, ladder_of
 from .readers import found, page_of
 
 _STILL = 3
-"""Looks in a row that must find nothing left: what is in doubt may land late."""
+"""Checks in a row that must find nothing left: a transaction in doubt may be committed late."""
 _REST = 0.5
 
 
@@ -24,7 +24,7 @@ class Drain:
     caller: Caller
 
     async def run(self, seconds: float) -> bool:
-        """Waits until nothing is left, stops the consumers, and writes down what there is; whether it came so far."""
+        """Waits until nothing is left, stops the consumers and records the final state; returns whether it could."""
         still = 0
         left = "nobody has looked"
         with trio.move_on_after(seconds):
@@ -41,7 +41,7 @@ class Drain:
         return drained
 
     async def _left(self) -> str:
-        """What is left first; nothing when all is done."""
+        """The first thing found that is left; empty when everything is done."""
         if self.crew.operating:
             return "an operator is at work"
         for topic, groups in GROUPS.items():

@@ -1,4 +1,4 @@
-"""What is done to the service: each fault is chosen by seed, and done the moment something is seen to happen."""
+"""The faults: each is chosen by seed and injected at the moment when a chosen event happens."""
 
 import time
 from random import Random
@@ -12,7 +12,7 @@ from .node import NO_POINT, Node
 from .stage import Stage
 
 MOMENTS_SEEN = ("publish:invoke", "publish:ok", "claim:invoke", "claim:ok", "ack:invoke", "ack:ok", "cancel:invoke")
-"""What the history has a line of, and a fault may follow at once."""
+"""Events of the history that a fault may follow at once."""
 
 _POINTS = (
     "delay.add_bare:after",
@@ -59,25 +59,25 @@ _POINTS = (
     "parked.add:after",
     "parked.add:committed",
 )
-"""Of publish, promote, cancel, claim, ack, fail and death: there a node may end itself, see `killing`."""
+"""Points of publish, promote, cancel, claim, ack, fail and dead letters where a node may kill itself, see `killing`."""
 
 _RARE = "cancel:invoke"
 PATIENCE = 10.0
-"""Seconds in which something is seen to happen: it comes at least that often, unless all nodes are down."""
+"""Seconds to wait for an event: each comes at least that often, unless all nodes are down."""
 _SHORTEST, _LONGEST = 0.3, 12.0
-"""Seconds of a line that is down. A node that is cut off is dead to the others after five, and sessions are given up
-after three or so."""
+"""Seconds that a connection is down. The others take a node that is cut off for dead after five seconds; sessions are
+given up after about three."""
 
 
 async def moment(stage: Stage, random: Random, most: int = 60) -> None:
-    """Until something has happened a few times more."""
+    """Waits until a random event has happened a few times more."""
     what = random.choice(MOMENTS_SEEN)
     times = 1 if what == _RARE else random.randrange(1, most)
     await stage.journal.reached(what, times, PATIENCE)
 
 
 async def kills(stage: Stage) -> None:
-    """kill -9 of nodes: at named points, and wherever they are."""
+    """Kills nodes with SIGKILL, at named points of the code and at any moment."""
     async with trio.open_nursery() as nursery:
         for node in stage.nodes:
             nursery.start_soon(_kills_of, stage, node)
@@ -97,13 +97,13 @@ async def _kills_of(stage: Stage, node: Node) -> None:
         node.kill()
         await _up(stage, node, _point(random) if random.random() < 0.6 else NO_POINT)
         armed = node.armed
-    if armed:  # nobody is to die in the drain
+    if armed:  # no node may die in the drain
         node.kill()
         await _up(stage, node, NO_POINT)
 
 
 def _point(random: Random) -> tuple[str, str]:
-    """A point, and the how-manieth time that it is reached."""
+    """A point, and the number of the time it is reached at which the node dies."""
     return random.choice(_POINTS), str(random.randrange(1, 9))
 
 
@@ -114,7 +114,7 @@ async def _up(stage: Stage, node: Node, point: tuple[str, str]) -> None:
 
 
 async def pauses(stage: Stage) -> None:
-    """SIGSTOP of a node until its claims' leases and its own are over, then SIGCONT; all nodes but one at most."""
+    """Pauses nodes with SIGSTOP for longer than the leases of claims; where there are several, never all of them."""
     async with trio.open_nursery() as nursery:
         for node in stage.nodes[: max(1, len(stage.nodes) - 1)]:
             nursery.start_soon(_pauses_of, stage, node)
@@ -136,7 +136,7 @@ async def _pauses_of(stage: Stage, node: Node) -> None:
 
 
 async def cuts(stage: Stage) -> None:
-    """The line between a node and the database is cut around a COMMIT."""
+    """Cuts the connection between a node and the database around a COMMIT."""
     async with trio.open_nursery() as nursery:
         for number, proxy in enumerate(stage.proxies):
             nursery.start_soon(_cuts_of, stage, proxy, number)
@@ -152,15 +152,15 @@ async def _cuts_of(stage: Stage, proxy: Proxy, number: int) -> None:
         cut = proxy.cut(which)
         with trio.move_on_after(PATIENCE) as scope:
             await cut.done.wait()
-        if scope.cancelled_caught:  # nothing was committed: no fault was done
+        if scope.cancelled_caught:  # nothing was committed, so there was no fault
             proxy.cuts.remove(cut)
             stage.done -= 1
         stage.end("cut", f"n{number}")
 
 
 async def lines(stage: Stage) -> None:
-    """Cut, with every new one refused; or silent in one direction or in both, and what was said meanwhile is heard when
-    it is over."""
+    """Takes the connections between a node and the database down: cut, with new ones refused, or silent in one or both
+    directions, where everything arrives after the silence."""
     random = stage.crew.random("line")
     while stage.wanted:
         await moment(stage, random)
@@ -183,7 +183,7 @@ async def lines(stage: Stage) -> None:
 
 
 async def databases(stage: Stage) -> None:
-    """kill -9 of the database server, or its orderly stop, and its start."""
+    """Kills the database server with kill -9, or stops it in order, and starts it again."""
     random = stage.crew.random("database")
     while stage.wanted:
         await moment(stage, random)
@@ -201,7 +201,7 @@ async def databases(stage: Stage) -> None:
 
 
 async def forgetful_redis(stage: Stage) -> None:
-    """FLUSHALL, or kill -9 and a start with nothing in it, of the Redis that offsets are drawn from."""
+    """Empties the Redis that offsets are drawn from, by FLUSHALL or by kill -9 and an empty start."""
     random, redis = stage.crew.random("redis"), stage.redis
     assert redis is not None
     while stage.wanted:
@@ -224,6 +224,6 @@ def _flush(url: str) -> None:
 
 
 async def nothing(stage: Stage) -> None:
-    """No fault: the load alone, for so many batches. What a planted bug is looked for in."""
+    """No fault: only the load, for `count` rounds. The checker looks for planted bugs in it."""
     while stage.begin("none"):
         await stage.journal.reached("publish:ok", 40, PATIENCE)

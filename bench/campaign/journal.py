@@ -1,4 +1,4 @@
-"""The history: every question and every answer, as they come; and who waits for so many of a kind."""
+"""Writes the history of a run: every request and answer as it happens; tasks can wait for a number of events."""
 
 import io
 import time
@@ -25,8 +25,8 @@ class _Waiter:
 
 
 class Journal:
-    """Writes JSON lines. One process, so that its steady clock orders them. `wall` and `steady` are its clocks, in
-    nanoseconds."""
+    """Writes JSON lines, from a single process, so that its steady clock orders them. `wall` and `steady` are its
+    clocks, in nanoseconds."""
 
     def __init__(
         self, path: Path, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = time.monotonic_ns
@@ -35,7 +35,7 @@ class Journal:
         self._wall = wall
         self._steady = steady
         self.counts: Counter[tuple[str, str]] = Counter()
-        """Lines by what they are of and their phase."""
+        """Number of lines by operation and phase."""
         self._file: io.BufferedWriter = path.open("wb")
         self._calls = 0
         self._waiters: list[_Waiter] = []
@@ -59,7 +59,7 @@ class Journal:
         return self._calls
 
     def write(self, op: str, phase: str, **rest: Any) -> None:
-        """One line, of now."""
+        """Writes one line with the current time."""
         event = Event(op, phase, self._wall(), self._steady(), **rest)
         self._file.write(_ENCODER.encode(event) + b"\n")
         self.counts[op, phase] += 1
@@ -70,7 +70,7 @@ class Journal:
                     waiter.reached.set()
 
     async def reached(self, what: str, times: int, seconds: float) -> bool:
-        """Waits for so many more lines of a kind, `ack:invoke` say; whether they came within that time."""
+        """Waits for `times` more lines of a kind such as `ack:invoke`; returns whether they came within `seconds`."""
         waiter = _Waiter(what, times)
         self._waiters.append(waiter)
         with trio.move_on_after(seconds):

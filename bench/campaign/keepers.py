@@ -1,4 +1,4 @@
-"""Who keeps timers by key: sets one, sets it again near its time, and cancels it, each key by one hand."""
+"""Actors that set timers by key, set them again near their time, and cancel them; each key has one actor."""
 
 from random import Random
 from typing import Any
@@ -14,7 +14,7 @@ from .plan import ORDERS
 KEYS = 4
 _OVER = ("too_late", "cancelled", "unknown-timer")
 _TRIES = 20
-"""Of a request whose answer is lost; then nobody knows."""
+"""How often a request is sent while its answer is lost; after that its outcome is unknown."""
 
 
 @define
@@ -23,18 +23,18 @@ class Keeper:
     crew: Crew
     caller: Caller
     armed: dict[str, tuple[Message, str, int]] = field(factory=dict[str, tuple[Message, str, int]])
-    """By key: the message that waits, or waited, its id and when it is due."""
+    """By key: the message that waits or waited, its id and its due time."""
     keys: list[str] = field(factory=list[str])
     made: int = 0
 
     async def run(self) -> None:
-        """Until publishing ends."""
+        """Runs until publishing ends."""
         random = self.crew.random(self.who)
         self.keys = [f"{self.who}-timer-{n}" for n in range(KEYS)]
         while self.crew.publishing:
             await self.crew.gate.wait()
             key = self.keys[random.randrange(KEYS)]
-            if key in self.armed and random.random() < 0.5:  # on the brink
+            if key in self.armed and random.random() < 0.5:  # close to its due time
                 left = (self.armed[key][2] - self.crew.store_ms) / 1000
                 await trio.sleep(min(2, max(0, left + random.uniform(-0.06, 0.03))))
             if key in self.armed and random.random() < 0.3:
@@ -44,7 +44,7 @@ class Keeper:
             await trio.sleep(random.uniform(0, 4 / self.crew.rate))
 
     async def _arm(self, key: str, random: Random) -> None:
-        """The next message of a key takes the place of the one that waits, or with `keep` does not."""
+        """Sets the timer of a key: the new message replaces the waiting one, or with `keep` does not."""
         self.made += 1
         message = make(random, f"{self.who}-{self.made}", ORDERS, delay_ms=random.randrange(20, 2000))
         mode = random.choice(("replace", "replace", "keep"))
@@ -81,21 +81,21 @@ class Keeper:
         journal.write("cancel", answer.phase, **line, reason=reason, node=answer.node)
         if answer.phase == "unknown":
             self._leave(key)
-        elif answer.phase == "ok" or answer.reason in _OVER:  # else it waits on
+        elif answer.phase == "ok" or answer.reason in _OVER:  # otherwise the timer still waits
             del self.armed[key]
 
     def _leave(self, key: str) -> None:
-        """Nobody knows what waits there: another key is taken in its place."""
+        """Replaces a key by a new one, since it is unknown which message waits there."""
         self.armed.pop(key, None)
         self.keys[self.keys.index(key)] = f"{key}-"
 
     async def _until_known(self, method: str, key: str, request: object) -> Answer:
-        """Asks again while nobody can tell: the same key of idempotency, or one message that waits."""
+        """Repeats a request while its outcome is unknown; the idempotency key or the single timer makes this safe."""
         path, doubted = f"/v1/topics/{ORDERS}/timers/{key}", False
         answer = Answer("fail", None, "")
         for _ in range(_TRIES):
             answer = await self.caller.ask(method, path, request)
             if answer.phase == "ok" or answer.reason in _OVER or (answer.phase == "fail" and not doubted):
                 return answer
-            doubted = doubted or answer.phase == "unknown"  # a later no says nothing of what came before it
+            doubted = doubted or answer.phase == "unknown"  # a later refusal says nothing about the earlier request
         return evolve(answer, phase="unknown")

@@ -1,5 +1,5 @@
-"""The load: everybody who publishes, keeps timers, cancels, claims, reads and operates, and the gate that holds
-publishers back."""
+"""The load: starts all actors that publish, set timers, cancel, claim, read and operate, and holds publishers back
+while groups are behind."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,12 +18,12 @@ from .publishers import OrderedPublisher, Publisher
 from .readers import Reader
 
 _BACKLOG = 400
-"""Messages that a group may be behind; then publishers wait."""
+"""Messages that a group may be behind before publishers wait."""
 
 
 @frozen
 class Hands:
-    """How many there are of each; of consumers, in each group."""
+    """How many actors there are of each kind; consumers are counted per group."""
 
     publishers: int = 3
     ordered: int = 2
@@ -33,7 +33,7 @@ class Hands:
 
 
 async def make_topics(crew: Crew, sequencer: str) -> None:
-    """The topics of the plan, and their groups, each made by everybody at once."""
+    """Creates the topics of the plan, and their groups through all nodes at once."""
     caller = crew.caller("topics")
     for topic, groups in GROUPS.items():
         ordered = topic == ACCOUNTS
@@ -56,7 +56,7 @@ async def _made(caller: Caller, path: str, settings: dict[str, object]) -> None:
 
 @asynccontextmanager
 async def loaded(crew: Crew, hands: Hands = Hands()) -> AsyncGenerator[None, None]:
-    """Everybody works within; they end when consuming does."""
+    """Runs all actors inside the block; they end when consuming ends."""
     async with trio.open_nursery() as nursery:
         send, receive = trio.open_memory_channel[tuple[str, str, int]](50)
         crew.offered = send
@@ -89,7 +89,7 @@ async def loaded(crew: Crew, hands: Hands = Hands()) -> AsyncGenerator[None, Non
 
 
 async def _keep_gate(crew: Crew, caller: Caller) -> None:
-    """Publishers wait while a group is far behind, and are let go in the end."""
+    """Makes publishers wait while a group is far behind; lets them go when publishing ends."""
     while crew.publishing:
         behind = 0
         for topic, groups in GROUPS.items():

@@ -1,4 +1,4 @@
-"""Faults of machines: clocks that are set, and a disk that is full. Programs are made to believe it, see `shims`."""
+"""Faults of machines: clocks that are set and disks that are full, as simulated by `shims`."""
 
 import math
 import time
@@ -13,22 +13,22 @@ from .stage import Stage
 
 HOUR_MS = 3_600_000
 _FOLLOWS = 30.0
-"""Seconds within which all nodes go by a database's clock that was set."""
+"""Seconds within which all nodes must follow a step of the database's clock."""
 _SEEN = 4.0
-"""Seconds after which each has taken a sample of it, as it does every other second."""
+"""Seconds after which every node has sampled the clock, as it does every other second."""
 _NEAR_MS = 2_500
-"""A node tells of itself every other second."""
+"""How far a node's last heartbeat may be from now; it renews it every other second."""
 
 
 async def clocks(stage: Stage) -> None:
-    """The clock of the database or of a node is set: forwards and backwards, within two hours. In the end that of the
-    database stands where it stood latest, so that nothing waits for an hour that is over."""
+    """Sets the clock of the database or of a node forwards and backwards, up to two hours ahead. In the end sets the
+    database's clock to the latest it has been, so that no message waits for a time that has already passed once."""
     random, caller = stage.crew.random("clock"), stage.crew.caller("clock")
     ahead = dict.fromkeys(stage.levers, 0)
     database, latest = 0, 0
     while stage.wanted:
         await moment(stage, random)
-        # On a file, the clock is the node's; elsewhere the database's is the one that counts.
+        # With SQLite the node's clock counts; otherwise the database's.
         if stage.database.program is not None and random.random() < 0.6:
             before, database = database, _stepped(random, database)
             if not await _set_database(stage, caller, database):
@@ -49,14 +49,14 @@ async def clocks(stage: Stage) -> None:
 
 
 def _stepped(random: Random, ahead: int) -> int:
-    """Milliseconds: 1 s to 1 h forwards or backwards, small ones as often as great ones, from 0 to 2 h in all."""
+    """The new lead in milliseconds, 0 to 2 h: a step of 1 s to 1 h either way, small ones as often as large ones."""
     step = round(1000 * math.exp(random.uniform(0, math.log(HOUR_MS / 1000))))
     back = ahead - step >= 0 and (ahead + step > 2 * HOUR_MS or random.random() < 0.5)
     return ahead - step if back else ahead + step
 
 
 async def _set_database(stage: Stage, caller: Caller, ahead: int, *, last: bool = False) -> bool:
-    """Sets it, and waits until all nodes follow; whether there was still a fault to be done."""
+    """Sets the clock and waits until all nodes follow; returns False if there were enough faults already."""
     lever, what = stage.database.lever, "clock of the database"
     assert lever is not None
     if last:
@@ -77,7 +77,7 @@ async def _set_database(stage: Stage, caller: Caller, ahead: int, *, last: bool 
 
 
 async def _follow(stage: Stage, caller: Caller, ahead: int) -> bool:
-    """Whether all nodes have told of themselves at about this time."""
+    """Whether the last heartbeat of every node is near the time of the clock that was set."""
     answer = await caller.ask("GET", "/v1/nodes")
     if answer.phase != "ok":
         return False
@@ -87,7 +87,7 @@ async def _follow(stage: Stage, caller: Caller, ahead: int) -> bool:
 
 
 async def full_disks(stage: Stage) -> None:
-    """Nothing can be added to the database's files, from now until some seconds after the first write was refused."""
+    """Makes the database's disk full, until some seconds after the first write was refused."""
     random, lever = stage.crew.random("disk"), stage.database.lever
     assert lever is not None
     while stage.wanted:
@@ -101,7 +101,7 @@ async def full_disks(stage: Stage) -> None:
                 while lever.refused == before:
                     await trio.sleep(0.01)
             if lever.refused == before:
-                stage.done -= 1  # there was room in what is there: no fault was done
+                stage.done -= 1  # nothing was refused, so there was no fault
             else:
                 await trio.sleep(random.uniform(0.2, 5))
         finally:

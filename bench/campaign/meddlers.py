@@ -1,4 +1,4 @@
-"""Who cancels and reschedules what waits, near its time, where it races promotion."""
+"""Actors that cancel and reschedule waiting messages near their due time, in a race with promotion."""
 
 import trio
 from attrs import define
@@ -8,7 +8,7 @@ from .crew import Crew, ms_of
 from .plan import ORDERS
 
 _FAR = 3.0
-"""Seconds until the last is due, unless a clock was set."""
+"""The most seconds until an offered message is due, unless a clock was set."""
 
 
 @define
@@ -19,13 +19,13 @@ class Meddler:
     waiting: "trio.MemoryReceiveChannel[tuple[str, str, int]]"
 
     async def run(self) -> None:
-        """Until nobody offers any more."""
+        """Runs until no more messages are offered."""
         random = self.crew.random(self.who)
         async for name, id_, due in self.waiting:
             if not self.crew.publishing:
                 continue
             left = (due - self.crew.store_ms) / 1000
-            if random.random() < 0.7:  # on the brink
+            if random.random() < 0.7:  # close to its due time
                 await trio.sleep(min(_FAR, max(0, left + random.uniform(-0.06, 0.03))))
             if random.random() < 0.4:
                 await self._reschedule(name, id_, random.randrange(1, 1500))

@@ -1,5 +1,5 @@
-"""A message of the load: its name stands in its body, and a digest holds all of it against what comes back. That of a
-schedule has the name of the schedule and its fire time, which stand in its headers."""
+"""The messages of the load: the body holds a message's name, and a digest checks that it comes back unchanged. A
+schedule's message is named after the schedule and the fire time in its headers."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,9 +12,9 @@ from msgspec.json import encode
 
 POISON = "poison"
 STALE = "stale"
-"""Of a message that is given back until it is of no use any more."""
+"""Ends the name of a message that is failed until it has expired."""
 SCHEDULE, FIRE_AT = "tarry-schedule", "tarry-fire-at"
-"""Headers of what schedules send."""
+"""Headers of the messages that schedules send."""
 
 
 @frozen
@@ -28,11 +28,11 @@ class Message:
     seq: int = 0
     delay_ms: int = 0
     ends_ms: int = 0
-    """From when on it is of no use, by the store's clock; 0: no end."""
+    """When the message expires, by the store's clock; 0: never."""
 
     @property
     def draft(self) -> dict[str, Any]:
-        """As it is published."""
+        """The message as it is published."""
         draft: dict[str, Any] = {"body": {"name": self.name, "pad": self.pad}}
         if self.headers:
             draft["headers"] = self.headers
@@ -50,13 +50,13 @@ class Message:
 
 
 def digest_of(message: Mapping[str, Any]) -> str:
-    """Of a draft or of what came back."""
+    """The digest of a draft, or of a message that came back."""
     whole = (message["body"], message.get("headers"), message.get("ordering_key"))
     return f"{crc32(encode(whole, order='sorted')):08x}"
 
 
 def make(random: Random, name: str, topic: str, *, stale: bool = False, **rest: Any) -> Message:
-    """With a body and headers of some size; one of 200 is poison, and never done."""
+    """A message with a body and headers of random size; one in 200 is poison and always fails."""
     pad = "x" * random.choice((0, 10, 100, 300, 2000))
     headers = {"of": name} if random.random() < 0.3 else None
     poisoned = random.random() < 0.005
@@ -65,7 +65,7 @@ def make(random: Random, name: str, topic: str, *, stale: bool = False, **rest: 
 
 
 def name_of(message: Mapping[str, Any]) -> str:
-    """The name of what came back; what has none shows as itself."""
+    """The name of a message that came back; without a name, its body."""
     headers: Mapping[str, str] = message.get("headers") or {}
     if SCHEDULE in headers:
         return fire_name(headers[SCHEDULE], headers[FIRE_AT])
@@ -74,5 +74,5 @@ def name_of(message: Mapping[str, Any]) -> str:
 
 
 def fire_name(schedule: str, fire_at: str) -> str:
-    """Of what a schedule has sent for a fire time, RFC 3339."""
+    """The name of the message that a schedule sends for a fire time (RFC 3339)."""
     return f"{schedule}@{round(datetime.fromisoformat(fire_at).timestamp() * 1000)}"

@@ -1,4 +1,4 @@
-"""Who moves a group's cursor back and redrives its dead letters, now and then."""
+"""An actor that now and then moves a group's cursor back or redrives its dead letters."""
 
 from random import Random
 
@@ -10,9 +10,9 @@ from .crew import Crew
 from .plan import OPERATED, ORDERS, QUEUES
 
 _REST = 4.0
-"""Seconds between what it does."""
+"""Seconds between two operations."""
 _BACK = 50
-"""Messages at most by which the cursor goes back."""
+"""How many messages the cursor goes back at most."""
 
 
 @define
@@ -24,12 +24,12 @@ class Operator:
         random = self.crew.random("operator")
         while self.crew.publishing:
             await trio.sleep(_REST)
-            if self.crew.publishing:  # else it would give back what the drain has seen come to its end
+            if self.crew.publishing:  # else messages that the drain saw finished would come again
                 await self.operate(random)
         self.crew.operating = False
 
     async def operate(self, random: Random) -> None:
-        """One of the two."""
+        """Redrives the dead letters, or moves a cursor back."""
         group = f"/v1/topics/{ORDERS}/groups/{OPERATED}"
         if random.random() < 0.5:
             await self._do("redrive", f"{group}/dead/redrive", {})

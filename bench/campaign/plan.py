@@ -1,19 +1,19 @@
-"""The topics of the campaign, and the history's first line, which tells the checker of them."""
+"""The topics of the campaign, and the first line of the history, which describes them to the checker."""
 
 from typing import Any
 
 LADDER = [100, 100, 100, 150, 150, 150, 150, 150, 200, 200, 200, 200, 200, 250, 250, 300]
-"""Milliseconds by rung: sixteen, as by default, in under three seconds."""
+"""Milliseconds by rung: sixteen rungs, as by default, but in under three seconds."""
 SHORT = [100, 200, 300]
-"""For the ordered topic, where what fails holds up its key."""
+"""The ladder of the ordered topic, where a failed message holds up its key."""
 
 ORDERS, ACCOUNTS, TICKS = "orders", "accounts", "ticks"
 QUEUES = 2
 OPERATED = "audit"
-"""The group whose cursor is moved, and whose letters are redriven."""
+"""The group whose cursor is moved and whose dead letters are redriven."""
 
 LATE_MS = 60_000
-"""The latest first hand-out, outages aside: what has piled up behind one goes out within a minute."""
+"""How late a first hand-out may be, outages aside: a backlog after an outage is handed out within a minute."""
 
 CLOCKWORK = "clockwork"
 GROUPS: dict[str, list[str]] = {ORDERS: ["billing", "mails", OPERATED], ACCOUNTS: ["ledger"], TICKS: [CLOCKWORK]}
@@ -22,7 +22,7 @@ SCHEDULES: dict[str, tuple[int, dict[str, Any]]] = {
     "tick": (2000, {}),
     "shy": (3000, {"overlap": "skip", "group": CLOCKWORK}),
 }
-"""Of the topic of ticks: every so many milliseconds, and what else they are to be."""
+"""The schedules of the topic of ticks: milliseconds between fire times, and further settings."""
 
 
 def ladder_of(topic: str) -> list[int]:
@@ -30,7 +30,7 @@ def ladder_of(topic: str) -> list[int]:
 
 
 def setup() -> dict[str, Any]:
-    """What the checker must know."""
+    """The facts that the checker must know."""
     return {
         "late_ms": LATE_MS,
         "topics": {

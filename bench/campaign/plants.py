@@ -1,6 +1,6 @@
-"""Bugs that are planted in a real server, so that what finds them is the whole way from there to the checker.
+"""Bugs that are planted in a real server, to test that the checker finds them from the whole history.
 
-Each is one promise broken now and then. The product knows nothing of them: its parts are changed where they are used.
+Each bug breaks one promise now and then. The product has no code for them: its parts are patched where they are used.
 """
 
 import time
@@ -34,12 +34,12 @@ _Rows = Mapping[int, Sequence[Sequence[Value]]]
 _AHEAD = 1000
 """Milliseconds."""
 _RARE = 3
-"""Messages of a page of which one is kept back."""
+"""A page with this many messages lacks one of them."""
 
 
 @frozen
 class _Believed:
-    """The offsets of what was written, and 0 for what was not."""
+    """The offsets of messages that were written, and 0 for those that were not."""
 
     offsets: Offsets
     queues: Collection[int]
@@ -52,7 +52,7 @@ class _Believed:
 
 
 class _Appending(WatchedTransaction):
-    """Changes what is published at once, every so many times."""
+    """Changes the messages of an immediate publish, in every `every`-th append."""
 
     every = 10
     times = 0
@@ -91,7 +91,7 @@ class _Swapping(_Appending):
 
 
 class _BuryingInSilence(WatchedTransaction):
-    """The cursor counts a dead letter that is nowhere."""
+    """Counts dead letters, but does not store them."""
 
     async def execute(self, query: str, *values: Bound) -> int:
         return 1 if query == "dead.add" else await super().execute(query, *values)
@@ -107,7 +107,7 @@ class _Miscounting(WatchedTransaction):
 
 @frozen
 class Plant:
-    """`kinds` of the violations that show it; one will do."""
+    """A planted bug; `kinds` are the violations that can show it, one of which is enough."""
 
     kinds: tuple[str, ...]
     watched: type[WatchedTransaction] = WatchedTransaction
@@ -115,14 +115,14 @@ class Plant:
 
 
 def _hurry() -> None:
-    """The node's clock is a second ahead."""
+    """Sets the node's clock a second ahead."""
     right, waits = Clock.now, Clock.seconds_until
     Clock.now = lambda self: right(self) + _AHEAD  # type: ignore[method-assign]
     Clock.seconds_until = lambda self, ms: waits(self, ms - _AHEAD)  # type: ignore[method-assign]
 
 
 def _forgive() -> None:
-    """An ack of a lease that is over is taken."""
+    """Accepts an ack after the end of its lease."""
 
     def taken(settled: Settled) -> Settled:
         return evolve(settled, lost=False, acked=1) if settled.lost else settled
@@ -131,7 +131,7 @@ def _forgive() -> None:
 
 
 def _promise() -> None:
-    """A cancel that came too late says that it won."""
+    """Answers a cancel that came too late with success."""
     right = Intake.cancel
 
     async def cancel(self: Intake, id_: int) -> Verdict:
@@ -142,7 +142,7 @@ def _promise() -> None:
 
 
 def _lengthen() -> None:
-    """The ladder has a rung more."""
+    """Gives the ladder one more rung."""
     right = Ladder.rung
 
     def rung(self: Ladder, attempt: int) -> int | None:
@@ -152,7 +152,7 @@ def _lengthen() -> None:
 
 
 def _hasten() -> None:
-    """Rungs are half as long."""
+    """Makes the rungs half as long."""
     right = Ladder.rung
 
     def rung(self: Ladder, attempt: int) -> int | None:
@@ -163,7 +163,7 @@ def _hasten() -> None:
 
 
 def _skip() -> None:
-    """A reader by offset is given all but one."""
+    """Leaves one message out of some pages of a reader by offset."""
     right = Readers.pull
 
     async def pull(self: Readers, queue: Queue, offset: int, size: int, wait: int) -> Pulled:
@@ -175,18 +175,18 @@ def _skip() -> None:
 
 
 def _look_up() -> None:
-    """The node goes by its host's wall clock."""
+    """Makes the node use its host's wall clock."""
     Clock.now = lambda self: time.time_ns() // 1_000_000  # type: ignore[method-assign]
     Clock.seconds_until = lambda self, ms: max(0, ms - self.now()) / 1000  # type: ignore[method-assign]
 
 
 def _cling() -> None:
-    """A clock of the database that was set is never followed: the node goes on by the time before."""
+    """Makes the node ignore a step of the database's clock and keep the old time."""
     Clock._doubt = lambda *_: None  # type: ignore[method-assign]
 
 
 def _judge_expiry(past: Callable[[int | None, int], bool]) -> Callable[[], None]:
-    """Whether a message is past its time is judged so, wherever it is asked."""
+    """Replaces the check whether a message has expired, wherever it is used."""
 
     def patch() -> None:
         for place in (hands_out, failing, stretches, timers):
@@ -196,7 +196,7 @@ def _judge_expiry(past: Callable[[int | None, int], bool]) -> Callable[[], None]
 
 
 def _leave() -> None:
-    """What a timer has replaced waits on."""
+    """Leaves a message waiting after a timer replaced it."""
     keyed.remove_waiting = _nothing  # type: ignore[assignment, attr-defined]
 
 
@@ -205,12 +205,12 @@ async def _nothing(*_: object) -> None:
 
 
 def _forget_cancel() -> None:
-    """A timer that is cancelled says so, and fires."""
+    """Answers that a timer is cancelled, but lets it fire."""
     keyed.cancel_locked = _nothing  # type: ignore[assignment, attr-defined]
 
 
 def _fire_again() -> None:
-    """A schedule has its first fire times twice."""
+    """Fires the first few fire times of schedules twice."""
     right = Firing._turn  # pyright: ignore[reportPrivateUsage]  # bugs are planted where nobody else reaches
     done: set[int] = set()
 
@@ -225,7 +225,7 @@ def _fire_again() -> None:
 
 
 def _pass_by() -> None:
-    """Every other fire time of a schedule is passed by."""
+    """Skips every other fire time of a schedule."""
     right = Firing._turn  # pyright: ignore[reportPrivateUsage]  # bugs are planted where nobody else reaches
     turns = count()
 
@@ -243,7 +243,7 @@ _PUBLISHING = frozenset(("message.add", "message.add_bare", "delay.add", "delay.
 
 
 def _believe() -> None:
-    """A publish whose commit the disk had no room for is answered as if it were there."""
+    """Answers a publish with success though its commit failed on a full disk."""
     right = WatchedBackend.write
 
     async def write(self: WatchedBackend, work: Work[T], *, heavy: bool = False) -> T:
@@ -287,5 +287,5 @@ PLANTS: Mapping[str, Plant] = {
     "old-clock": Plant(("stuck",), patch=_cling),
     "no-room": Plant(("lost",), patch=_believe),
 }
-"""By name. The last three show only where a clock is set or a disk is full. Promoted twice and one lap late cannot be
-planted so: the index of ids refuses the one, the sweep behind the hand mends the other."""
+"""The plants by name. The last three show only when a clock is set or a disk is full. A message promoted twice or one
+lap late cannot be planted: the unique index of ids refuses the first, the sweep behind the hand repairs the second."""

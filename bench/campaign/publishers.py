@@ -1,4 +1,4 @@
-"""Who publishes: now and later, single and in batches, with and without an idempotency key, and in order by key."""
+"""Publishers of the load: now and later, single and in batches, with and without idempotency keys, ordered by key."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from .plan import ACCOUNTS, ORDERS
 KEYS = 8
 """Ordering keys of a publisher."""
 _ENDING = 0.25
-"""Of requests those whose messages are of no use from some time on."""
+"""The share of requests whose messages expire."""
 _FAR = 3 * 3_600_000
-"""Milliseconds: longer than a run, and than clocks are set ahead."""
+"""Milliseconds; longer than a run and than clocks are set ahead."""
 
 
 @define
@@ -26,14 +26,14 @@ class Publisher:
     made: int = 0
 
     async def run(self) -> None:
-        """Until publishing ends."""
+        """Runs until publishing ends."""
         random = self.crew.random(self.who)
         while self.crew.publishing:
             await self.crew.gate.wait()
             size = random.choice((1, 1, 5, 20))
             delay = random.choice((0, 0, random.randrange(1, 3000)))
             ends, stale = 0, False
-            if random.random() < _ENDING:  # soon, or after the end of all
+            if random.random() < _ENDING:  # soon, or after the end of the run
                 stale = random.random() < 0.4
                 left = random.randrange(1500, 4000) if stale or random.random() < 0.5 else _FAR
                 ends = round(self.crew.store_ms) + delay + 7 * size + left
@@ -47,8 +47,8 @@ class Publisher:
                 answer = await self.publish(messages, key)
             if answer.phase == "ok":
                 if key is not None and random.random() < 0.02:
-                    await self.publish(messages, key)  # once more: it must be the same
-                if delay and not ends:  # it could be put off past its end, which is refused
+                    await self.publish(messages, key)  # a repeat with the same key must give the same answer
+                if delay and not ends:  # it could be rescheduled past its expiry, which is refused
                     self._offer(messages, answer)
             await trio.sleep(size / self.crew.rate)
 
@@ -57,7 +57,7 @@ class Publisher:
         return f"{self.who}-{self.made}"
 
     def _offer(self, messages: list[Message], answer: Answer) -> None:
-        """Some of what waits is for who cancels and reschedules."""
+        """Offers some waiting messages to the actors that cancel and reschedule."""
         assert self.crew.offered is not None
         for message, receipt in list(zip(messages, answer.data["messages"], strict=True))[::3]:
             try:
@@ -66,7 +66,7 @@ class Publisher:
                 return
 
     async def publish(self, messages: list[Message], key: str | None) -> Answer:
-        """One request of all of them, and its lines."""
+        """Publishes the messages in one request and records it."""
         journal, call, topic = self.crew.journal, self.crew.journal.call(), messages[0].topic
         now = int(journal.now_ms)
         told: list[dict[str, Any]] = [
@@ -96,7 +96,7 @@ class Publisher:
 
 @define
 class OrderedPublisher(Publisher):
-    """Of a key one after the other: the next is not asked for until the one before is known to be there."""
+    """Publishes the messages of a key in sequence: the next request only when the last is known to be accepted."""
 
     seqs: dict[str, int] = field(factory=dict[str, int])
 

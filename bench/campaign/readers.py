@@ -1,4 +1,4 @@
-"""Who reads a queue by his own offset, from its beginning, and never goes back."""
+"""Readers that follow a queue by their own offset, from its beginning, and never go back."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class Reader:
     queue: int
 
     async def run(self) -> None:
-        """Until consuming ends."""
+        """Runs until consuming ends."""
         offset = 0
         while self.crew.consuming:
             answer = await self.caller.ask("GET", page_of(self.topic, self.queue, offset, wait=500))
@@ -35,7 +35,7 @@ def page_of(topic: str, queue: int, offset: int, *, wait: int = 0) -> str:
 
 
 def found(message: dict[str, Any]) -> dict[str, Any]:
-    """What a line tells of a message of a queue."""
+    """The fields of a history line about a message in a queue."""
     return {
         "name": name_of(message),
         "id": message["id"],

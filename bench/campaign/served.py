@@ -1,9 +1,9 @@
-"""A `tarry serve` of the campaign, in a process of its own.
+"""Runs a `tarry serve` of the campaign in its own process.
 
     python -P -m tarry.bench.campaign.served PLANT POINT N serve --dsn ... --listen ...
 
-With a bug planted, so that the checker has one to find, and ending itself at a named point (see `killing`); `none` for
-either is a plain server.
+PLANT is a bug for the checker to find, POINT a named point where the server kills itself (see `killing`); `none` leaves
+either out.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What a row is run on, and what came of it."""
+"""What a row of the campaign runs on, and its outcome."""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from .shims import Lever
 
 @frozen
 class Order:
-    """What is to be run."""
+    """The options of one run."""
 
     nodes: int
     count: int
@@ -30,7 +30,7 @@ class Order:
 
 @define
 class Stage:
-    """What a fault has to do with."""
+    """Everything that a fault can act on."""
 
     order: Order
     database: Server
@@ -41,19 +41,19 @@ class Stage:
     journal: Journal
     deadline: float
     levers: Mapping[str, Lever]
-    """Of nodes, by their names: what they believe of their machines."""
+    """By the name of a node: sets what the node believes of its machine."""
     done: int = 0
-    """Faults."""
+    """Faults so far."""
     ups: list[float] = field(factory=list[float])
-    """Milliseconds until what was down served again."""
+    """Milliseconds of each outage until the service was back."""
 
     @property
     def wanted(self) -> bool:
-        """Whether there are faults to come."""
+        """Whether more faults are to come."""
         return self.done < self.order.count and time.monotonic() < self.deadline
 
     def begin(self, what: str, node: str = "", **facts: Any) -> bool:
-        """Notes a fault, unless there are enough."""
+        """Records a fault and returns True, or returns False when there are enough."""
         if not self.wanted:
             return False
         self.done += 1
@@ -64,7 +64,7 @@ class Stage:
         self.journal.write("fault", "ok", reason=what, node=node, facts=facts)
 
     def stuck(self, what: str, node: str = "") -> None:
-        """Something did not come back after a fault."""
+        """Records that something did not recover after a fault."""
         self.journal.write("fault", "fail", reason=what, node=node)
 
 
@@ -73,5 +73,5 @@ class Outcome:
     faults: int
     seconds: float
     up_ms: float
-    """The longest until a node, or the service, was there again."""
+    """The longest outage of a node or the service."""
     report: Report

@@ -1,5 +1,5 @@
-"""A node that stops in the middle of a turn of a group, with its transaction open, half done or just committed, while
-an operator moves the group's cursors and redrives its letters by way of the others."""
+"""A fault: a node stops in the middle of a group's turn, with its transaction open, half done or just committed, while
+an operator moves the group's cursors and redrives its dead letters through the other nodes."""
 
 from pathlib import Path
 from random import Random
@@ -29,17 +29,17 @@ POINTS = (
     "dead.add:committed",
     "redelivery.add:after",
 )
-"""Where it stops; see `killing`."""
+"""Where the node stops; see `killing`."""
 
 
 async def turns(stage: Stage) -> None:
-    """Of the first node; the others go on."""
+    """Stops the first node within a turn, again and again; the others go on."""
     node = stage.nodes[0]
     random, others = stage.crew.random("turn"), [other.port for other in stage.nodes[1:]] or [node.port]
     operator = Operator(stage.crew, stage.crew.caller("turn", others))
     while stage.wanted:
         point = random.choice(POINTS)
-        await node.stop()  # a point serves once
+        await node.stop()  # a point works once for each start
         await node.start((point, str(random.randrange(1, 6))))
         if not await _stands(node):
             continue
@@ -53,18 +53,18 @@ async def turns(stage: Stage) -> None:
         await stage.journal.reached("ack:ok", random.randrange(1, 50), PATIENCE)
     node.resume()
     node.kill()
-    await node.start(NO_POINT)  # nobody is to stop in the drain
+    await node.start(NO_POINT)  # no node may stop in the drain
     await operator.caller.close()
 
 
 async def _stands(node: Node) -> bool:
-    """Waits until it has come to its point; whether it has."""
+    """Waits until the node has stopped at its point; returns whether it has."""
     stat = Path(f"/proc/{node.process.pid}/stat")
     return await until(lambda: stat.read_text().rpartition(") ")[2].startswith("T"), PATIENCE)
 
 
 async def _meddle(operator: Operator, random: Random) -> None:
-    """Until its claims' leases are over, and of the longer ones its own."""
+    """Operates for a random time, up to three times the lease of a claim."""
     with trio.move_on_after(LEASE_MS / 1000 * random.uniform(0.2, 3)):
         while True:
             await operator.operate(random)

@@ -1,4 +1,4 @@
-"""The judge of a fault campaign: it imports nothing else of Tarry, and reads nothing but the history.
+"""The checker of a fault campaign: it imports nothing else of Tarry, and reads only the history.
 
-A room of its own, so that no fault of the service, of its client or of the harness can be in the judge as well.
+A package of its own, so that it cannot share a bug with the service, the client or the harness.
 """

@@ -2,7 +2,7 @@
 
     python -P -m tarry.bench.checker HISTORY.jsonl
 
-One JSON line: what was found; after it each violation with the events of its message. Exit code 1 if there are any.
+Prints one JSON line with the figures, then each violation with the events of its message. Exit code 1 if there are any.
 """
 
 import argparse

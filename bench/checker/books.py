@@ -1,4 +1,4 @@
-"""Counters: what the service tells in the end conserves, and agrees with what it answered."""
+"""Checks the service's final counters: that they add up, and that they agree with the answers in the history."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from .violation import Violation
 
 @define
 class Range:
-    """A count that the history knows but for what nobody can tell."""
+    """The bounds of a count, as far as the history tells it: unknown outcomes make the difference."""
 
     low: int = 0
     high: int = 0
@@ -33,7 +33,7 @@ def _range_by() -> "defaultdict[str, Range]":
 
 @define
 class Books:
-    """Of the whole history. Groups are named `topic/group`."""
+    """The counts of the whole history. Groups are named `topic/group`."""
 
     setup: Setup
     accepted: defaultdict[str, Range] = field(factory=_range_by)
@@ -50,7 +50,7 @@ class Books:
         self.accepted[life.topic].add(accepted, life.in_doubt)
         self.cancelled[life.topic].add(life.cancelled, life.maybe_cancelled)
         self.replaced[life.topic].add(life.replaced, life.maybe_gone and bool(life.replaces))
-        # Who looks at the queues in the end is not shown what is past its end.
+        # The final look at the queues does not show expired messages.
         past = life.may_expire and not life.stream
         self.streamed[life.topic].add(bool(life.stream) or (past and accepted and not life.maybe_gone), past)
 
@@ -72,11 +72,11 @@ class Books:
         ends = sum(facts.get(name, 0) for name in ("streamed", "cancelled", "replaced", "suppressed", "pending"))
         if facts["accepted"] != ends:
             yield _wrong(event, f"{facts['accepted']} accepted, {ends} streamed, cancelled, replaced or pending")
-        # What a schedule has dropped nobody was told of.
+        # Clients are not told which messages a schedule dropped.
         of_schedules = self.setup.topics[event.topic].scheduled
         for name in ("streamed", "cancelled") if of_schedules else ("accepted", "streamed", "cancelled", "replaced"):
             if name not in facts:
-                continue  # of a history that was recorded before there were timers
+                continue  # a history that was recorded before there were timers
             known: Range = getattr(self, name)[event.topic]
             if facts[name] not in known:
                 yield _wrong(event, f"it tells {facts[name]} {name}, the history {known.low} to {known.high}")

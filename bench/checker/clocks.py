@@ -1,7 +1,7 @@
-"""What the store's clock may have shown, by the harness's: it is the one that counts, and a fault may have stepped it.
+"""The time that the store's clock may have shown at a time of the harness's clock, since faults may step the store's.
 
-A step is told with `ahead_ms`, by how much the store's clock is ahead of the harness's from then on. Between its begin
-and its end, when all nodes follow, some go by the old time and some by the new.
+A fault's `ahead_ms` says how far the store's clock is ahead of the harness's from then on. Between its begin and its
+end, when all nodes follow, some nodes use the old time and some the new.
 """
 
 from attrs import define, field
@@ -13,7 +13,7 @@ NEVER = float("inf")
 
 @define
 class _Span:
-    """When somebody may have gone by the clock that was so far ahead; milliseconds of the harness's clock."""
+    """When a node may have used the clock while it was `ahead` milliseconds ahead, by the harness's clock."""
 
     begin: float
     end: float
@@ -22,14 +22,14 @@ class _Span:
 
 @define
 class Clocks:
-    """Times go in as the harness's, and come out as the store's, but for `reached`."""
+    """Converts times of the harness to times of the store; `reached` converts the other way."""
 
     _spans: list[_Span] = field(factory=lambda: [_Span(-NEVER, NEVER, 0)])
     last_ms: float = 0
-    """When the last event was heard."""
+    """The time of the last event."""
 
     def add(self, event: Event) -> None:
-        """The begin or the end of a fault, perhaps a step of the store's clock."""
+        """Takes the begin or the end of a fault, which may be a step of the store's clock."""
         if "ahead_ms" not in event.facts:
             return
         if event.phase == "invoke":
@@ -38,33 +38,33 @@ class Clocks:
             self._spans[-2].end = event.wall_ms
 
     def hear(self, event: Event) -> None:
-        """Any event."""
+        """Takes any event, to note the time."""
         self.last_ms = max(self.last_ms, event.wall_ms)
 
     def most(self, since: float, at: float) -> float:
-        """The latest that it has shown to anybody from `since` to `at`."""
+        """The latest time that any node may have seen on the store's clock from `since` to `at`."""
         shown = (min(at, span.end) + span.ahead for span in self._spans if span.begin <= at and span.end >= since)
         return max(shown)
 
     def ahead_most(self, event: Event) -> float:
-        """By how much it was ahead at most."""
+        """How far the store's clock was ahead at most at this event."""
         return self.most(event.wall_ms, event.wall_ms) - event.wall_ms
 
     def least(self, at: float) -> float:
-        """The earliest that it showed to anybody at that moment."""
+        """The earliest time that any node may have seen on the store's clock at that moment."""
         return at + min(span.ahead for span in self._spans if span.begin <= at <= span.end)
 
     def reached(self, time: float, at: float) -> float:
-        """When it came to show `time`, by the harness's clock, and has not shown less since, up to `at`; the latest
-        moment that this may have been for anybody."""
+        """The harness's time at which the store's clock came to show `time`, and no less from then up to `at`, for the
+        node that saw it last."""
         until = at
         for number in reversed(range(len(self._spans))):
             span = self._spans[number]
             begin = self._spans[number - 1].end if number else -NEVER
             if begin > until:
-                continue  # a step that came later
+                continue  # this step came later
             if time > until + span.ahead:
-                return until  # behind it: so it was the step
+                return until  # only the next step made the clock reach it
             if time >= begin + span.ahead:
                 return time - span.ahead
             until = begin

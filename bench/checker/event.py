@@ -1,4 +1,4 @@
-"""One line of a history: what the harness asked of the service and what it heard, and when."""
+"""An event of a history: what the harness asked the service or was answered, and when."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,28 +9,28 @@ from msgspec.json import Decoder
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
-    """Times are of the harness. `mono_ns` orders the events, `wall_ns` is held against the times of the service."""
+    """All clocks are the harness's: `mono_ns` orders the events, `wall_ns` is compared with the service's times."""
 
     op: str
     """setup, publish, cancel, reschedule, replace (a timer by the next one of its key), claim, ack, fail, extend, seek,
     redrive, read, schedule (made, and paused), fault; and at the end fire, stream, dead, counts and drained."""
     phase: str
-    """invoke; ok, fail (it was refused, and nothing was done) or unknown (nobody can tell)."""
+    """invoke; then ok, fail (refused, and nothing was done) or unknown (it may have been done)."""
     wall_ns: int
     mono_ns: int
     call: int = 0
-    """The same for an invocation and what came of it."""
+    """The same for an invocation and its outcome."""
     name: str = ""
-    """What the harness calls the message: it stands in the body, so it is known where no id was answered."""
+    """The harness's name for the message; it is in the body, so it is known even if no id was answered."""
     id: str = ""
     topic: str = ""
     group: str = ""
     client: str = ""
     attempt: int = 0
     token: str = ""
-    """Of a claim."""
+    """The token of a claim."""
     place: int = 0
-    """Of a message within its claim."""
+    """The place of a message within its claim."""
     key: str = ""
     """The ordering key."""
     seq: int = 0
@@ -38,24 +38,23 @@ class Event(Struct, frozen=True, omit_defaults=True):
     queue: int = -1
     offset: int = -1
     due_ms: int = 0
-    """Of a publish and a reschedule when it may go out, of a claim and an extension when the lease is over,
-    of a dead letter when it died, of a fire the fire time. Of the store's clock, but for what is asked for."""
+    """publish, reschedule: when the message is due; claim, extend: when the lease ends; dead: when it died; fire: the
+    fire time. By the store's clock, except in requests."""
     ends_ms: int = 0
-    """Of a publish: from when on it is handed out to nobody; 0: no end."""
+    """publish: when the message expires; 0: never."""
     rest_ms: int = -1
-    """Of a fail: the delay that the consumer named."""
+    """fail: the delay that the consumer asked for; -1: none."""
     counted: bool = True
-    """Of a fail: whether it counts."""
+    """fail: whether it counts as an attempt."""
     digest: str = ""
-    """Of body, headers and keys."""
+    """The digest of body, headers and ordering key."""
     reason: str = ""
-    """Of a refusal; of a fault what was done."""
+    """The reason of a refusal; of a fault, what was done."""
     node: str = ""
     facts: dict[str, Any] = {}
-    """Of setup: topics and groups; of counts: what the service tells; of a dead letter: its attempts; of a fault
-    that steps the clock of the store, by how many milliseconds it is ahead of the harness's: `ahead_ms`. Of a schedule:
-    its name, `since` when it fires, and `every` how many milliseconds; of a fire: its `schedule`, and `at` when it had
-    its turn."""
+    """setup: topics and groups; counts: the service's counters; dead: the attempts; a fault that steps the store's
+    clock: `ahead_ms`, how many milliseconds it is ahead of the harness's. schedule: its name, `since` when it fires,
+    and `every`, the milliseconds between fire times; fire: its `schedule`, and `at`, when it was handled."""
 
     @property
     def wall_ms(self) -> float:
@@ -63,7 +62,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
 
 
 def read(path: Path) -> Iterator[Event]:
-    """The events of a history; a last line that is torn off is left out."""
+    """Reads the events of a history; leaves out an incomplete last line."""
     decoder = Decoder(Event)
     with path.open("rb") as lines:
         for line in lines:

@@ -1,6 +1,6 @@
-"""Schedules: each fire time has its turn, once and not before it is there, and none is passed by.
+"""Checks schedules: each fire time fires once and not early, and none is skipped.
 
-What a schedule has sent is a message like any other, and judged as such: that it came once, whole, and to its end.
+The messages of a schedule are checked like all others: that each came once, unchanged, and to its end.
 """
 
 from collections.abc import Iterator
@@ -16,17 +16,17 @@ from .violation import Violation
 
 @define
 class Fires:
-    """What schedules tell of their fire times in the end. Times are of the store's clock."""
+    """The fire times that schedules reported at the end. Times are of the store's clock."""
 
     setup: Setup
     clocks: Clocks
     made: dict[str, Event] = field(factory=dict[str, Event])
     paused: dict[str, Event] = field(factory=dict[str, Event])
     of: dict[str, list[Event]] = field(factory=dict[str, list[Event]])
-    """By schedule."""
+    """Fires by schedule."""
 
     def add(self, event: Event) -> None:
-        """An event of a schedule."""
+        """Takes an event of a schedule."""
         name = event.facts["schedule"]
         if event.op == "fire":
             self.of.setdefault(name, []).append(event)
@@ -53,7 +53,7 @@ class Fires:
             yield from self._standing(name, made, fires)
 
     def _standing(self, name: str, made: Event, fires: list[Event]) -> Iterator[Violation]:
-        """It was still firing when it was paused."""
+        """Checks that the schedule was still firing when it was paused."""
         if name not in self.paused:
             return
         due = _next(fires[-1], made.facts["since"], made.facts["every"]) if fires else made.facts["since"]
@@ -64,6 +64,6 @@ class Fires:
 
 
 def _next(fire: Event, since: int, every: int) -> int:
-    """The fire time that comes after one: where that had its turn late, it may stand for all that were past by then."""
+    """The fire time after this one; a fire that was handled late may stand for all that had passed by then."""
     last = max(fire.due_ms, int(fire.facts["at"]))
     return since + ((last - since) // every + 1) * every

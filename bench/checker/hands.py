@@ -1,4 +1,4 @@
-"""What one group did with one message: each hand-out, and what became of it."""
+"""Checks what one group did with one message: each hand-out and its outcome."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,20 +20,19 @@ _ENDED = ("lease_lost", "unknown-claim")
 
 @define
 class Known:
-    """What the whole history says that one message's events do not."""
+    """Facts of the whole history that the events of one message do not contain."""
 
     setup: Setup
     outages: Outages = field(factory=Outages)
     clocks: Clocks = field(factory=Clocks)
     operated: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int])
-    """By topic and group when an operator first asked to give anything back."""
+    """By topic and group: when an operator first asked for a seek or a redrive."""
     sought: dict[tuple[tuple[str, str], int], int] = field(factory=dict[tuple[tuple[str, str], int], int])
-    """By group and queue the furthest place that a seek has named. What lies before it and was in somebody's hands is
-    given up by the seek."""
+    """By group and queue: the furthest offset that a seek has named. The seek gives up claimed messages before it."""
     asked: dict[int, float] = field(factory=dict[int, float])
-    """By call when a claim was asked for, on the harness's wall."""
+    """By call: when a claim was asked for, by the harness's wall clock."""
     given_back: dict[str, int] = field(factory=dict[str, int])
-    """By claim when it first asked to give anything back: in an ordered topic, what lies behind goes along."""
+    """By claim: when it first failed a message. In an ordered topic later messages of the key are given back, too."""
 
     def add(self, event: Event) -> None:
         if event.op == "fault":
@@ -55,7 +54,7 @@ class Known:
 
 @define
 class Hand:
-    """One hand-out, and what its claim said of the message since."""
+    """One hand-out, and the later calls of its claim about the message."""
 
     given: Event
     clocks: Clocks
@@ -68,13 +67,13 @@ class Hand:
 
     @staticmethod
     def maybe(events: list[Event]) -> list[Event]:
-        """The invocations that may have been carried out: those which were not refused."""
+        """The invocations that may have been executed: those that were not refused."""
         refused = {event.call for event in events if event.phase == "fail"}
         return [event for event in events if event.phase == "invoke" and event.call not in refused]
 
     @property
     def lease_first(self) -> int:
-        """The earliest time at which its lease may have been over."""
+        """The earliest time at which the lease may have ended."""
         known = self.given.due_ms
         for event in self.extends:
             if event.phase == "ok":
@@ -83,14 +82,14 @@ class Hand:
 
     @property
     def lease_last(self) -> int:
-        """The latest; an extension whose answer was lost may have been carried out."""
+        """The latest time at which the lease may have ended; an extension without an answer may have been executed."""
         answered = {event.call for event in self.extends if event.phase == "ok"}
         asked = [event for event in self.maybe(self.extends) if event.call not in answered]
         latest = (event.due_ms + round(self.clocks.ahead_most(event)) for event in asked)
         return max([self.lease_first, *latest])
 
     def over_at(self, rungs: list[int]) -> float:
-        """The earliest time, of the store, at which the message may be out of this hand and back."""
+        """The earliest time of the store at which the message may be available again after this hand-out."""
         ends: list[float] = []
         rung = rungs[min(self.given.attempt, len(rungs)) - 1] if rungs else 0
         for event in self.maybe(self.fails):
@@ -100,7 +99,7 @@ class Hand:
         return min(ends)
 
     def back_by(self, rungs: list[int]) -> float:
-        """The latest time, of the store, at which the message would be back."""
+        """The latest time of the store at which the message would be available again."""
         rung = rungs[min(self.given.attempt, len(rungs)) - 1] if rungs else 0
         answered = {event.call: event.wall_ms for event in self.fails if event.phase == "ok"}
         backs: list[float] = [] if answered else [self.lease_last + rung]
@@ -112,7 +111,7 @@ class Hand:
 
 @define
 class Hands:
-    """A message in a group."""
+    """All hand-outs of a message in a group."""
 
     life: Life
     group: str
@@ -121,7 +120,7 @@ class Hands:
     ordered: bool
     operated_at: int
     hands: list[Hand]
-    """By attempt: the answer of a paused node may come after the next hand-out."""
+    """Sorted by attempt: the answer of a paused node may come after the next hand-out."""
 
     @classmethod
     def of(cls, life: Life, group: str, known: Known) -> "Hands":
@@ -159,7 +158,7 @@ class Hands:
 
     @property
     def late_ms(self) -> float:
-        """From when it may have been due, and its publisher knew, to its first hand-out; 0 where that is not known."""
+        """Milliseconds from the latest possible due time, or a later receipt, to the first hand-out; 0: unknown."""
         receipt = self.life.receipt
         if not self.hands or receipt is None or self.hands[0].given.attempt > 1 or self.operated:
             return 0
@@ -167,7 +166,7 @@ class Hands:
         return at - max(self.known.clocks.reached(self.life.last_due_ms(), at), receipt.wall_ms)
 
     def violations(self, reasons: Counter[str]) -> Iterator[Violation]:
-        """Every one; `reasons` counts why messages came again."""
+        """Yields every violation; `reasons` counts why messages came again."""
         yield from self._end()
         late_ms, at = self.late_ms, self.hands[0].given.wall_ms if self.hands else 0
         if late_ms > self.known.setup.late_ms + self.known.outages.within(at - late_ms, at):
@@ -179,7 +178,7 @@ class Hands:
         yield from self._letters()
 
     def _end(self) -> Iterator[Violation]:
-        """It came to its end in this group."""
+        """Checks that the message came to an end in this group."""
         accepted = self.life.receipt is not None or bool(self.life.stream)
         if self.operated and any(self._is_given_up(event) for event in self.life.stream):
             return
@@ -188,13 +187,13 @@ class Hands:
 
     @property
     def may_expire(self) -> bool:
-        """Whether its end may have come, or it would have come back past that only: a group is done with it at once."""
+        """Whether it may have expired, or would be available again only after that: then the group drops it at once."""
         ends = self.life.ends_ms
         too_late = bool(ends) and any(hand.back_by(self.rules.ladder) >= ends for hand in self.hands[-1:])
         return self.life.may_expire or too_late
 
     def _past_its_end(self) -> Iterator[Violation]:
-        """Nobody is given what was past its end before he asked."""
+        """Checks that no claim got a message that had expired before the claim was asked for."""
         ends = self.life.ends_ms
         for hand in self.hands if ends else ():
             asked = self.known.clocks.least(self.known.asked.get(hand.given.call, hand.given.wall_ms))
@@ -205,7 +204,7 @@ class Hands:
         return event.offset < self.known.sought.get(((event.topic, self.group), event.queue), 0)
 
     def _again(self, reasons: Counter[str]) -> Iterator[Violation]:
-        """Each hand-out beyond the first has a reason."""
+        """Checks that each hand-out after the first has a reason."""
         for before, after in pairwise(self.hands):
             reason = self._reason(before, after)
             if reason is None:
@@ -238,7 +237,7 @@ class Hands:
         return None
 
     def _attempts(self) -> Iterator[Violation]:
-        """They count up, stay within the ladder, and no rung is early."""
+        """Checks that attempts count up and stay within the ladder, and that no retry comes before its rung."""
         most = len(self.rules.ladder) + 1
         for hand in self.hands:
             if hand.given.attempt > most:
@@ -250,7 +249,7 @@ class Hands:
             uncounted = any(not event.counted for event in before.fails)
             if again and not (uncounted or self.ordered):
                 yield self._wrong("retries", f"attempt {after.given.attempt} came twice")
-            parked = again and not uncounted  # behind an earlier one of its key, by whose rung it goes
+            parked = again and not uncounted  # held up by an earlier message of its key, whose rung applies
             over = before.over_at(self.rules.ladder)
             shown = self._shown(before, after.given)
             if not parked and shown < over:
@@ -258,7 +257,7 @@ class Hands:
                 yield self._wrong("rung", f"attempt {after.given.attempt} came {early:.0f} ms early")
 
     def _answers(self) -> Iterator[Violation]:
-        """What acks were told is true."""
+        """Checks that the answers to acks were true."""
         for hand in self.hands:
             yield from self._refused(hand)
             acked = hand.ok(hand.acks)
@@ -274,23 +273,23 @@ class Hands:
                 yield self._wrong("stale ack", "it was given back by this claim before")
 
     def _refused(self, hand: Hand) -> Iterator[Violation]:
-        """Nobody who holds a lease is told that it is over."""
+        """Checks that no holder of a valid lease was told that it was over."""
         for event in (*hand.acks, *hand.fails):
             if event.phase != "fail" or event.reason not in _ENDED or self.operated_at < event.mono_ns:
                 continue
             others = [*hand.maybe(hand.acks), *hand.maybe(hand.fails)]
             if any(other.mono_ns < event.mono_ns for other in others):
-                continue  # of the same claim, and it may be what ended it
+                continue  # a call of the same claim, which may have ended it
             shown = self._shown(hand, event)
             if shown < hand.lease_first and not self.ordered:
                 yield self._wrong("refused", f"{hand.lease_first - shown:.0f} ms before its lease was over")
 
     def _shown(self, hand: Hand, event: Event) -> float:
-        """The latest that the store's clock has shown from this hand-out up to that."""
+        """The latest time that the store's clock may have shown from this hand-out to that event."""
         return self.known.clocks.most(hand.given.wall_ms, event.wall_ms)
 
     def _letters(self) -> Iterator[Violation]:
-        """A dead letter for who is exhausted, once and whole, and for nobody else."""
+        """Checks that a message that failed on every rung, and no other, has exactly one complete dead letter."""
         letters = self.letters
         if len(letters) > 1:
             yield self._wrong("dead letter", f"there are {len(letters)}")

@@ -1,4 +1,4 @@
-"""Everything that was said of one message, and what must be true of it whatever its groups did."""
+"""All events of one message, and the checks on it that do not depend on its groups."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from .violation import Violation
 
 @define
 class Life:
-    """The events of one message by what they are of, in their order."""
+    """The events of one message by operation, in their order."""
 
     name: str
     clocks: Clocks = field(factory=Clocks)
@@ -21,9 +21,9 @@ class Life:
     cancels: list[Event] = field(factory=list[Event])
     reschedules: list[Event] = field(factory=list[Event])
     replaces: list[Event] = field(factory=list[Event])
-    """Of a timer: what came of the next one of its key."""
+    """For a timer: the calls that set its key again and so may have replaced it."""
     stream: list[Event] = field(factory=list[Event])
-    """Where the last look at its queues found it."""
+    """Where the final look at the queues found it."""
     of_group: dict[str, list[Event]] = field(factory=lambda: defaultdict[str, list[Event]](list))
     letters: dict[str, list[Event]] = field(factory=lambda: defaultdict[str, list[Event]](list))
 
@@ -37,7 +37,7 @@ class Life:
                 self.reschedules.append(event)
             case "replace":
                 self.replaces.append(event)
-            case "fire":  # nobody was told before: a schedule has published it, as it tells in the end
+            case "fire":  # a schedule published it, and reports so only at the end
                 self.publishes.append(replace(event, wall_ns=0, mono_ns=0))
             case "stream":
                 self.stream.append(event)
@@ -48,7 +48,7 @@ class Life:
 
     @property
     def events(self) -> list[Event]:
-        """All of them, by time."""
+        """All events, by time."""
         rest = [event for events in (*self.of_group.values(), *self.letters.values()) for event in events]
         of_topic = [*self.publishes, *self.cancels, *self.reschedules, *self.replaces, *self.stream]
         return sorted([*of_topic, *rest], key=lambda event: event.mono_ns)
@@ -59,12 +59,12 @@ class Life:
 
     @property
     def receipt(self) -> Event | None:
-        """The first answer that it was accepted."""
+        """The first answer that the message was accepted."""
         return _first(self.publishes, "ok")
 
     @property
     def in_doubt(self) -> bool:
-        """No answer says whether it was accepted."""
+        """Whether no answer tells if the message was accepted."""
         return self.receipt is None and len(_of(self.publishes, "fail")) < len(_of(self.publishes, "invoke"))
 
     @property
@@ -73,12 +73,12 @@ class Life:
 
     @property
     def maybe_cancelled(self) -> bool:
-        """Or nobody can tell."""
+        """Whether the message was cancelled, or its cancel has an unknown outcome."""
         return self._of_a_pause or len(_of(self.cancels, "fail")) < len(_of(self.cancels, "invoke"))
 
     @property
     def _of_a_pause(self) -> bool:
-        """Its schedule was paused when its time had come and it was not sent yet."""
+        """Whether its schedule was paused after its time had come and before it was sent."""
         return any(one.op == "fire" and one.reason == "cancelled" and one.id for one in self.publishes)
 
     @property
@@ -87,17 +87,17 @@ class Life:
 
     @property
     def maybe_gone(self) -> bool:
-        """Cancelled or replaced, or nobody can tell."""
+        """Whether the message was cancelled or replaced, or the outcome of such a call is unknown."""
         return self.maybe_cancelled or len(_of(self.replaces, "fail")) < len(_of(self.replaces, "invoke"))
 
     @property
     def ends_ms(self) -> int:
-        """From when on it is handed out to nobody; 0: no end."""
+        """When the message expires; 0: never."""
         return self.publishes[0].ends_ms
 
     @property
     def may_expire(self) -> bool:
-        """Whether the store's clock may have come to its end."""
+        """Whether the store's clock may have reached its expiry."""
         ends = self.ends_ms
         return bool(ends) and self.clocks.most(self.publishes[0].wall_ms, self.clocks.last_ms) >= ends
 
@@ -106,7 +106,7 @@ class Life:
             yield from (event for event in events if event.op == "claim")
 
     def violations(self) -> Iterator[Violation]:
-        """Apart from those of its groups."""
+        """Yields the violations, apart from those of its groups."""
         if not self.publishes:
             yield self._wrong("invented", "it was never published")
             return
@@ -144,13 +144,13 @@ class Life:
                 return
 
     def shown_ms(self, event: Event) -> float:
-        """The latest that the store's clock has shown from its publish up to this."""
+        """The latest time that the store's clock may have shown from its publish to this event."""
         return self.clocks.most(self.publishes[0].wall_ms, event.wall_ms)
 
     def due_ms(self, at: int) -> float:
         """The earliest time at which it may have been due, as of `at` on the harness's steady clock."""
         receipt = self.receipt
-        # Where nobody knows when it was accepted, what was asked for is the earliest.
+        # If it is unknown when it was accepted, the requested time is the earliest.
         known = [receipt.due_ms if receipt else self._asked(self.publishes[0])]
         for event in self.reschedules:
             if event.mono_ns > at:
@@ -159,11 +159,11 @@ class Life:
                 known = [float(event.due_ms)]
             elif event.phase in ("invoke", "unknown"):
                 known.append(self._asked(event))
-        # A reschedule that was refused changed nothing; its time may stand here as well, which only forgives.
+        # A refused reschedule changed nothing; its time may be in here, too, which only makes the check more lenient.
         return min(known)
 
     def _asked(self, event: Event) -> float:
-        """The earliest time that the store may have made of one that the harness asked for; 0: none was."""
+        """The earliest time of the store that a requested due time may have become; 0: none was requested."""
         return event.due_ms and event.due_ms + self.clocks.least(event.wall_ms) - event.wall_ms
 
     def last_due_ms(self) -> float:

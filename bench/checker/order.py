@@ -1,4 +1,4 @@
-"""Ordered topics: of a key, n + 1 is in no other claim while n is unsettled, and never before n."""
+"""Checks ordered topics: message n + 1 of a key is in no other claim while n is unsettled, and never before n."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -20,31 +20,31 @@ class _Link:
 
     @property
     def gone(self) -> bool:
-        """It was cancelled, or nobody knows whether it was ever accepted."""
+        """Whether it may have been cancelled, or was perhaps never accepted."""
         return self.hands.life.maybe_cancelled or self.hands.life.receipt is None
 
     def over_by(self, given: Event) -> bool:
-        """Whether it was gone, or a dead letter, before this was handed out."""
+        """Whether it was gone, or a dead letter, before that hand-out."""
         return self.gone or any(letter.due_ms <= self.hands.life.shown_ms(given) for letter in self.hands.letters)
 
     def settled_by(self, given: Event) -> bool:
-        """Whether it may have come to its end before this was handed out."""
+        """Whether it may have come to its end before that hand-out."""
         return self.over_by(given) or any(
             event.mono_ns < given.mono_ns for hand in self.hands.hands for event in hand.maybe(hand.acks)
         )
 
     def allows(self, given: Event) -> bool:
-        """Whether the next one may be handed out so: this one is settled, or stands before it in the same claim."""
+        """Whether the next message may be handed out so: this one is settled, or precedes it in the same claim."""
         beside = [hand.given.place for hand in self.hands.hands if hand.given.token == given.token]
         if any(place < given.place for place in beside):
             return True
-        # An earlier ack without an answer was not carried out, since here it is; unless an operator gave it back.
+        # It is in this claim, so no earlier ack without an answer was executed, unless an operator brought it back.
         unsettled = bool(beside) and not self.hands.operated
         return self.over_by(given) or (not unsettled and self.settled_by(given))
 
 
 def violations(of_key: Iterable[Hands]) -> Iterator[Violation]:
-    """Of one key in one group."""
+    """Yields the violations of one key in one group."""
     links = sorted((_Link(hands, hands.life.publishes[0].seq) for hands in of_key), key=lambda link: link.seq)
     for before, after in pairwise(links):
         for hand in after.hands.hands:

@@ -1,4 +1,4 @@
-"""When something was down: for so long nobody can be late."""
+"""Outages: the times when something was down, which do not count as lateness."""
 
 from attrs import define, field
 
@@ -7,10 +7,10 @@ from .event import Event
 
 @define
 class Outages:
-    """The times from when a fault was done until all that it hit was back; those that overlap are one."""
+    """The times from a fault until everything that it hit was back; overlapping ones are merged."""
 
     windows: list[tuple[float, float]] = field(factory=list[tuple[float, float]])
-    """Wall milliseconds."""
+    """Begin and end, in milliseconds of the wall clock."""
     _open: int = 0
     _since: float = 0
 
@@ -25,5 +25,5 @@ class Outages:
                 self.windows.append((self._since, event.wall_ms))
 
     def within(self, begin: float, end: float) -> float:
-        """How much of this stretch was outage, milliseconds."""
+        """How many milliseconds of this time were outage."""
         return sum(max(0, min(end, until) - max(begin, since)) for since, until in self.windows)

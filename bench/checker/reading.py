@@ -1,4 +1,4 @@
-"""Offsets: nobody who reads a queue by his own offset passes a message by."""
+"""Checks readers by offset: none of them skips a message of its queue."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterator
@@ -9,12 +9,12 @@ from .event import Event
 from .violation import Violation
 
 Queue = tuple[str, int]
-"""Topic and number."""
+"""Topic and number of the queue."""
 
 
 @define
 class Readings:
-    """What readers found while the messages came, and what the last look found from the beginning."""
+    """What readers found during the run, and what the final look found from the beginning of the queues."""
 
     found: dict[Queue, list[Event]] = field(factory=lambda: defaultdict[Queue, list[Event]](list))
     there: dict[Queue, list[Event]] = field(factory=lambda: defaultdict[Queue, list[Event]](list))
@@ -24,7 +24,7 @@ class Readings:
         by_queue[event.topic, event.queue].append(event)
 
     def violations(self, expiring: Container[str] = ()) -> Iterator[Violation]:
-        """What may have come to its end since it was found need not be there in the end."""
+        """Yields the violations; messages in `expiring` may have been read and be gone at the end."""
         for queue, there in self.there.items():
             yield from _unique(queue, there)
         for queue, found in self.found.items():
@@ -43,7 +43,7 @@ def _unique(queue: Queue, there: list[Event]) -> Iterator[Violation]:
 
 
 def _compared(queue: Queue, found: list[Event], there: list[Event]) -> Iterator[Violation]:
-    """The reader saw what there is up to where it came, in this order and nothing else."""
+    """Checks that a reader saw exactly the messages up to its last offset, in their order."""
     last = max((event.offset for event in found), default=-1)
     wanted = [event for event in sorted(there, key=lambda event: event.offset) if event.offset <= last]
     for was, ought in zip(found, wanted, strict=False):

@@ -1,4 +1,4 @@
-"""The whole judgement, in one pass over the history and one over its messages."""
+"""Runs all checks, in one pass over the history and one over its messages, and computes the figures."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ class _Judge:
     reasons: Counter[str] = field(factory=Counter[str])
     faults: Counter[str] = field(factory=Counter[str])
     stuck: list[Event] = field(factory=list[Event])
-    """What did not come back after a fault."""
+    """Faults after which something did not recover."""
     drained: Event | None = None
     deliveries: int = 0
     latest_ms: float = 0
@@ -95,7 +95,7 @@ class _Judge:
 
 
 def check(history: Iterable[Event]) -> Report:
-    """Judges a history, which begins with its setup."""
+    """Checks a history, whose first event is its setup."""
     events = iter(history)
     judge = _Judge(Known(setup_of(next(events).facts)))
     for event in events:

@@ -1,4 +1,4 @@
-"""What the history was made on: its topics, their groups, and how much may be asked of them."""
+"""The setup of a history: its topics, their groups, and how late the service may be."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from msgspec import Struct, convert
 
 
 class Group(Struct, frozen=True):
-    """A consumer group. `operated`: an operator moved its cursor or redrove letters, so anything may come again."""
+    """A consumer group. `operated`: an operator moved its cursor or redrove letters, so any message may come again."""
 
     ladder: list[int]
     """Milliseconds by rung."""
@@ -18,15 +18,15 @@ class Topic(Struct, frozen=True):
     groups: dict[str, Group]
     ordered: bool = False
     scheduled: bool = False
-    """Its messages are those of schedules."""
+    """Whether schedules publish its messages."""
 
 
 class Setup(Struct, frozen=True):
     topics: dict[str, Topic]
     late_ms: int = 60_000
-    """No first hand-out is later than this, not counting what was outage."""
+    """How late a first hand-out may be, without the time of outages."""
     slack_ms: int = 5_500
-    """By how much a node's clock may be behind the store's: its samples are doubted from 5 s on, not before."""
+    """How far a node's clock may be behind the store's: a node doubts its samples only from 5 s on."""
 
 
 def setup_of(facts: Mapping[str, Any]) -> Setup:

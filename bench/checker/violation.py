@@ -1,4 +1,4 @@
-"""A promise that was broken, and the events that show it."""
+"""A violation: a promise that was broken, and the events that show it."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from msgspec.json import encode
 from .event import Event
 
 LIMIT = 200
-"""Events of a message that are told."""
+"""The most events of a message that are printed."""
 
 
 @frozen
@@ -20,6 +20,6 @@ class Violation:
     events: Sequence[Event] = ()
 
     def told(self) -> str:
-        """Some lines for a person."""
+        """The violation as lines of text."""
         lines = [encode(event).decode() for event in self.events[:LIMIT]]
         return "\n".join([f"{self.kind}: {self.what}", *(f"    {line}" for line in lines)])

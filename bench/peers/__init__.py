@@ -1,1 +1,1 @@
-"""Tarry beside what else does this: the same works, each peer through its own client. Run as a module."""
+"""Compares Tarry with similar systems: the same tasks for each, through its own client. Run it as a module."""

@@ -1,21 +1,21 @@
-"""What does Tarry do beside its peers, each through its own client, at the same works?
+"""How does Tarry compare with its peers at the same tasks, each through its own client?
 
     python -m tarry.bench.peers
     python -m tarry.bench.peers --works a c --peers tarry-sqlite beanstalkd --scale 0.1
 
     a  durable publishes by 1, 20 and 200 callers, each of which waits for its answer
-    b  how late messages are at a steady 1,000 due a second
-    c  50,000 that wait are handed out to 8 consumers and acknowledged
-    d  200,000 are scheduled: time and memory, and the first message after a kill -9 of all of the server
-    e  20,000 due in one millisecond: when the last is handed out
+    b  lateness of messages at a steady 1,000 due a second
+    c  50,000 waiting messages are handed out to 8 consumers and acknowledged
+    d  200,000 messages are scheduled: time and memory, and the first message after a kill -9 of the whole server
+    e  20,000 messages due in one millisecond: when the last is handed out
     f  8 consumers at an empty queue: processor time and queries
 
 Each peer has a private server in a temporary folder, a new one for each work, and is durable: an answered publish has
-been synced to the disk. Who is not installed is told of on stderr and left out. Bodies have 200 bytes. Where a client
-has a call for many messages, b to e publish a thousand at a time with it. JSON lines, and then the table of
-docs/benchmarks.md: a loss is printed like a win. A work that fails is told on stderr, and makes the exit code 1.
+been synced to the disk. A peer that is not installed is named on stderr and left out. Bodies have 200 bytes. Where a
+client has a call for many messages, b to e publish a thousand at a time with it. Prints JSON lines, then the table of
+docs/benchmarks.md, with losses as well as wins. A work that fails is reported on stderr and makes the exit code 1.
 
-`FSYNC_US=1000 LD_PRELOAD=.../slow_fsync.so` in front of it slows the disk of every server
+Run it with `FSYNC_US=1000 LD_PRELOAD=.../slow_fsync.so` to slow the disk of every server
 (docs/how-to/run-the-benchmarks.md).
 """
 
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def sizes(scale: float, callers: list[int]) -> Sizes:
-    """How much of each, at a scale."""
+    """The sizes of the works at a scale."""
     return Sizes(
         callers=tuple(callers),
         seconds=max(0.3, min(3, 6 * scale)),
@@ -97,7 +97,7 @@ def sizes(scale: float, callers: list[int]) -> Sizes:
 def _installed(names: list[str]) -> dict[str, Peer]:
     found: dict[str, Peer] = {}
     for name in names:
-        # Not started; it tells of itself alone.
+        # Not started, only asked about itself.
         peer = PEERS[name](Path())
         if missing := peer.missing():
             print(f"{name} is left out; it wants: {missing}", file=sys.stderr)
@@ -107,7 +107,7 @@ def _installed(names: list[str]) -> dict[str, Peer]:
 
 
 def _measured(name: str, work: str, how_much: Sizes, versions: dict[str, str]) -> Figures:
-    """On a server of its own; what went wrong, if anything did."""
+    """Measures one work on a new server; returns the figures, or the error."""
     with tempfile.TemporaryDirectory(prefix="tarry-bench-", ignore_cleanup_errors=True) as folder:
         peer = PEERS[name](Path(folder))
         try:

@@ -1,4 +1,4 @@
-"""beanstalkd with its binlog, through greenstalk: a connection to a thread, a call to a message."""
+"""beanstalkd with its binlog, through greenstalk: one connection for each thread, one call for each message."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ from .peer import CONSUMERS, QUEUE, Arrival, arrival, text
 from .processes import Program, Served, found, lacking, program_version
 
 _WAIT = 10
-"""Seconds of a `reserve`: long, because each is a command of an idle consumer."""
+"""Seconds that a `reserve` waits; long, since each one is a command that an idle consumer sends."""
 
 
 class Beanstalkd(Served):
@@ -69,7 +69,7 @@ class Beanstalkd(Served):
         began = time.perf_counter()
         with self._client() as client:
             for number, due in enumerate(dues):
-                # Up: rounded down, it would come early.
+                # Rounded up: rounded down, the message would come early.
                 delay = max(0, -((time.time_ns() // 1_000_000 - due) // 1000)) if due else 0
                 client.put(text(number, due), delay=delay)
         return time.perf_counter() - began

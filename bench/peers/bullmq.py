@@ -1,6 +1,6 @@
-"""BullMQ on Redis, through its client for Node: `bullmq.js` in a process of its own for each call.
+"""BullMQ on Redis, through its Node client: each call runs `bullmq.js` in a new process.
 
-One `Worker` with a concurrency of 8; jobs are removed when done, as its guide for production has it.
+One `Worker` with a concurrency of 8; jobs are removed when done, as BullMQ's guide for production advises.
 """
 
 import json
@@ -18,7 +18,7 @@ from .peer import CONSUMERS, FILLER, PAGE, QUEUE, Arrival
 from .processes import Program, Served, found, lacking
 
 _SECONDS = 600
-"""That a call may take; each ends by itself before."""
+"""The most that a call may take; each ends by itself before."""
 _SCRIPT = Path(__file__).with_name("bullmq.js")
 
 
@@ -51,7 +51,7 @@ class BullMQ(Served):
     def _answers(self) -> bool:
         try:
             return bool(self._client().ping())
-        except redis.RedisError:  # not there yet, or still reading
+        except redis.RedisError:  # not listening yet, or still loading
             return False
 
     def _client(self) -> Any:

@@ -1,6 +1,6 @@
-"""Tarry: a real server on SQLite or on a private MySQL or MariaDB, over HTTP, through `Tarry`: threads of one process.
+"""Tarry as a peer: a real server on SQLite or a private MySQL or MariaDB, through the client `Tarry` in threads.
 
-`run` with 8 workers and the defaults beside.
+Consumes by `run` with 8 workers and otherwise the defaults.
 """
 
 import threading
@@ -22,7 +22,7 @@ from .processes import Program, program_version
 
 
 class TarryOnSQLite:
-    """The embedded store."""
+    """Tarry on the embedded store."""
 
     durability = "Commit on SQLite, `synchronous=FULL`"
     lacks = ""
@@ -100,7 +100,7 @@ class TarryOnSQLite:
 
 
 class TarryOnMySQL(TarryOnSQLite):
-    """With a MySQL of its own, which is killed with it."""
+    """Tarry with a private MySQL, which is killed together with it."""
 
     durability = "Commit on MySQL, `innodb_flush_log_at_trx_commit=1`, `sync_binlog=1`"
     _kind = "mysql"
@@ -155,7 +155,7 @@ class TarryOnMySQL(TarryOnSQLite):
 
 
 class TarryOnMariaDB(TarryOnMySQL):
-    """With a MariaDB of its own."""
+    """Tarry with a private MariaDB."""
 
     durability = "Commit on MariaDB, `innodb_flush_log_at_trx_commit=1`, no binary log"
     _kind = "mariadb"

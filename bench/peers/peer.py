@@ -1,4 +1,4 @@
-"""What a work asks of a peer. Knows no peer."""
+"""The interface that each peer implements for the works."""
 
 import json
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from typing import Protocol
 from ..report import Figures
 
 Arrival = tuple[int, int, int]
-"""A message in a handler's hands: its number, when it was due (Unix ms, 0 for at once) and when it came (Unix ns)."""
+"""A message at a handler: its number, when it was due (Unix ms, 0 for at once) and when it arrived (Unix ns)."""
 
 CONSUMERS = 8
 PAGE = 1000
-"""Messages to a call that takes many."""
+"""Messages in a call that takes many."""
 QUEUE = "bench"
 FILLER = "x" * 150
 
@@ -23,7 +23,7 @@ def body(number: int, due: int) -> dict[str, object]:
 
 
 def arrival(body: dict[str, int], at: int) -> Arrival:
-    """Of a message with this body, at this time."""
+    """The arrival of a message with this body at this time."""
     return body["n"], body["due"], at
 
 
@@ -33,15 +33,15 @@ def text(number: int, due: int) -> str:
 
 
 class Peer(Protocol):
-    """A queue with its server, private and empty, and with its client. One at a time; used from one thread but for
-    `consume`."""
+    """A queue with its private, empty server and its client. Only one exists at a time, used from a single thread,
+    except in `consume`."""
 
     durability: str
-    """What an answered publish means."""
+    """What an answered publish guarantees."""
     lacks: str
-    """What Tarry has and this has not, or what it does otherwise, where it concerns a figure."""
+    """Features of Tarry that this peer lacks, or differences that affect a figure."""
     in_memory: bool
-    """Whether a pending message takes memory of the server's; else it is a row and no more."""
+    """Whether a pending message takes memory of the server; otherwise it is only a row."""
 
     def __init__(self, folder: Path) -> None: ...
 
@@ -50,23 +50,24 @@ class Peer(Protocol):
         ...
 
     def version(self) -> str:
-        """Of the server and of the client."""
+        """The versions of the server and of the client."""
         ...
 
     def start(self) -> None:
-        """Starts the server, on what it has kept; returns when it answers."""
+        """Starts the server with the data that it has kept; returns when it answers."""
         ...
 
     def publish(self, callers: int, seconds: float) -> Figures:
-        """So many callers that each publish a message, wait for its answer and publish the next."""
+        """Measures `callers` callers that each publish a message, wait for its answer and publish the next."""
         ...
 
     def schedule(self, dues: Sequence[int]) -> float:
-        """A message for each, due then (Unix ms; 0 for at once), in the client's way for many. Seconds it took."""
+        """Publishes a message due at each of these times (Unix ms; 0 for at once), by the client's call for many if it
+        has one. Returns the seconds it took."""
         ...
 
     def consume(self, total: int, patience: float) -> list[Arrival]:
-        """What eight consumers handle, acknowledged each, until `total` have come or so many seconds are over."""
+        """Runs eight consumers that handle and ack messages, until `total` came or `patience` seconds are over."""
         ...
 
     def pending(self) -> int:
@@ -82,9 +83,9 @@ class Peer(Protocol):
         ...
 
     def kill(self) -> None:
-        """All of the server, as by a power cut, but for the disk."""
+        """Kills the whole server: like a power cut, except that the disk loses nothing."""
         ...
 
     def stop(self) -> None:
-        """Ends the server, however it is."""
+        """Stops the server, whatever state it is in."""
         ...

@@ -1,7 +1,7 @@
 """pgqueuer on a private PostgreSQL, through its asynchronous client over asyncpg: a pool of 20 connections.
 
-One manager that takes up to 100 jobs at a time and runs them as they come, in place of 8 consumers: eight managers in
-one process would be in each other's way.
+One manager takes up to 100 jobs at a time and runs them concurrently, in place of 8 consumers: eight managers in one
+process would slow each other down.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class PgQueuer(Served):
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "postgresql"
         self._port = free_port()
-        # It refuses to run as root; Debian's package makes this user.
+        # PostgreSQL refuses to run as root; Debian's package creates this user.
         self._user = "postgres" if os.getuid() == 0 else None
         self._program = Program(folder / "postgresql.log", self._answers, self._user)
         self._url = f"postgresql://bench@127.0.0.1:{self._port}/postgres"
@@ -82,7 +82,7 @@ class PgQueuer(Served):
         return told.stdout
 
     def _ask(self, sql: str) -> int:
-        """The number that a query gives, by `psql`."""
+        """Runs a query with `psql` and returns its number."""
         return int(self._run("psql", self._url, "-XAtc", sql))
 
     def asked(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Private server programs: started, waited for, killed, ended by their ids."""
+"""Runs private server programs: starts them, waits for them, kills or stops them by their process ids."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _STOP_SECONDS = 30
 
 
 class Program:
-    """A server in a process of its own; its output goes to a file."""
+    """A server in its own process; its output goes to a file."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Program:
         user: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment`: beside what it inherits."""
+        """`environment`: variables in addition to the inherited ones."""
         self._log = log
         self._environment = dict(environment or {})
         self._answers = answers
@@ -37,12 +37,12 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The id of the running process."""
         assert self._process is not None
         return self._process.pid
 
     def start(self, command: Sequence[str]) -> None:
-        """Returns when it answers. Raises `RuntimeError` with the end of its output."""
+        """Starts the program and returns when it answers. Raises `RuntimeError` with the end of its output."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -62,7 +62,7 @@ class Program:
             time.sleep(0.01)
 
     def kill(self) -> None:
-        """It and all that it has started."""
+        """Kills the program and all processes that it has started."""
         if self._process is not None:
             for pid in reversed(tree(self._process.pid)):
                 with suppress(ProcessLookupError):
@@ -71,7 +71,7 @@ class Program:
             self._process = None
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Asks it to end, and kills it when it does not."""
+        """Asks the program to end, and kills it if it does not."""
         if self._process is not None:
             self._process.send_signal(how)
             with suppress(subprocess.TimeoutExpired):
@@ -95,7 +95,7 @@ class Served:
 
 
 def tree(pid: int) -> list[int]:
-    """This process and all below it."""
+    """This process and all its descendants."""
     found = [pid]
     with suppress(OSError):
         for child in children_of(pid):
@@ -104,7 +104,7 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_of_all(pids: Sequence[int]) -> float:
-    """Seconds of processor time that those which still are have taken."""
+    """Seconds of processor time that these processes have used; ended ones are left out."""
     total = 0.0
     for pid in pids:
         with suppress(OSError):
@@ -113,7 +113,7 @@ def cpu_of_all(pids: Sequence[int]) -> float:
 
 
 def memory_of_all(pids: Sequence[int]) -> int:
-    """Bytes; what several share is counted once."""
+    """Bytes of memory; pages that several processes share are counted once."""
     total = 0
     for pid in pids:
         with suppress(OSError):
@@ -128,14 +128,14 @@ def found(name: str) -> str | None:
 
 
 def program_version(name: str, *arguments: str) -> str:
-    """As the program tells it."""
+    """The version that the program prints."""
     told = subprocess.run([found(name) or name, *arguments], capture_output=True, text=True, check=True)
     match = re.search(r"\d+\.\d+(\.\d+)?", told.stdout + told.stderr)
     return match[0] if match else ""
 
 
 def lacking(packages: Sequence[str], *programs: tuple[str, str]) -> str:
-    """What to install, of Python's packages and of programs (name, Debian's package); nothing if all is there."""
+    """What to install of Python packages and of programs (name, Debian package); empty if nothing is missing."""
     wanted = [f"apt-get install {package}" for name, package in programs if found(name) is None]
     absent: list[str] = []
     for package in packages:

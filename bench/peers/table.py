@@ -1,4 +1,4 @@
-"""The table of a run, in Markdown, as it stands in the documents."""
+"""Formats the table of a run as Markdown, as in docs/benchmarks.md."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -11,21 +11,21 @@ from ..report import Figures
 from .peer import Peer
 
 Found = Mapping[str, Mapping[str, Sequence[Figures]]]
-"""What each work gave, by work and peer, run by run; none where it failed."""
+"""The figures by work and peer, run by run; a failed run has none."""
 
 OURS = ("tarry-mysql", "tarry-mariadb", "tarry-sqlite")
-"""Whichever is first of those that ran is compared with the best peer: the one with a database server, like others."""
+"""The first of these that ran is compared with the best peer; first those with a database server, as peers have."""
 
 
 @frozen
 class Row:
-    """One figure."""
+    """One figure of the table."""
 
     label: str
     work: str
     figure: str
     best: Callable[[list[float]], float] | None
-    """Which of the peers' is the best; none: not to be compared."""
+    """Picks the best of the peers' values; None: not compared."""
     digits: int = 0
 
 
@@ -72,7 +72,7 @@ def markdown(found: Found, peers: Mapping[str, Peer], callers: Sequence[int], ve
 
 
 def _faults(found: Found) -> list[str]:
-    """What came twice, early or not at all."""
+    """Messages that came twice, early, late or not at all."""
     wrong = [_told(found, fault, fault) for fault in ("early", "doubled", "lost")]
     late = _told(found, "missing", "not handed out in time")
     return [*(list(chain(*wrong)) or ["- None was early, doubled or lost."]), *late]
@@ -93,13 +93,13 @@ def _cell(runs: Sequence[Figures], row: Row) -> str:
     values: list[Any] = [figures[row.figure] for figures in runs]
     if None in values:
         return "—"
-    # Of a burst that was not over: it took longer than that.
+    # The burst was not over, so it took longer than that.
     more = "> " if row.work == "e" and any(figures["missing"] for figures in runs) else ""
     return f"{more}{median(values):,.{row.digits}f}"
 
 
 def _times(by_peer: Mapping[str, Sequence[Figures]], ours: str, others: Sequence[str], row: Row) -> str:
-    """How many times as good as the best peer, of the same run: above 1 it is ahead."""
+    """How many times as good as the best peer of the same run; above 1, Tarry is better."""
     if row.best is None:
         return ""
     ratios: list[float] = []

@@ -1,4 +1,4 @@
-"""The works that each peer is given, on an empty server of its own. Knows no peer."""
+"""The works: tasks that each peer is measured at, on its own empty server."""
 
 import os
 import time
@@ -14,26 +14,26 @@ from .peer import Arrival, Peer
 from .processes import cpu_of_all, memory_of_all, tree
 
 _WARM_UP = 2
-"""Seconds of the lateness that do not count."""
+"""The first seconds of the lateness, which do not count."""
 _PROBE = 500
 _HOUR = 3_600_000
 _READY = 5
 """Seconds that consumers have to start."""
 _AWAY = 3
-"""Seconds that a killed server is away; a message falls due meanwhile."""
+"""Seconds that a killed server is down; a message falls due meanwhile."""
 _SLOWEST = 300
-"""Messages a second that a peer handles at the least, before it is given up."""
+"""The fewest messages a second that a peer must handle before it is given up."""
 
 T = TypeVar("T")
 
 
 @frozen
 class Sizes:
-    """How much of each."""
+    """The sizes of the works."""
 
     callers: tuple[int, ...]
     seconds: float
-    """Of each publishing."""
+    """Seconds of each publishing."""
     rate: int
     late_seconds: float
     waiting: int
@@ -43,7 +43,7 @@ class Sizes:
 
 
 def publish(peer: Peer, sizes: Sizes) -> Figures:
-    """Durable publishes a second by so many callers, each of which waits for its answer."""
+    """Measures durable publishes by callers that each wait for their answer."""
     found: Figures = {}
     for callers in sizes.callers:
         figures = peer.publish(callers, sizes.seconds)
@@ -52,7 +52,7 @@ def publish(peer: Peer, sizes: Sizes) -> Figures:
 
 
 def lateness(peer: Peer, sizes: Sizes) -> Figures:
-    """How late they come to the handlers, at a steady rate."""
+    """Measures how late messages arrive at the handlers, at a steady rate."""
     total = round(sizes.rate * (sizes.late_seconds + _WARM_UP))
     first = _lead(peer, total)
     arrivals = _scheduled(peer, [first + number * 1000 // sizes.rate for number in range(total)])
@@ -66,7 +66,7 @@ def lateness(peer: Peer, sizes: Sizes) -> Figures:
 
 
 def drain(peer: Peer, sizes: Sizes) -> Figures:
-    """What waits is handed out and acknowledged; the time is from the first message in a handler to the last."""
+    """Measures how fast waiting messages are handled and acknowledged, from the first one at a handler to the last."""
     loaded = peer.schedule([0] * sizes.waiting)
     arrivals = peer.consume(sizes.waiting, _patience(sizes.waiting))
     times = [at for _, _, at in arrivals]
@@ -79,7 +79,7 @@ def drain(peer: Peer, sizes: Sizes) -> Figures:
 
 
 def schedule(peer: Peer, sizes: Sizes) -> Figures:
-    """Messages due in an hour, and an hour long: time, memory, and what a killed server makes of them."""
+    """Schedules messages over the hour that begins in an hour; measures time, memory and the recovery after a kill."""
     before = memory_of_all(_servers(peer))
     first = now() + _HOUR
     took = peer.schedule([first + number * _HOUR // sizes.pending for number in range(sizes.pending)])
@@ -102,7 +102,7 @@ def schedule(peer: Peer, sizes: Sizes) -> Figures:
 
 
 def burst(peer: Peer, sizes: Sizes) -> Figures:
-    """All due in one millisecond: how long until the last is in a handler."""
+    """Schedules messages due in one millisecond; measures how long until the last is at a handler."""
     due = _lead(peer, sizes.burst)
     arrivals = _scheduled(peer, [due] * sizes.burst)
     late = sorted(at / 1e9 - due / 1e3 for _, _, at in arrivals)
@@ -110,7 +110,7 @@ def burst(peer: Peer, sizes: Sizes) -> Figures:
 
 
 def idle(peer: Peer, sizes: Sizes) -> Figures:
-    """Consumers at an empty queue: what the server takes of a core, and what all of it takes, its clients too."""
+    """Measures consumers at an empty queue: the processor time of the server, and of server and clients together."""
 
     def look() -> Figures:
         time.sleep(_READY)
@@ -142,13 +142,13 @@ WORKS: dict[str, Callable[[Peer, Sizes], Figures]] = {
 
 
 def _lead(peer: Peer, total: int) -> int:
-    """When the first can be due, so that all are scheduled and the consumers there: as fast as some others go in."""
+    """When the first message can be due so that scheduling is over and consumers run; estimated by scheduling a few."""
     took = peer.schedule([now() + 2 * _HOUR] * _PROBE)
     return now() + round(1000 * (_READY + 2 + 1.5 * took * total / _PROBE))
 
 
 def _scheduled(peer: Peer, dues: Sequence[int]) -> list[Arrival]:
-    """What comes of these, with consumers that were there before the first was due."""
+    """Schedules messages and consumes them, with consumers that run before the first one is due."""
     peer.schedule(dues)
     ahead = min(dues) - now()
     if ahead < 1000 * _READY:
@@ -163,7 +163,7 @@ def _patience(total: int) -> float:
 
 
 def _counts(arrivals: Sequence[Arrival], total: int) -> Figures:
-    """What came of so many, and how it should not have come."""
+    """Counts missing, doubled and early messages among `total`."""
     numbers = [number for number, _, _ in arrivals]
     return {
         "of": total,
@@ -178,7 +178,7 @@ def _servers(peer: Peer) -> list[int]:
 
 
 def _beside(background: Callable[[], object], act: Callable[[], T]) -> tuple[object, T]:
-    """What both give; the first is begun in a thread of its own."""
+    """Runs `background` in a thread and `act` beside it; returns both results."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(background)
         found = act()

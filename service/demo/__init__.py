@@ -1,7 +1,7 @@
-"""`tarry demo`: a day of flights, a kill, and a ledger of what was promised.
+"""`tarry demo`: replays a day of flights, kills the server once, and checks every count against a ledger.
 
-- `demo`            the command and its show.
-- `flights`         its day, from `sample/`; `replay` its producer and consumers.
-- `ledger`          what was promised, and what came.
-- `server_process`  its server, which benches and tests start too.
+- `demo`            the command and one run of the demo.
+- `flights`         the day's flights, from `sample/`; `replay` has the producer and the consumers.
+- `ledger`          what was promised for each flight, and what was delivered.
+- `server_process`  the demo's server, which benches and tests start, too.
 """

@@ -1,4 +1,4 @@
-"""`tarry demo`: a real day of flights through a real server, which is killed once on the way. About 40 s."""
+"""`tarry demo`: replays a real day of flights through a real server, which is killed once; takes about 40 s."""
 
 import logging
 import threading
@@ -26,17 +26,17 @@ from .server_process import ServerFailed, ServerProcess
 
 DAY_MS = 30_000
 LEAD_MS = 2_000
-"""Between the scheduling and the first departure."""
+"""Time between the scheduling and the first departure."""
 KILL_AFTER_MS = 12_000
 LIMIT_SECONDS = 55.0
-"""What is not seen by then is called lost."""
+"""A flight whose end is not seen by then counts as lost."""
 RUNGS = tuple(range(50, 450, 25))
-"""The ladder, compressed: 16 rungs in 3.8 s."""
+"""A compressed ladder: 16 rungs in 3.8 s."""
 ANNOUNCERS, CONSUMERS, WORKERS = 6, 2, 4
 
 
 def demo(*, json: Annotated[bool, Parameter(negative=(), help="Print the result as one JSON object.")] = False) -> int:
-    """Replay a day of flights on a server of its own, and count.
+    """Replay a day of flights on a private server, and check all counts.
 
     The server is killed in the middle. Everything happens in a temporary folder and on a free port. Exit code 1 when a
     count is wrong.
@@ -85,7 +85,7 @@ class Show:
     _errors: list[BaseException] = field(factory=list[BaseException])
 
     def run(self) -> None:
-        """From the start of the server to the last count."""
+        """Runs the demo, from the start of the server to the last count."""
         started = time.monotonic()
         day = load_day()
         with _progress(len(day)) as report, Tarry(self.server.url) as tarry:
@@ -125,7 +125,7 @@ class Show:
             self._errors.append(error)
 
     def _watch(self, ledger: Ledger, begins: int, limit: float, report: Callable[[str, int], None]) -> tuple[int, int]:
-        """Until every flight's end was seen; kills the server on the way. Returns what is due around that time."""
+        """Waits until every flight's end was seen, and kills the server once; returns the time span around the kill."""
         killed = ready = 0
         total = len(ledger.entries)
         while (left := ledger.open()) and time.monotonic() < limit and not self._errors:
@@ -139,7 +139,7 @@ class Show:
                 self.away_ms = ready - killed
             time.sleep(0.05)
         report("the last count", total - ledger.open())
-        time.sleep(0.5)  # anything that comes now comes once too often
+        time.sleep(0.5)  # a message that arrives now was delivered once too often
         return killed - 250, ready + 750
 
     def _count(self, tarry: Tarry, ledger: Ledger, apart: tuple[int, int]) -> None:
@@ -153,7 +153,7 @@ class Show:
         self.lateness = ledger.lateness(apart)
 
     def _compare(self, topic: dict[str, Any], group: dict[str, Any]) -> None:
-        """The server's own counters, which went through the kill, with the book."""
+        """Compares the server's own counters, which had to survive the kill, with the ledger."""
         counts = self.counts
         pairs = (
             ("accepted", topic["accepted"], counts["published"]),
@@ -169,7 +169,7 @@ class Show:
                 self.faults.append(f"the server counts {says} {name}, and there were {saw}")
 
     def print(self, json: bool) -> None:
-        """The result."""
+        """Prints the result."""
         if json:
             print_json(self._result())
             return
@@ -213,7 +213,7 @@ _SHOWN = (
 
 @contextmanager
 def _progress(total: int) -> Generator[Callable[[str, int], None], None, None]:
-    """A bar on a terminal; elsewhere a line when something else begins."""
+    """Shows progress: a bar on a terminal, elsewhere a line for each new step."""
     console = Console(stderr=True)
     if not console.is_terminal:
         said: list[str] = []
@@ -233,7 +233,7 @@ def _progress(total: int) -> Generator[Callable[[str, int], None], None, None]:
 
 @contextmanager
 def _quietly() -> Generator[None, None, None]:
-    """Failures that are planned are not logged."""
+    """Silences the client's log, since the demo fails handlers on purpose."""
     log = logging.getLogger("tarry.client")
     level = log.level
     log.setLevel(logging.CRITICAL)

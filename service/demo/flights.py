@@ -1,4 +1,4 @@
-"""The demo's day: the flights planned out of New York on 27 November 2013. See sample/README.md."""
+"""The demo's flights: those planned out of New York on 27 November 2013. See sample/README.md."""
 
 import csv
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ class Flight:
     """A planned departure, and what became of it."""
 
     key: str
-    """Carrier, number and date: unique."""
+    """Carrier, number and date; unique."""
     tailnum: str | None
     planned: datetime
     """UTC."""

@@ -1,6 +1,6 @@
-"""The demo's own book: what was promised for each flight, what was seen of it, and whether the two agree.
+"""The demo's ledger: what was promised for each flight, what was observed, and whether the two agree.
 
-Nothing here asks the server: what it says of itself is compared with this book, never used for it. Times are Unix ms.
+It never asks the server: the server's own figures are compared with the ledger, not used in it. Times are Unix ms.
 """
 
 import threading
@@ -16,12 +16,12 @@ from .flights import Flight
 Fate = Literal["planned", "rescheduled", "reschedule_too_late", "cancelled", "cancel_too_late"]
 
 _ROUNDING = 1
-"""A message may be due up to a millisecond after the time computed here, never before."""
+"""A message may be due up to this many milliseconds after the time computed here, never before."""
 
 
 @frozen
 class Sighting:
-    """One time that a handler had the message."""
+    """One hand-out of the message to a handler."""
 
     attempt: int
     at: int
@@ -31,25 +31,25 @@ class Sighting:
 
 @define
 class Entry:
-    """A flight's page."""
+    """A flight's entry in the ledger."""
 
     flight: Flight
     id: str
     due: int
     fails: int
-    """How many handlings fail: 0, a few, or all that the ladder has."""
+    """How many attempts fail: 0, a few, or all that the ladder allows."""
     fate: Fate = "planned"
     sightings: list[Sighting] = field(factory=list[Sighting])
 
     @property
     def handled(self) -> int:
-        """How often it was handled well."""
+        """How often the message was handled successfully."""
         return sum(not sighting.failed for sighting in self.sightings)
 
 
 @frozen
 class Lateness:
-    """Of first hand-outs, in milliseconds."""
+    """The lateness of first hand-outs, in milliseconds."""
 
     count: int
     p50: int
@@ -58,7 +58,7 @@ class Lateness:
 
     @classmethod
     def of(cls, values: Iterable[int]) -> "Lateness":
-        """By nearest rank."""
+        """Computes the percentiles by nearest rank."""
         ordered = sorted(values)
 
         def rank(share: float) -> int:
@@ -68,7 +68,7 @@ class Lateness:
 
 
 class Ledger:
-    """All pages, by message id. Written to by several threads."""
+    """All entries, by message id. Several threads write to it."""
 
     def __init__(self, entries: Iterable[Entry], rungs: Sequence[int]) -> None:
         self._lock = threading.Lock()
@@ -79,11 +79,11 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
-        """The pages, in the order of the day."""
+        """The entries, in the order of the planned departures."""
         return list(self._entries.values())
 
     def see(self, id_: str, attempt: int, at: int, deliver_at: int) -> bool:
-        """Notes a hand-out; True when this handling is to fail."""
+        """Notes a hand-out; returns whether this attempt is to fail."""
         with self._lock:
             entry = self._entries.get(id_)
             if entry is None:
@@ -94,20 +94,20 @@ class Ledger:
             return failed
 
     def complain(self, fault: str) -> None:
-        """Notes what was seen to be wrong on the way."""
+        """Notes a fault that was seen during the run."""
         with self._lock:
             self._complaints.append(fault)
 
     def bury(self, ids: Iterable[str]) -> None:
-        """Notes what the server calls dead: all of it, once, at the end."""
+        """Notes the server's dead letters: all of them, once, at the end."""
         self._buried = list(ids)
 
     def dies(self, entry: Entry) -> bool:
-        """Whether it fails to the end of the ladder."""
+        """Whether the message fails on every rung and becomes a dead letter."""
         return entry.fails > len(self._rungs)
 
     def open(self) -> int:
-        """Flights of which the end has not been seen."""
+        """How many flights have not been seen to end."""
         with self._lock:
             return sum(not self._over(entry) for entry in self._entries.values())
 
@@ -120,7 +120,7 @@ class Ledger:
         return entry.handled > 0
 
     def counts(self) -> dict[str, int]:
-        """What was seen, in numbers."""
+        """The counts of what was observed."""
         entries = self.entries
         dead = [entry for entry in entries if self.dies(entry) and entry.fate != "cancelled" and self._over(entry)]
         return {
@@ -137,7 +137,7 @@ class Ledger:
         }
 
     def early(self) -> list[str]:
-        """What was handed out before its time, be it the first or one that a rung stands before."""
+        """Messages handed out before their time, be it the due time or the end of a retry's rung; one sentence each."""
         faults: list[str] = []
         for entry in self.entries:
             for number, sighting in enumerate(entry.sightings):
@@ -151,7 +151,7 @@ class Ledger:
         return faults
 
     def lateness(self, apart: tuple[int, int]) -> tuple[Lateness, Lateness]:
-        """Of what was due outside the time `apart`, and within it."""
+        """The lateness of messages due outside the time span `apart`, and of those within it."""
         outside: list[int] = []
         within: list[int] = []
         for entry in self.entries:
@@ -163,8 +163,8 @@ class Ledger:
     def faults(self, doubtful_until: int = 0) -> list[str]:
         """Everything that is not as promised, one sentence each.
 
-        What a handler was given before `doubtful_until`, in Unix milliseconds, may come again as the same attempt: its
-        claim may be of the server that was killed, and with that went the word that it was begun.
+        A message that a handler got before `doubtful_until`, in Unix milliseconds, may come again as the same attempt:
+        its claim may come from the killed server, and the note that the attempt had begun was lost with it.
         """
         faults = [*self._complaints, *self.early()]
         for entry in self.entries:

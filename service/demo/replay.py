@@ -1,7 +1,8 @@
-"""The demo's producer and consumers: a day of flights, squeezed, over the client that users have.
+"""The demo's producer and consumers: they replay a compressed day of flights with the same client that users have.
 
-The producer schedules the whole day at the start. A little before each planned departure it reschedules the flight that
-will be late and cancels the one that will not leave, and notes the server's verdict. Consumers handle; some fail.
+The producer schedules the whole day at the start. A little before each planned departure it reschedules flights that
+will be late, cancels those that will not leave, and notes the server's verdict. Consumers handle the departures; some
+handlers fail.
 """
 
 import threading
@@ -24,18 +25,18 @@ NOTICE = 500
 """Milliseconds before a planned departure at which the producer hears that the flight is late or cancelled."""
 
 LEASE = timedelta(seconds=6)
-"""Longer than the server is away, so that what was handled in the meantime can still be acked."""
+"""Longer than the server is down, so that messages handled meanwhile can still be acked."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class HandlerFailed(Exception):
-    """As planned."""
+    """A handler fails as planned."""
 
 
 @frozen
 class Squeeze:
-    """The day's time on ours."""
+    """Maps times of the day in 2013 to times of this run."""
 
     begins: int
     """Unix milliseconds at which the first flight is due."""
@@ -44,17 +45,17 @@ class Squeeze:
 
     @classmethod
     def over(cls, day: Sequence[Flight], begins: int, length: int) -> "Squeeze":
-        """The planned day, in so many milliseconds."""
+        """Compresses the planned day into `length` milliseconds from `begins` on."""
         span = (day[-1].planned - day[0].planned).total_seconds() * 1000
         return cls(begins, day[0].planned, length / span)
 
     def at(self, moment: datetime) -> int:
-        """When it is due, Unix milliseconds."""
+        """The time of this run for a moment of the day, in Unix milliseconds."""
         return self.begins + round((moment - self.first).total_seconds() * 1000 * self.factor)
 
 
 def planned_failures(flight: Flight, rungs: int) -> int:
-    """How often its handler fails: by a hash of the key, the same at each run. A few fail to the end of the ladder."""
+    """How often the flight's handler fails, by a hash of its key, so each run is the same. A few fail on every rung."""
     number = zlib.crc32(flight.key.encode())
     if number % 180 == 0:
         return rungs + 1
@@ -81,7 +82,7 @@ def schedule_day(tarry: Tarry, day: Sequence[Flight], squeeze: Squeeze, rungs: i
 
 
 class Announcer:
-    """Reschedules and cancels, each a little before the planned departure. Several threads share one.
+    """Reschedules and cancels flights a little before their planned departure. Several threads share one announcer.
 
     The server's verdict decides what is due: a late flight that it calls too late leaves as planned.
     """
@@ -96,7 +97,7 @@ class Announcer:
         self._waiting = deque(changed)
 
     def run(self) -> None:
-        """Until all is announced."""
+        """Runs until every change is announced, or until `stop`."""
         while (entry := self._next()) is not None:
             if self._stop.wait(max(0.0, (entry.due - NOTICE) / 1000 - time.time())):
                 return
@@ -122,7 +123,7 @@ class Announcer:
         if entry.flight.cancelled:
             entry.fate = "cancel_too_late"
         else:
-            # A try whose answer was lost in the kill may have done it, and the message may have left since.
+            # A request whose answer was lost in the kill may have rescheduled it, and the message may have left since.
             due = _unix(instant_in(self._tarry.message(entry.id)["deliver_at"]))
             entry.fate = "reschedule_too_late" if due == entry.due else "rescheduled"
             entry.due = due

@@ -1,4 +1,4 @@
-"""A real `tarry serve` in a process of its own: started, waited for, killed, started again, ended."""
+"""Runs a real `tarry serve` in its own process: starts it, waits until it is ready, kills it, restarts and stops it."""
 
 import os
 import random
@@ -22,7 +22,7 @@ class ServerFailed(Exception):
 
 
 class ServerProcess:
-    """One server on one store and one port, which it keeps over restarts. Its log goes to a file."""
+    """A server on one store; it keeps its port over restarts and logs to a file."""
 
     def __init__(
         self,
@@ -35,15 +35,15 @@ class ServerProcess:
         program: Sequence[str] = ("tarry.service.cli.app",),
         within: Sequence[str] = (),
     ) -> None:
-        """`program`: a module that is a `tarry`, and what it is told before `serve`. `within`: what makes of a command
-        one that runs elsewhere, as that process."""
+        """`program`: a module that acts as `tarry`, and its arguments before `serve`. `within`: a command that runs the
+        server elsewhere, such as in another network, under the same process id."""
         self.dsn = dsn
         self.port = port or free_port()
         self._listen = f"{host}:{self.port}"
         self.url = f"http://{self._listen}"
         self.log = directory / "server.log"
         self._directory = directory
-        # Settings of the user's own must not reach this server.
+        # The user's own settings must not reach this server.
         own = {name: value for name, value in os.environ.items() if not name.startswith("TARRY_")}
         self._environment = own | python_path() | dict(environment or {})
         self._program = tuple(program)
@@ -52,12 +52,12 @@ class ServerProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether the server has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The id of the running process."""
         assert self._process is not None  # noqa: S101
         return self._process.pid
 
@@ -66,7 +66,7 @@ class ServerProcess:
         command = [*self._within, sys.executable, "-m", *self._program, "serve"]
         command += ["--dsn", self.dsn, "--listen", self._listen]
         with self.log.open("ab") as log:
-            # A group of its own: Ctrl-C on the terminal is for whoever started it, who then ends it.
+            # Its own session, so that Ctrl-C on the terminal reaches only the parent, which then stops the server.
             self._process = subprocess.Popen(  # noqa: S603
                 command,
                 cwd=self._directory,
@@ -91,14 +91,14 @@ class ServerProcess:
                 time.sleep(0.02)
 
     def kill(self) -> None:
-        """As when the machine loses power, but for the disk."""
+        """Kills the server with SIGKILL: like a power cut, except that the disk loses nothing."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
 
     def stop(self) -> int:
-        """Asks it to end; returns its exit code, -9 when it had to be killed."""
+        """Asks the server to end; returns its exit code, -9 when it had to be killed."""
         if self._process is None:
             return 0
         process, self._process = self._process, None
@@ -114,14 +114,14 @@ class ServerProcess:
             raise
 
     def tail(self, size: int = 3000) -> str:
-        """The end of its log."""
+        """The end of the server's log."""
         with suppress(FileNotFoundError):
             return self.log.read_bytes()[-size:].decode("utf-8", "replace").strip()
         return ""
 
 
 def free_port() -> int:
-    """Below 32768: above it clients' own ports may be in the way."""
+    """A free port below 32768, since the system gives higher ports to clients' connections."""
     while True:
         port = random.randrange(20_000, 32_768)  # noqa: S311
         with socket.socket() as probe, suppress(OSError):
@@ -130,7 +130,7 @@ def free_port() -> int:
 
 
 def python_path() -> dict[str, str]:
-    """The child finds the package where this process found it, wherever the child's own folder is."""
+    """A PYTHONPATH with which a child finds the package where this process found it, whatever its working directory."""
     found = [str(Path(entry).absolute()) for entry in sys.path if (Path(entry) / "tarry" / "__init__.py").exists()]
     inherited = [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {"PYTHONPATH": os.pathsep.join([*found, *inherited])} if found or inherited else {}

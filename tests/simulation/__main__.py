@@ -1,6 +1,6 @@
-"""Plays simulations by their seeds, and says what was found: `python -P -m simulation SEED...`; SEED may be FIRST-LAST.
+"""Runs simulations by their seeds and prints the results: `python -P -m simulation SEED...`; SEED may be FIRST-LAST.
 
-In CONTRIBUTING.md's way: PYTHONPATH=.tree:tests.
+Set PYTHONPATH=.tree:tests, as in CONTRIBUTING.md.
 """
 
 import argparse

@@ -1,9 +1,8 @@
-"""A database on simulated time, and a line to it for each node, which delays, stalls, deadlocks and loses answers by a
-seed.
+"""A database on simulated time, with a link to each node that delays, stalls, deadlocks and loses answers by a seed.
 
-It is a file of SQLite, and to the nodes what MySQL is: other nodes write to it, a reader sees what is committed when
-each of its statements begins, and the answer to a COMMIT may never come. One transaction writes at a time, from its
-first statement to its COMMIT; what row locks alone let through is left to the tests on real servers.
+It is an SQLite file that behaves like MySQL to the nodes: other nodes write to it, each statement of a reader sees what
+was committed when it began, and the answer to a COMMIT may never come. One transaction writes at a time, from its first
+statement to its COMMIT; interleavings that only row locks allow are left to the tests on real servers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,27 +25,27 @@ from tarry.store.sqlite.connection import SQLiteTransaction, connect
 T = TypeVar("T")
 
 BEGAN = 1_700_000_000_000_000_000
-"""When every simulation begins, Unix nanoseconds."""
+"""The start of every simulation, in Unix nanoseconds."""
 _RUNS = 5
 _DOUBT = (0.01, 0.1, 0.5, 4)
-"""Seconds until it is clear that nobody can tell whether a transaction is kept."""
+"""Seconds until the outcome of a transaction is reported as unknown."""
 
 
 @frozen
 class Fates:
-    """How often something goes wrong: of a transaction, or of a statement."""
+    """The probabilities of faults, for each transaction or statement."""
 
     deadlock: float = 0.03
     lost_before: float = 0.02
-    """The line is lost with the COMMIT on its way: nobody knows, and nothing is kept."""
+    """The connection is lost before the COMMIT arrives: the outcome is unknown, and nothing is committed."""
     lost_after: float = 0.02
-    """Its answer is lost."""
+    """The answer to the COMMIT is lost."""
     refused: float = 0.01
-    """The line is lost before."""
+    """The connection is lost before the COMMIT is sent: nothing is committed, and the node knows it."""
     slow: float = 0.02
-    """Of what is said over a line."""
+    """A message over the link is slow."""
     rest: float = 0.05
-    """Of a statement: another has its turn before it."""
+    """Another task runs before a statement."""
 
 
 def now_ns() -> int:
@@ -55,14 +54,14 @@ def now_ns() -> int:
 
 
 class Database:
-    """What all nodes share."""
+    """The database that all nodes share."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(schema())
         self.writer, self.reader = _connect(path), _connect(path)
         self.turn = trio.Lock()
         self.away_until = 0.0
-        """Trio's time."""
+        """Until when the database is down, in Trio's time."""
 
     def close(self) -> None:
         self.writer.close()
@@ -71,13 +70,13 @@ class Database:
 
 def _connect(path: Path) -> Connection:
     connection = connect(path)
-    connection.execute("PRAGMA synchronous = OFF")  # nobody loses power
+    connection.execute("PRAGMA synchronous = OFF")  # no power is lost in a simulation
     return connection
 
 
 @define(eq=False)
 class Link:
-    """Between a node and the database."""
+    """The connection between a node and the database."""
 
     database: Database
     random: Random
@@ -85,10 +84,10 @@ class Link:
     cut_until: float = 0.0
     stalled_until: float = 0.0
     ended: bool = field(default=False, init=False)
-    """Its node is no more."""
+    """Whether its node was killed."""
 
     async def pass_over(self) -> None:
-        """One way. Raises `Unavailable`."""
+        """Takes the time of one way over the link. Raises `Unavailable` when it is cut."""
         while (rest := self.stalled_until - trio.current_time()) > 0:
             await trio.sleep(rest)
         slow = self.random.random() < self.fates.slow
@@ -98,12 +97,12 @@ class Link:
             raise Unavailable("the line is cut")
 
     def has(self, share: float) -> bool:
-        """Whether it happens this time."""
+        """Whether an event of this probability happens."""
         return self.random.random() < share
 
 
 class _Transaction(SQLiteTransaction):
-    """With a rest before a statement here and there, and perhaps a deadlock at one of them."""
+    """A transaction with pauses before some statements, and perhaps a deadlock at one of them."""
 
     def __init__(self, connection: Connection, link: Link, deadlock_in: int) -> None:
         super().__init__(connection)
@@ -135,7 +134,7 @@ class _Transaction(SQLiteTransaction):
 
 
 class Backend(SQLiteBackend):
-    """A `store.ports.Backend` of one node, over its line: what takes a file of its own is in the class above."""
+    """A `store.ports.Backend` of one node, over its link to the shared database."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -209,7 +208,7 @@ class Backend(SQLiteBackend):
         return []
 
     async def aclose(self) -> None:
-        """The line ends with its node."""
+        """Does nothing: the link ends with its node."""
 
     def statistics(self) -> dict[str, int]:
         return {}

@@ -1,5 +1,4 @@
-"""A node in the test's own process, on simulated time: it is stopped or killed and begins anew, and its clock
-drifts."""
+"""A node in the test process, on simulated time: it can be stopped or killed and starts again, and its clock drifts."""
 
 from random import Random
 
@@ -17,19 +16,19 @@ from tarry.service.settings import Settings
 
 _GRACE = 5.0
 _CLIENT_TIMEOUT = 5_000
-"""Milliseconds; longer than the longest lease, for with a client that is dead end its leases."""
+"""Milliseconds; longer than the longest lease, since the leases of a dead client end with it."""
 _HEADERS = [(b"host", b"127.0.0.1:8277"), (b"content-type", b"application/json")]
 
 
 @define(eq=False)
 class Life:
-    """From a start to its end."""
+    """One life of a node, from its start to its end."""
 
     lifecycle: Lifecycle
     app: App
     link: Link
     nursery: trio.Nursery
-    """Of its requests too: they end with it."""
+    """Runs the node and its requests, which end with it."""
     stopping: bool = False
 
 
@@ -40,11 +39,11 @@ class Node:
     random: Random
     fates: Fates
     drift: float
-    """Of its clock, which gains so much of each second."""
+    """The drift of its clock: the fraction of each second that it gains."""
     life: Life | None = field(default=None, init=False)
 
     async def run(self) -> None:
-        """One life, until it is killed."""
+        """Runs one life of the node, until it ends or is killed."""
         settings = Settings(dsn="mysql://tarry@127.0.0.1/tarry", node=f"n{self.number}", client_timeout=_CLIENT_TIMEOUT)
         link, metrics = Link(self.database, self.random, self.fates), Metrics()
         lifecycle = begin(Backend(link), settings, metrics, elapsed=self._elapsed)
@@ -56,7 +55,7 @@ class Node:
             self.life = None
 
     async def stop(self) -> None:
-        """As by SIGTERM: no more requests, and what is begun is finished and handed over."""
+        """Stops the node as SIGTERM does: it takes no more requests, finishes those it has, and hands its work over."""
         life = self.life
         if life is None or life.stopping:
             return
@@ -68,7 +67,7 @@ class Node:
         life.nursery.cancel_scope.cancel()
 
     def kill(self) -> None:
-        """As by SIGKILL: nothing that it does from now on comes to the database."""
+        """Kills the node as SIGKILL does: nothing that it does from now on reaches the database."""
         if self.life is not None:
             self.life.link.ended = True
             self.life.nursery.cancel_scope.cancel()
@@ -79,7 +78,7 @@ class Node:
 
 @define(eq=False)
 class Way:
-    """From a client to a node: a connection of HTTP without its bytes. It may break off with an answer on its way."""
+    """A connection from a client to a node: HTTP without the bytes. It may break while an answer is on its way."""
 
     node: Node
     random: Random
@@ -96,7 +95,7 @@ class Way:
         self._life = None
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """Raises `RefusedError`, and `trio.BrokenResourceError`."""
+        """Sends a request and returns the body of the answer. Raises `RefusedError` and `trio.BrokenResourceError`."""
         await self._rest()
         life = self._life
         if life is None or life is not self.node.life or life.stopping or self.random.random() < self.fates.refused:
@@ -127,7 +126,7 @@ class _Exchange:
     body: bytes
     over: trio.Event = field(factory=trio.Event, init=False)
     gone: trio.Event = field(factory=trio.Event, init=False)
-    """The client is."""
+    """Set when the client is gone."""
     presence: Presence = field(factory=Presence, init=False)
     status: int = field(default=0, init=False)
     answer: bytes = field(default=b"", init=False)

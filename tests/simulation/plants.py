@@ -1,5 +1,5 @@
-"""Faults that only interleavings show: two nodes at once, an answer that is lost, a death in between. Each breaks one
-rule of the engine, and is put in its place while it is wanted.
+"""Planted bugs that only certain interleavings show: two nodes at once, a lost answer, a death in between. Each breaks
+one rule of the engine, and is patched in only for its test.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -25,9 +25,9 @@ from tarry.store.store import Store
 @frozen
 class Plant:
     kinds: tuple[str, ...]
-    """Of the violations that show it; one will do."""
+    """The kinds of violations that can show it, one of which is enough."""
     changes: tuple[tuple[Any, str, Callable[[Any], Any]], ...]
-    """Of an owner's attribute: from what is right to what is wrong."""
+    """(owner, attribute, function from the right implementation to the wrong one)."""
 
     @contextmanager
     def planted(self) -> Generator[None, None, None]:
@@ -38,7 +38,7 @@ class Plant:
 
 
 def _again(right: Any) -> Any:
-    """What nobody can tell is done again."""
+    """Repeats a transaction whose outcome is unknown."""
 
     async def write(self: Store, work: Any) -> Any:
         try:
@@ -50,7 +50,7 @@ def _again(right: Any) -> Any:
 
 
 def _denied(right: Any) -> Any:
-    """What nobody can tell is told as not done."""
+    """Reports a transaction whose outcome is unknown as not done."""
 
     async def write(self: Store, work: Any) -> Any:
         try:
@@ -62,7 +62,7 @@ def _denied(right: Any) -> Any:
 
 
 def _believed(kind: str) -> Callable[[Any], Any]:
-    """Of transactions that return such a thing."""
+    """Believes in a lost COMMIT, for transactions with this type of result."""
 
     def wrong(right: Any) -> Any:
         async def write(self: Backend, work: Any, *, heavy: bool = False) -> Any:
@@ -85,7 +85,7 @@ def _believed(kind: str) -> Callable[[Any], Any]:
 
 
 def _as_of_the_question(right: Any) -> Any:
-    """A sample of the clock is taken as of the question, not of the answer."""
+    """Dates a sample of the clock from the question, not from the answer."""
 
     async def take(self: Clock) -> None:
         asked = self._monotonic()
@@ -97,7 +97,7 @@ def _as_of_the_question(right: Any) -> Any:
 
 
 def _never(_right: Any) -> Any:
-    """Nobody looks for what others have."""
+    """Never looks for entries of other nodes."""
 
     async def nothing(*_: object) -> None: ...
 
@@ -105,7 +105,7 @@ def _never(_right: Any) -> Any:
 
 
 def _own_memory(_right: Any) -> Any:
-    """A client is dead that this node has not heard of, wherever else it was heard."""
+    """Takes a client for dead if this node has not heard from it, even if another node has."""
 
     def dead_since(self: Liveness, client: str, row: Any, now: int) -> int | None:
         heard = self._heard.get(client, 0)
@@ -115,7 +115,7 @@ def _own_memory(_right: Any) -> Any:
 
 
 def _whenever(right: Any) -> Any:
-    """It is judged at once, also behind a start."""
+    """Judges clients at once, even right after a start."""
 
     async def end_dead_clients(self: Liveness) -> None:
         self._judges_from = 0
@@ -125,7 +125,7 @@ def _whenever(right: Any) -> Any:
 
 
 def _lease_or_not(_right: Any) -> Any:
-    """A claim is settled whether its lease is over or not."""
+    """Settles a claim even after its lease."""
 
     def is_lost(self: Settling, wish: Any) -> bool:
         claim = self.locked.claim(wish.key)
@@ -135,7 +135,7 @@ def _lease_or_not(_right: Any) -> Any:
 
 
 def _promised(right: Any) -> Any:
-    """A cancel that came too late says that it won."""
+    """Answers a cancel that came too late with success."""
 
     async def cancel(self: Intake, id_: int) -> Verdict:
         verdict: Verdict = await right(self, id_)
@@ -145,7 +145,7 @@ def _promised(right: Any) -> Any:
 
 
 def _each_its_own(right: Any) -> Any:
-    """Each node knows its own idempotency keys."""
+    """Makes each node know only its own idempotency keys."""
 
     async def publish(self: Store, publications: Sequence[Publication], now: int, **how: Any) -> Any:
         own = [
@@ -171,4 +171,4 @@ PLANTS = {
     "cancel-too-late": Plant(("cancel",), ((Intake, "cancel", _promised),)),
     "own-idempotency-keys": Plant(("written twice", "promoted twice"), ((Store, "_publish", _each_its_own),)),
 }
-"""By name."""
+"""The plants by name."""

@@ -1,5 +1,5 @@
 """Two nodes on simulated time, over a database that delays, stalls, deadlocks and loses answers, under the load of the
-fault campaign; and faults that are planted, each of which only the right interleaving shows."""
+fault campaign; and planted bugs that only the right interleaving shows."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ _TRIES = 40
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """What goes wrong in a simulation is meant to."""
+    """Silences the log, since failures in a simulation are intended."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     yield

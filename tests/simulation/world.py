@@ -1,6 +1,6 @@
 """A simulation by its seed: two nodes, the load of the fault campaign, faults, the drain, and the checker's verdict.
 
-All that is random comes from the seed, and time is Trio's mock clock, so a seed is the same history each time.
+All randomness comes from the seed, and time is Trio's mock clock, so a seed gives the same history each time.
 """
 
 import os
@@ -31,7 +31,7 @@ from tarry.bench.checker.event import read
 from tarry.bench.checker.report import Report, check
 
 _SECONDS = 6.0
-"""Of simulated time in which there are faults."""
+"""Seconds of simulated time in which there are faults."""
 _HANDS = Hands(publishers=2, ordered=1, consumers=1, meddlers=3, keepers=1)
 _RATE = 25.0
 """Messages a second that publishers aim at."""
@@ -51,7 +51,7 @@ class World:
         self.random = self.crew.random("faults")
 
     async def faults(self, seconds: float) -> None:
-        """One after the other, some at once."""
+        """Injects faults one after another, some at the same time."""
         until = trio.current_time() + seconds
         async with trio.open_nursery() as nursery:
             while trio.current_time() < until:
@@ -115,14 +115,14 @@ class World:
         self.crew.journal.write("fault", "ok", reason=what, node=name)
 
     async def register(self) -> None:
-        """The consumers of the load are watched, and one that lives is not to be taken for dead."""
+        """Registers the load's consumers, so that the nodes watch them; a live one must not be taken for dead."""
         caller = self.crew.caller("register")
         for group in (group for groups in GROUPS.values() for group in groups):
             while (await caller.ask("POST", f"/v1/clients/c0-{group}/renew")).phase != "ok":
                 await trio.sleep(0.1)
 
     async def mortals(self, group: str) -> None:
-        """Consumers that die with a claim in hand, or on their way to one, and others that come in their place."""
+        """Runs consumers that die while they hold or request a claim, and are replaced by others."""
         random, number = self.crew.random(f"mortals-{group}"), 0
         while self.crew.publishing:
             number += 1
@@ -167,7 +167,7 @@ async def _running(nodes: list[Node]) -> AsyncGenerator[trio.Nursery, None]:
 
 
 def simulate(seed: int, folder: Path, plant: Plant | None = None) -> Report:
-    """Plays it, perhaps with a fault planted, and has it judged. The history is in the folder."""
+    """Runs a simulation, perhaps with a planted bug, and checks it. The history is written to the folder."""
     with _by(seed), plant.planted() if plant else nullcontext():
         trio.run(_simulate, seed, folder, clock=MockClock(autojump_threshold=0))
     return check(read(folder / "history.jsonl"))
@@ -175,7 +175,7 @@ def simulate(seed: int, folder: Path, plant: Plant | None = None) -> Report:
 
 @contextmanager
 def _by(seed: int) -> Generator[None, None, None]:
-    """What is random in the nodes, and in the order in which Trio wakes its tasks, is from the seed."""
+    """Takes all randomness of the nodes, and the order in which Trio wakes tasks, from the seed."""
     dice = Random(seed)
     with (
         patch.object(os, "urandom", dice.randbytes),

@@ -1,4 +1,4 @@
-"""Archivers in processes of their own, to be killed, and what the lake and the store hold."""
+"""Runs archivers in their own processes, so that tests can kill them, and reads what the lake and the store hold."""
 
 import os
 import signal
@@ -21,24 +21,24 @@ import runpy, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 runpy.run_module("tarry.pipeline", run_name="__main__", alter_sys=True)
 """
-"""Whoever is started in the background of a shell has no Ctrl-C."""
+"""Restores Ctrl-C, which a process started in the background of a shell ignores."""
 
 
 @contextmanager
 def at_a_terminal(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """As `started`, and a SIGINT is a Ctrl-C."""
+    """The same as `started`, but SIGINT acts as Ctrl-C."""
     with _running([sys.executable, "-P", "-c", _AT_A_TERMINAL, *arguments]) as process:
         yield process
 
 
 def environment() -> dict[str, str]:
-    """The package is found where this process found it."""
+    """The environment in which a child finds the package where this process found it."""
     home = str(Path(tarry.__file__ or "").absolute().parents[1])
     return {**os.environ, "PYTHONPATH": home, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """`tarry pipeline ...` to its end."""
+    """Runs `tarry pipeline ...` to its end."""
     return subprocess.run(
         command(*arguments), env=environment(), capture_output=True, text=True, timeout=240, check=False
     )
@@ -46,7 +46,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @contextmanager
 def started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """The same, and whatever it is still doing at the end is killed with all of its children."""
+    """Starts the same command; at the end kills it with all its children if it still runs."""
     with _running(command(*arguments)) as process:
         yield process
 
@@ -68,7 +68,7 @@ def _running(command: Sequence[str]) -> Iterator["subprocess.Popen[str]"]:
 
 
 def kill(process: "subprocess.Popen[str]") -> None:
-    """As when the machine loses power: Java and the workers too."""
+    """Kills the process, Java and the workers, as a power cut does."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -77,7 +77,7 @@ def kill(process: "subprocess.Popen[str]") -> None:
 
 
 def wait_for(happened: Callable[[], bool], process: "subprocess.Popen[str]", seconds: float = 120) -> None:
-    """Polls, as nothing tells; fails when the process ends before it."""
+    """Polls until it happened, since there is no signal for it; fails when the process ends first."""
     deadline = time.monotonic() + seconds
     while not happened():
         if process.poll() is not None:
@@ -91,5 +91,5 @@ def files(lake: Path, table: str, pattern: str = "*/*/*.parquet") -> Sequence[Pa
 
 
 def more_files(lake: Path, than: int) -> bool:
-    """Whether there are more of messages than so many."""
+    """Whether the lake has more than `than` files of messages."""
     return len(files(lake, "messages")) > than

@@ -1,4 +1,4 @@
-"""Clients in the tests' own processes know no public authority: to read them takes each new client 60 ms."""
+"""Keeps clients in the test process from loading the public certificate authorities, which takes 60 ms per client."""
 
 import os
 import ssl
@@ -10,7 +10,7 @@ _PUBLIC = {certifi.where(), os.environ.get("SSL_CERT_FILE")}
 
 
 def forget() -> None:
-    """Whom a test names is trusted as ever; what tests start has those of the machine."""
+    """Skips public authorities from now on. Those that a test names are trusted; child processes are not affected."""
     contexts: Any = ssl.SSLContext
     load = contexts.load_verify_locations
 

@@ -1,6 +1,6 @@
-"""The tables of the pipeline out of a store's bare tables, row by row: small, slow, and not the code under test.
+"""Builds the pipeline's tables from a store's own tables, row by row: small, slow, and independent of the tested code.
 
-Between the two they are plain lists of dictionaries, so that a test can put a fault into what a real store wrote.
+In between they are plain lists of dictionaries, so that a test can put a fault into what a real store wrote.
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ _CLAIM = (
 
 
 def read_book(rows: Callable[[str], list[tuple[Any, ...]]]) -> Book:
-    """All tables, as `Tables.rows` of `support.stores` answers."""
+    """Reads all tables; `rows` runs a query, as `Tables.rows` of `support.stores` does."""
     book: Book = {}
     for name, sql in _SQL.items():
         fields = [field.name for field in SCHEMAS[name].fields]
@@ -86,7 +86,7 @@ def read_book(rows: Callable[[str], list[tuple[Any, ...]]]) -> Book:
 
 
 def open_book(spark: SparkSession, book: Book) -> Tables:
-    """The DataFrames of a book; a table that it has not is empty."""
+    """The DataFrames of a book; a missing table is empty."""
     return Tables(**{name: _frame(spark, book, name) for name in TABLES})
 
 
@@ -108,7 +108,7 @@ class LiteralBooks:
 
 
 def look_at(spark: SparkSession, book: Book) -> Evidence:
-    """What the audit sees of a book."""
+    """The audit's evidence from a book."""
     return look(open_book(spark, book), None, LiteralBooks(spark, book))
 
 

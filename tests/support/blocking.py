@@ -1,4 +1,4 @@
-"""`AsyncTarry` on an event loop in another thread, in the shape of `Tarry`: what is tested of one is tested of both."""
+"""`AsyncTarry` on an event loop in another thread with the interface of `Tarry`, so that tests of one cover both."""
 
 import inspect
 import threading
@@ -15,7 +15,7 @@ from tarry.client import AsyncDelivery, AsyncTarry, Tarry
 
 
 class Blocking(Tarry):
-    """Every call is made in the event loop and waited for."""
+    """Makes every call in the event loop and waits for it."""
 
     def __init__(self, backend: str, url: str | None, sleeps: list[float], deadline: float = 30.0) -> None:
         self._deadline = deadline
@@ -30,8 +30,8 @@ class Blocking(Tarry):
         async def made() -> AsyncTarry:
             return AsyncTarry(self._url, deadline=self._deadline, sleep=nap)
 
-        # A portal that is left where no client can be made would be ended by the garbage collector, in the middle of
-        # whatever goes on then: a thread that begins holds the lock that the portal's thread wants for its end.
+        # If no client can be created, the portal must be closed here. Otherwise the garbage collector would close it at
+        # any moment, when a thread that is starting may hold the lock that the portal's thread needs to end.
         with ExitStack() as stack:
             self.portal: BlockingPortal = stack.enter_context(start_blocking_portal(self._backend))
             self.front = stack.enter_context(self.portal.wrap_async_context_manager(self.portal.call(made)))
@@ -98,7 +98,7 @@ class Blocking(Tarry):
 
 
 class BlockingDelivery:
-    """A delivery that is settled in its event loop."""
+    """A delivery that is settled in the client's event loop."""
 
     def __init__(self, portal: BlockingPortal, delivery: AsyncDelivery) -> None:
         self._portal = portal

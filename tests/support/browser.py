@@ -1,4 +1,4 @@
-"""A real browser: the Chromium of the system, driven by Playwright."""
+"""A real browser for tests: the system's Chromium, driven by Playwright."""
 
 import os
 import shutil
@@ -15,6 +15,6 @@ def program() -> str:
 
 
 def launch(playwright: Playwright) -> Browser:
-    """A browser without a window. Of root it wants no sandbox: it is shown pages of ours alone."""
+    """Starts a headless browser. As root it runs without a sandbox, which is safe since it loads only our pages."""
     sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
     return playwright.chromium.launch(executable_path=program(), args=[*sandbox, "--disable-dev-shm-usage"])

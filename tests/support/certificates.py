@@ -1,4 +1,4 @@
-"""Certificates of the tests' own."""
+"""Makes certificates for tests."""
 
 import datetime
 import ipaddress
@@ -11,8 +11,8 @@ from cryptography.x509.oid import NameOID
 
 
 def write_certificates(directory: Path, name: str | None = None) -> Path:
-    """An authority, `ca.pem`, which is returned, and its certificate for 127.0.0.1, or for a name, good for a day:
-    `server.pem` and `server-key.pem`."""
+    """Writes an authority, `ca.pem`, and its certificate for 127.0.0.1 or for a name, valid for a day: `server.pem` and
+    `server-key.pem`. Returns the path of `ca.pem`."""
     now = datetime.datetime.now(datetime.UTC)
     authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 

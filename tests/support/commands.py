@@ -1,4 +1,4 @@
-"""Commands of `tarry` within this process: as processes of their own some tests and the documents' have them."""
+"""Runs commands of `tarry` within this process; a few tests and those of the documents run them as processes."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from tarry.service.cli.app import run
 
 
 def command(url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """What it says to a server, and nobody at the keyboard."""
+    """Runs a command against a server, with an empty stdin; returns its output."""
     with (
         pytest.MonkeyPatch.context() as here,
         redirect_stdout(io.StringIO()) as said,
@@ -26,7 +26,7 @@ def command(url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def doctor(dsn: str) -> list[tuple[str, str, str]]:
-    """What it finds, check by check: (check, state, detail)."""
+    """The results of `tarry doctor`: (check, state, detail) of each check."""
     ended = command("", "doctor", "--json", "--dsn", dsn, "--listen", f"127.0.0.1:{free_port()}")
     assert ended.stdout, ended.stderr
     return [(one["check"], one["state"], one["detail"]) for one in map(json.loads, ended.stdout.splitlines())]

@@ -1,4 +1,4 @@
-"""How many statements a call of the store takes: the real transactions, with a count around them."""
+"""Counts the statements that a call of the store takes, in real transactions."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 @attrs.define
 class Count:
-    """Statements asked since it began; each of those that travel together is one."""
+    """The statements since the count began; statements sent together are counted one by one."""
 
     statements: list[str] = attrs.field(factory=list[str])
     rows: int = 0
-    """What they gave."""
+    """How many rows they returned."""
 
 
 class _Counted:
-    """A transaction that notes what is asked."""
+    """A transaction that notes its statements."""
 
     def __init__(self, tx: Transaction, count: Count) -> None:
         self._tx = tx
@@ -47,7 +47,7 @@ class _Counted:
 
 @asynccontextmanager
 async def counted(store: Store) -> AsyncIterator[Count]:
-    """Counts what the store reads meanwhile."""
+    """Counts the statements of the store's reads within the block."""
     count = Count()
     backend, read = store.backend, store.backend.read
 

@@ -1,5 +1,5 @@
-"""Something to see on every page: topics, failures on all rungs, dead letters, schedules, timers, clients, and names
-and bodies of people who mean no good.
+"""Fills a server with data for every page of the dashboard: topics, failures on all rungs, dead letters, schedules,
+timers, clients, and malicious names and bodies.
 
     PYTHONPATH=.tree:tests .venv/bin/python -P -m support.dashboard_data http://127.0.0.1:8277
 """
@@ -15,7 +15,7 @@ LONG = "a-name-as-long-as-some-people-like-them-" * 4
 
 
 def fill(tarry: Tarry, messages: int = 10_000) -> dict[str, str]:
-    """Ids of messages that tests look at, by what they are."""
+    """Fills the server; returns the ids of messages that tests look at, by their kind."""
     ids: dict[str, str] = {}
     tarry.put_group("orders", "billing", ladder=["1m", "2m", "3m", "4m", "5m", "10m", "1h", "2h"])
     tarry.put_group("orders", "mailing")

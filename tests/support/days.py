@@ -1,4 +1,4 @@
-"""A schedule at work on a stage, minute after minute."""
+"""Runs a schedule on a stage, minute after minute."""
 
 import msgspec
 from attrs import define
@@ -12,7 +12,7 @@ from tarry.store.schedules.schedules import Wish
 
 @define
 class Days:
-    """A schedule of every minute, and what it has sent."""
+    """A schedule that fires every minute, and the wheel entries of the messages that it has sent."""
 
     stage: Stage
     topic: Topic

@@ -1,4 +1,4 @@
-"""A directory of topics over an embedded store of its own, with no service around it."""
+"""Opens a directory of topics over a new embedded store, without a service."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from tarry.store.store import Store
 
 @asynccontextmanager
 async def open_directory(folder: Path) -> AsyncGenerator[tuple[Store, Directory, Clock], None]:
-    """In this folder, with the clock's time taken."""
+    """Opens a store, directory and clock in this folder; the clock has taken its first sample."""
     backend = embedded(folder / "tarry.db")
     clock = Clock(backend.now)
     await clock.take()

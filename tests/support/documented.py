@@ -1,4 +1,4 @@
-"""Holds answers against /openapi.json, so that the document stays true."""
+"""Checks answers against /openapi.json, so that the document stays true."""
 
 import re
 
@@ -10,7 +10,7 @@ _PATHS = document()["paths"]
 
 
 async def documented(response: httpx.Response) -> None:
-    """Fails when the document does not know this answer."""
+    """Fails when the document does not describe this answer."""
     method = response.request.method.lower().replace("head", "get")
     path = response.request.url.raw_path.partition(b"?")[0].decode()  # not decoded: a name may have a slash in it
     known = [

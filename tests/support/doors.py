@@ -1,4 +1,4 @@
-"""A front door with the limits that a server has unless told."""
+"""A front door with a server's default limits."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ from tarry.service.settings import Settings
 
 
 def front_door(app: App, **own: Any) -> FrontDoor:
-    """One that ends within a second; `own` are its other fields."""
+    """A front door that ends within a second; `own` are its other fields."""
     limits = Settings()
     return FrontDoor(app, 1, limits.max_incoming, limits.body_timeout / 1000, **own)

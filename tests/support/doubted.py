@@ -1,7 +1,7 @@
-"""Every verb of a real server, called while the line to its database is cut at the verb's own COMMIT.
+"""Calls every verb of a real server while the connection to its database is cut at the verb's own COMMIT.
 
-A lane is one verb on a topic of its own: it makes what the verb needs, has the next COMMIT of that verb cut, calls it
-over HTTP, and holds the answer against the tables. The lanes run side by side.
+A lane is one verb on its own topic: it creates what the verb needs, arranges a cut at the verb's next COMMIT, calls the
+verb over HTTP, and checks the answer against the tables. The lanes run side by side.
 """
 
 import itertools
@@ -20,22 +20,22 @@ HOUR = "1h"
 
 
 def hexed(text: str) -> bytes:
-    """A text as it stands in the store's statements."""
+    """A text as it appears in the store's statements."""
     return text.encode().hex().encode()
 
 
 @attrs.define
 class Doubted:
-    """A server, the line between it and its database, and a look at the tables past both."""
+    """A server, the proxy between it and its database, and direct access to the tables."""
 
     http: httpx.AsyncClient
     proxy: Proxy
     tables: Tables
     numbers: "itertools.count[int]" = attrs.field(factory=itertools.count)
     published: Counter[str] = attrs.field(factory=Counter)
-    """By topic."""
+    """How many messages were published, by topic."""
     alone: trio.Lock = attrs.field(factory=trio.Lock)
-    """For who cuts a publish: two may share a transaction, and its COMMIT is cut once."""
+    """Held by a lane that cuts a publish: two publishes may share a transaction, whose COMMIT is cut only once."""
 
     async def call(self, method: str, path: str, json: object = None, *, status: int = 200) -> Any:
         answer = await self.http.request(method, path, json=json)
@@ -64,7 +64,7 @@ class Doubted:
         return f"{lane}-{next(self.numbers)}"
 
     def places(self, token: str) -> list[tuple[int, str]]:
-        """Where the messages of a body are, by id."""
+        """The ids of the messages with this body, and the tables that they are in."""
         body = f"x'{hexed(chr(34) + token + chr(34)).decode()}'"
         return [
             (id_, table)
@@ -74,7 +74,7 @@ class Doubted:
 
 
 Lane = Callable[[Doubted, Moment, int], Awaitable[None]]
-"""One cut of a verb; the last is the number of the cut."""
+"""Makes one cut of a verb; the last argument is the number of the cut."""
 
 
 async def publish(d: Doubted, moment: Moment, number: int) -> None:
@@ -123,7 +123,7 @@ async def promote(d: Doubted, moment: Moment, number: int) -> None:
     assert [message["body"] for message in answer["messages"]] == [token]
     assert d.places(token) == [(int(receipt["id"]), "message")]
     await d.call("POST", f"/v1/claims/{answer['claim']}/ack")
-    if receipt["state"] == "published":  # it took so long that it was due already
+    if receipt["state"] == "published":  # it took so long that the message was due already
         d.proxy.cuts.remove(cut)
         await promote(d, moment, number)
         return
@@ -240,7 +240,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {"die": {"ladder": []}, "redrive": {"ladd
 
 
 async def make_ready(d: Doubted) -> None:
-    """The topics, and what some verbs find there."""
+    """Creates the topics, and the messages that some verbs need."""
     for name in LANES:
         settings = _SETTINGS.get(name, {})
         await d.topic(name, **settings)

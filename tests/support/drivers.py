@@ -1,4 +1,4 @@
-"""Users' own connections, one per driver that the outbox promises to work over; at the server's isolation level."""
+"""Connections of users' own drivers, one for each driver that the outbox supports; at the server's isolation level."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -9,7 +9,7 @@ import pytest
 
 AsyncConnect = Callable[[str], Awaitable[Any]]
 Connect = Callable[[str], Any]
-"""From a DSN to a connection, with transactions."""
+"""Opens a connection with transactions to a DSN."""
 
 
 def login(dsn: str) -> dict[str, Any]:
@@ -93,7 +93,7 @@ ASYNC_DRIVERS: dict[str, tuple[str, AsyncConnect]] = {
     "aiomysql": ("asyncio", _aiomysql),
     "asyncmy": ("asyncio", _asyncmy),
 }
-"""With the event loop that each is for."""
+"""Each with the event loop that it runs on."""
 
 
 def close(connection: Any) -> None:

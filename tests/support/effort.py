@@ -1,5 +1,5 @@
-"""How hard is tried: as hard as is worth waiting for in `make test`, with all there is in `make long`, and of each test
-two cases in `make quick`."""
+"""How much each test tries: a moderate amount in `make test`, everything in `make long`, and two cases of each test in
+`make quick`."""
 
 import os
 from collections import defaultdict
@@ -10,10 +10,10 @@ import pytest
 _FULL = bool(os.environ.get("TARRY_TEST_FULL"))
 _QUICK = bool(os.environ.get("TARRY_TEST_QUICK"))
 _NOT_QUICK = ("mysql", "mariadb", "asyncio", "process")
-"""In the names of tests: they want a server or a process, or are run on trio as well."""
+"""Words in the names of tests that need a server or a process, or that also run on trio."""
 
 full = pytest.mark.full
-"""Of a test, or of a module as `pytestmark`, whose figures are of `tries`: `make long` runs it once more."""
+"""Marks a test, or a module as `pytestmark`, whose effort depends on `tries`: `make long` runs it once more."""
 
 
 def tries(some: int, whole: int) -> int:
@@ -22,7 +22,7 @@ def tries(some: int, whole: int) -> int:
 
 
 def take_quick(items: Iterable[pytest.Function]) -> None:
-    """In `make quick` the first and the last case of each test, of those that are quick; all others are long."""
+    """In `make quick` keeps only the first and the last quick case of each test; marks all others as long."""
     if not _QUICK:
         return
     by_test: dict[str, list[pytest.Function]] = defaultdict(list)

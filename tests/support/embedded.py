@@ -1,4 +1,4 @@
-"""An embedded store with its schema and no rows. To make the schema takes longer than the rest of a server's start."""
+"""An embedded store with its schema and no rows, copied, since creating the schema takes most of a server's start."""
 
 from functools import cache
 from pathlib import Path
@@ -13,14 +13,14 @@ from tarry.store.sqlite.backend import SQLiteBackend
 def schema() -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder, "tarry.db")
-        maker = Thread(target=migrate, args=(f"sqlite:///{path}",))  # of its own: here Trio may be at work
+        maker = Thread(target=migrate, args=(f"sqlite:///{path}",))  # Trio may already run in this thread
         maker.start()
         maker.join()
         return path.read_bytes()
 
 
 def embedded(path: Path) -> SQLiteBackend:
-    """The store there; a new one is a copy."""
+    """Opens the store at this path; a new one is a copy of the empty store."""
     if not path.exists():
         path.write_bytes(schema())
     return SQLiteBackend(path)

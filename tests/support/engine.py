@@ -1,4 +1,4 @@
-"""Parts of the engine for tests of one of them: what is pending, the signals, and other servers that are none."""
+"""Builds parts of the engine for tests of single parts, with stubs in place of other servers."""
 
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, cast
@@ -32,20 +32,20 @@ from tarry.wheel.timing_wheel import TimingWheel
 def pending_from(
     began: int, clock: Clock, *, rates: Mapping[int, int] | None = None, ownership: Ownership | None = None
 ) -> Pending:
-    """A wheel whose time begins then; no page of its horizon is loaded."""
+    """Pending entries in a wheel whose time begins at `began`; no page of its horizon is loaded."""
     releases = Releases({} if rates is None else rates, whole() if ownership is None else ownership, clock)
     return Pending(TimingWheel(began), Horizon(began), clock, releases)
 
 
 def signals_over(directory: Directory, clock: Clock, pending: Pending | None = None) -> Signals:
-    """Nobody hears anything yet."""
+    """Signals without any listeners yet."""
     pending = pending_from(0, clock) if pending is None else pending
     return Signals(pending, directory, Listeners(), Doorbells(), Unsealed(), None)
 
 
 @define(eq=False)
 class Cluster:
-    """What parts ask of the servers on one database."""
+    """A stub of the servers on one database: this one only."""
 
     place: tuple[int, int] = (0, 1)
 
@@ -54,12 +54,12 @@ class Cluster:
         return cast(Nodes, self)
 
     def tell_soon(self) -> None:
-        """Nobody is there."""
+        """Does nothing: there are no other servers."""
 
 
 @define(eq=False)
 class Told:
-    """What a node tells of itself."""
+    """A stub that returns facts that a node reports about itself."""
 
     facts: dict[str, Any]
 
@@ -68,23 +68,23 @@ class Told:
 
 
 class Unheard:
-    """Who is told of nothing that matters here."""
+    """A stub that ignores all notifications."""
 
     def streamed(self, promoted: Sequence[Promoted]) -> None:
-        """Nobody reads."""
+        """Does nothing: there are no readers."""
 
     def fired(self, fired: Fired) -> None:
-        """There are no schedules."""
+        """Does nothing: there are no schedules."""
 
     def topic_of_queue(self, queue_id: int) -> None:
-        """It is not known."""
+        """Knows no topic."""
 
     def group_of_queue(self, queue_id: int) -> None:
-        """It is not known."""
+        """Knows no group."""
 
 
 def promotion_over(store: Any, clock: Clock, signals: Any = None) -> Promotion:
-    """A promotion of a store that is none: it has `promote_some`."""
+    """A promotion over a stub of a store, which has `promote_some`."""
     nobody: Any = Unheard()
     spoilt = Spoilt(store, clock)
     signals = nobody if signals is None else signals
@@ -94,6 +94,6 @@ def promotion_over(store: Any, clock: Clock, signals: Any = None) -> Promotion:
 def dispatcher_over(
     pending: Pending, promotion: Promotion, clock: Clock, topics: Any, aside: Container[int] = frozenset()
 ) -> tuple[Dispatcher, Lookahead]:
-    """Over what is pending; `topics` tells of which topics they are."""
+    """A dispatcher over pending entries; `topics` gives the topics of entries."""
     lookahead = Lookahead(pending, topics, clock)
     return Dispatcher(pending, promotion, Burst(pending, promotion, lookahead, clock, aside), clock), lookahead

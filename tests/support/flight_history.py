@@ -1,9 +1,9 @@
-"""A history to report on, out of real flights: what planned departures from New York would have left behind.
+"""Makes a history to report on from real flights: what planned departures from New York would have left in the tables.
 
-A topic is a carrier, a message a flight, due at its planned departure. Two groups have each carrier: `boarding`, quick
-and with failures, and `baggage`, slower, whose belt stands still for two hours. What a flight's own row says decides:
-late planes fail some attempts, planes without a departure time were cancelled, or have nobody to board them. Nothing
-is random: the same flights give the same history.
+A topic is a carrier; a message is a flight, due at its planned departure. Two groups consume each carrier: `boarding`,
+fast and with failures, and `baggage`, slower, with a stop of two hours. The flight's row decides: late planes fail some
+attempts; planes without a departure time were cancelled, or nobody boards them. Nothing is random: the same flights
+give the same history.
 
     PYTHONPATH=.tree:tests .venv/bin/python -P -m support.flight_history FOLDER [FLIGHTS.csv or .zip]
 
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 
 def flights(path: Path, month: int | None = None) -> Iterator[Row]:
-    """The rows of the CSV, in the order of planned departures."""
+    """Reads the rows of the CSV in the order of planned departures."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             text = archive.read(archive.namelist()[0]).decode()
@@ -55,7 +55,7 @@ def flights(path: Path, month: int | None = None) -> Iterator[Row]:
 
 
 def flight_tables(spark: SparkSession, rows: Iterable[Row]) -> Tables:
-    """Everything that the flights left behind."""
+    """The pipeline's tables that the flights give."""
     return literal_tables(spark, **history(rows))
 
 
@@ -68,7 +68,7 @@ def history(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _dice(*of: object) -> float:
-    """From 0 to 1, and the same for the same."""
+    """A pseudo-random number from 0 to 1, always the same for the same arguments."""
     return zlib.crc32(repr(of).encode()) / 2**32
 
 

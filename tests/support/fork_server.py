@@ -1,8 +1,8 @@
 """Starts `python -m tarry...`, and programs of the tests, as forks of a process that has loaded it: 20 ms, not 600.
 
-Every other thing is as with a start of its own: the process has its own id, session, files, environment and end, and
-its parent is who asked for it. `install` puts it below `subprocess`, so that tests and what they call notice nothing.
-What is asked for in any other way (another package path, another interpreter, flags of Python's) is started as ever.
+Otherwise a fork behaves like a normal start: it has its own id, session, files, environment and end, and its parent is
+the process that asked for it. `install` hooks it into `subprocess`, so tests and the code that they call do not notice.
+Anything else (another package path, another interpreter, flags of Python) is started normally.
 """
 
 import atexit
@@ -36,17 +36,17 @@ import attrs
 from tarry.service.demo.server_process import python_path
 
 _LOADED = ("tarry.wheel", "tarry.store", "tarry.client", "tarry.service")
-"""Packages that are loaded with all their modules, but for what a machine lacks."""
+"""Packages that are loaded with all their modules, except for those whose dependencies are missing."""
 _NOT_LOADED = "tarry.client.django"
-"""It wants settings of Django's first."""
+"""Needs Django's settings before it can be loaded."""
 _OWN = ("tarry.service.", "tarry.bench.", "support.")
-"""What is started by forking: programs that the packages above make up. And scripts beside this one; and, where
-TARRY_TEST_FORK is 1, code that is an argument."""
+"""Modules that are started by forking: programs that consist of the packages above. Scripts beside this one are, too,
+and, where TARRY_TEST_FORK is 1, code given as an argument."""
 _STARTERS = ("tarry.bench.",)
-"""Of these, what starts some itself."""
+"""Those of them that start such programs themselves."""
 _FLAGS = {"-P": "PYTHONSAFEPATH", "-u": "PYTHONUNBUFFERED"}
 _READ_FIRST = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "OPENSSL_")
-"""Variables that are read before the first line of a program."""
+"""Prefixes of variables that are read before the first line of a program."""
 _PLAIN = {
     "preexec_fn": None,
     "shell": False,
@@ -58,13 +58,13 @@ _PLAIN = {
     "umask": -1,
     "restore_signals": True,
 }
-"""What has to be so; everything else than this is left to a real start."""
+"""Arguments of Popen that must have these values; otherwise the program is started normally."""
 _LARGEST = 100_000
-"""Bytes of a request: what a datagram holds on any machine."""
+"""The most bytes of a request: what a datagram holds on any machine."""
 _SAME_USER = struct.Struct("3i")
-"""What SO_PEERCRED tells: process, user and group."""
+"""The fields of SO_PEERCRED: process, user and group."""
 _SUBREAPER = 36
-"""PR_SET_CHILD_SUBREAPER: whose parent ends becomes a child of this process."""
+"""PR_SET_CHILD_SUBREAPER: a descendant whose parent ends becomes a child of this process."""
 
 
 @attrs.frozen
@@ -81,32 +81,32 @@ class Program:
 
     @property
     def named(self) -> list[str]:
-        """What PYTHONPATH names."""
+        """The entries of PYTHONPATH."""
         return [entry for entry in self.environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
     @property
     def path(self) -> list[str]:
-        """What is before the packages of the interpreter."""
+        """The entries of `sys.path` before the interpreter's own."""
         first = os.fspath(Path(self.name).parent) if self.kind == "script" else self.cwd
         return [*([] if self.environment.get("PYTHONSAFEPATH") else [first]), *self.named]
 
 
 class _ForkServer:
-    """The process that has loaded everything; it ends with the one that asks, whose end closes the socket."""
+    """The process that has loaded everything; it ends with the process that asks, whose end closes the socket."""
 
     def __init__(self, asks: socket.socket, address: str = "") -> None:
         self._socket = asks
         self.address = address
-        """Where shells ask."""
+        """The address at which shells ask."""
         self._of = os.getpid()
 
     @property
     def ours(self) -> bool:
-        """Not inherited over a fork."""
+        """Whether it belongs to this process and was not inherited over a fork."""
         return self._of == os.getpid()
 
     def start(self, program: Program, files: Sequence[int]) -> int:
-        """Its process, a child of this one. `files`: its stdin, stdout and stderr."""
+        """Starts the program as a child of this process and returns its id. `files`: its stdin, stdout and stderr."""
         asked = json.dumps(attrs.asdict(program)).encode("utf-8", "surrogateescape")
         libc = ctypes.CDLL(None)
         libc.prctl(_SUBREAPER, 1)
@@ -141,14 +141,14 @@ def _started() -> _ForkServer:
 _TESTS = Path(__file__).parents[1]
 _REAL = subprocess.Popen
 _turn = threading.Lock()
-"""Threads start one program after the other: an answer has no name."""
+"""Lets one thread at a time start a program, since answers do not say which request they belong to."""
 _server: _ForkServer | None = None
 _environment: dict[str, str] = {}
-"""As it was at first: what tests set is for what they start."""
+"""The environment at first; what tests set later is for the programs that they start."""
 
 
 class _Popen(subprocess.Popen[Any]):
-    """As its base, but that some programs are forked."""
+    """Like its base, except that some programs are forked."""
 
     def _execute_child(self, *args: Any) -> None:
         real = getattr(super(), "_execute_child")  # noqa: B009
@@ -166,7 +166,7 @@ class _Popen(subprocess.Popen[Any]):
 
 
 def _here() -> _ForkServer:
-    """This process's."""
+    """The fork server of this process, started if there is none."""
     global _server
     if _server is None or not _server.ours:
         _server = _started()
@@ -174,7 +174,7 @@ def _here() -> _ForkServer:
 
 
 def put_tarry(folder: Path) -> None:
-    """The command `tarry`, to be found by shells whose PATH names the folder."""
+    """Writes the command `tarry` into a folder, for shells that have it in their PATH."""
     words = [sys.executable, "-m"]
     if subprocess.Popen is _Popen:
         with _turn:
@@ -185,14 +185,14 @@ def put_tarry(folder: Path) -> None:
 
 
 def install() -> None:
-    """Programs of ours that this process starts are forked from now on, unless TARRY_TEST_FORK is 0."""
+    """Forks the project's programs that this process starts from now on, unless TARRY_TEST_FORK is 0."""
     if os.environ.get("TARRY_TEST_FORK") != "0":
         _environment.update(os.environ)
         subprocess.Popen = _Popen  # type: ignore[misc]
 
 
 def _program(asked: Mapping[str, Any]) -> Program | None:
-    """None: it has to be started as ever."""
+    """The program that these arguments start by forking; None if it must be started normally."""
     command = asked["args"]
     if isinstance(command, str | bytes | os.PathLike) or len(command) < 2:
         return None
@@ -229,13 +229,13 @@ def _is_own(kind: str, name: str, environment: Mapping[str, str]) -> bool:
 
 
 def _same_interpreter(environment: Mapping[str, str]) -> bool:
-    """Whether nothing in it makes another Python of this one."""
+    """Whether no variable would make Python itself behave differently."""
     read = {name for name in environment.keys() | _environment.keys() if name.startswith(_READ_FIRST)}
     return all(environment.get(name) == _environment.get(name) for name in read - {"PYTHONPATH", "PYTHONSAFEPATH"})
 
 
 def _known(entry: str) -> bool:
-    """Whether nothing lies there that would be loaded first, as a `sitecustomize`."""
+    """Whether this path entry holds nothing that Python would load first, such as a `sitecustomize`."""
     known = _environment.get("PYTHONPATH", "").split(os.pathsep)
     return entry in (*known, os.fspath(_TESTS)) or (
         Path(entry, "tarry", "__init__.py").exists() and not _another_package(entry)
@@ -259,7 +259,7 @@ def _load() -> None:
 
 
 def _serve(asked_on: socket.socket, shells: socket.socket | None = None) -> None:
-    """Until nobody can ask any more. Returns in each forked process, whose program has come to its end."""
+    """Serves until nobody can ask any more. Returns in each forked process after its program has ended."""
     while True:
         if shells is not None:
             ready, _, _ = select.select([asked_on, shells], [], [])
@@ -279,7 +279,7 @@ def _serve(asked_on: socket.socket, shells: socket.socket | None = None) -> None
         if not asked:
             sys.exit()
         read, write = os.pipe()
-        # Forked twice: the second's parent ends at once, and who asked becomes its parent.
+        # Forked twice: the parent of the second fork ends at once, so the process that asked becomes its parent.
         between = os.fork()
         if between == 0:
             between = os.getpid()
@@ -291,7 +291,7 @@ def _serve(asked_on: socket.socket, shells: socket.socket | None = None) -> None
                 time.sleep(0.0002)
             program = Program(**json.loads(asked))
             _place(program, files)
-            os.write(write, b"%d" % os.getpid())  # as after an exec: who asked finds its session and its folder
+            os.write(write, b"%d" % os.getpid())  # only now, so that the session and folder are set, as after an exec
             os.closerange(3, 4096)
             _run(program)
             return
@@ -304,7 +304,7 @@ def _serve(asked_on: socket.socket, shells: socket.socket | None = None) -> None
 
 
 def _answer(asks: socket.socket) -> None:
-    """Who stays beside what a shell has typed, and tells how it ends: see `support.typed`. Returns as `_serve` does."""
+    """Waits for a program that a shell started and reports its end: see `support.typed`. Returns as `_serve` does."""
     _, user, _ = _SAME_USER.unpack(asks.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _SAME_USER.size))
     said, files, _, _ = socket.recv_fds(asks, _LARGEST * 2, 3)
     asked = json.loads(said or b'{"args": ""}')
@@ -323,7 +323,7 @@ def _answer(asks: socket.socket) -> None:
     asks.send(b"%d" % pid)
     process = os.pidfd_open(pid)
     if process not in select.select([process, asks.fileno()], [], [])[0]:
-        os.kill(pid, signal.SIGKILL)  # as was who asked, who passes on whatever else ends it
+        os.kill(pid, signal.SIGKILL)  # the process that asked was killed so; it passes on all other signals
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with suppress(OSError):
         asks.send(b"%d" % code)
@@ -331,7 +331,7 @@ def _answer(asks: socket.socket) -> None:
 
 
 def _place(program: Program, files: Sequence[int]) -> None:
-    """What is so before a program is loaded."""
+    """Sets session, group, files, and folder before a program is loaded."""
     if program.session:
         os.setsid()
     if program.group >= 0:
@@ -342,7 +342,7 @@ def _place(program: Program, files: Sequence[int]) -> None:
 
 
 def _run(program: Program) -> None:
-    """As the interpreter does, but that one which ends well is not taken apart: all that is loaded makes that 70 ms."""
+    """Runs a program as the interpreter does, but without the teardown: with all that is loaded it takes 70 ms."""
     code = 0
     try:
         _become(program)
@@ -356,13 +356,13 @@ def _run(program: Program) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except (OSError, ValueError):
-        # The interpreter says so, and has a code of its own for it.
+        # The interpreter reports it and has its own exit code for it.
         sys.exit(code)
     os._exit(code & 0xFF)
 
 
 def _become(program: Program) -> None:
-    """Makes of this process what the interpreter makes of itself for that program, and runs it."""
+    """Sets this process up as the interpreter would for the program, and runs it."""
     os.environ.clear()
     os.environ.update(program.environment)
     time.tzset()
@@ -376,7 +376,7 @@ def _become(program: Program) -> None:
         case "-m":
             if program.name.startswith(_STARTERS):
                 _install_here()
-            sys.modules.pop(program.name, None)  # it is `__main__` alone
+            sys.modules.pop(program.name, None)  # it must be loaded as `__main__` only
             runpy.run_module(program.name, run_name="__main__", alter_sys=True)
         case "-c":
             sys.modules["__main__"] = main = ModuleType("__main__")
@@ -386,7 +386,7 @@ def _become(program: Program) -> None:
 
 
 def _install_here() -> None:
-    """A fork server of this process's own, while it has one thread: only then are its programs its children."""
+    """Starts a fork server for this process, while it has one thread: only then are its programs its children."""
     global _server
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
@@ -403,7 +403,7 @@ def _install_here() -> None:
 
 
 def _text(place: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
-    """As the interpreter opens it: by the line on a terminal and for errors."""
+    """Opens a standard stream as the interpreter does: line-buffered on a terminal and for stderr."""
     raw = io.FileIO(place, "r" if place == 0 else "w", closefd=False)
     buffered = io.BufferedReader(raw) if place == 0 else io.BufferedWriter(raw)
     return io.TextIOWrapper(
@@ -419,7 +419,7 @@ _PATH: list[str] = []
 
 
 def main() -> None:
-    """What `_ForkServer` starts."""
+    """The program of the fork server, which `_started` starts."""
     asked_on, shells = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     for asks in (asked_on, shells):
         os.set_inheritable(asks.fileno(), False)

@@ -1,8 +1,8 @@
-"""Run as a process, which forks: parent and child publish at the same time through what both had before.
+"""A program that forks: parent and child publish at the same time through a client from before the fork.
 
     python tests/support/forked.py URL threads|asyncio|trio COUNT
 
-A line of JSON for each process, the child's first: [[id, body], ...], the receipts with what they were given for.
+Prints a line of JSON for each process, the child's first: [[id, body], ...], each receipt with its message's body.
 """
 
 import asyncio
@@ -44,17 +44,17 @@ def main() -> None:
         return asyncio.run(work(*args))
 
     publish = threads(url) if kind == "threads" else tasks(url, run_asyncio if kind == "asyncio" else trio.run)
-    # A connection that is open, for both to take over.
+    # Opens a connection, which both inherit.
     publish(["before"])
     here, there = os.pipe()
     child = os.fork()
-    # Both wait for each other's first step, so that they publish together.
+    # Each waits for the other's first step, so that they publish together.
     if child == 0:
         os.write(there, b".")
     else:
         os.read(here, 1)
     who = "child" if child == 0 else "parent"
-    # An event loop of asyncio has ended with its connections; on trio and with threads the parent goes on with its own.
+    # The asyncio loop has ended with its connections; on trio and with threads the parent keeps its own.
     landed = publish([f"{who} {n}" for n in range(count)]) if child == 0 or kind != "asyncio" else []
     status = 0 if child == 0 else os.waitpid(child, 0)[1]
     print(json.dumps(landed), flush=True)

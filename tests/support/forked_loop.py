@@ -1,9 +1,9 @@
-"""Run as a process, which forks in the middle of a loop of `consume`; the child goes out of it by its end.
+"""A program that forks in the middle of a loop of `consume`; the child leaves the loop by ending.
 
     python tests/support/forked_loop.py URL
 
-Two lines of JSON, the child's first: what the loop, and a pool of the user's own, say to the child, and the first ids
-that its outbox makes; the bodies and attempts that the parent handled, and the first ids of its outbox.
+Prints two lines of JSON, the child's first: what the loop and a pool of the user's own answer the child, and the first
+ids that its outbox makes; then the bodies and attempts that the parent handled, and the first ids of its outbox.
 """
 
 import json
@@ -44,14 +44,14 @@ def main() -> None:
     for message in loop:
         with message:
             if len(seen) == 5:
-                # A client that is watched: to take its name back would end its claims at once.
+                # The client is registered: if the child withdrew its name, its claims would end at once.
                 while not consumption_of(loop)._pulse.registered:
                     time.sleep(0.001)
                 child = os.fork()
                 if child == 0:
                     ids = [box._ids.get().make(1_000) for _ in range(3)]
                     print(json.dumps([said(lambda: next(loop)), said(lent.topics), ids]), flush=True)
-                    # Through the block of the message and the loop, as any end of a program does.
+                    # Leaves through the block of the message and the loop, as any end of a program does.
                     sys.exit(0)
             seen.append((message.body, message.attempt))
         if len(seen) == 6:

@@ -1,9 +1,9 @@
-"""The picture of docs/how-to/dashboard.md: the overview of a shop's server, after five minutes of its afternoon.
+"""Makes the picture of docs/how-to/dashboard.md: the overview of a shop's server after five minutes of load.
 
     PYTHONPATH=.tree:tests .venv/bin/python -P -m support.front_picture docs/images/dashboard.png
 
-It takes six minutes, since what the picture shows is real: messages are published, handed out, acked and failed. Look
-at the picture before you keep it, and begin early in an hour: the wheel shows what is left of it.
+It takes six minutes, since the picture shows real activity: messages are published, handed out, acked and failed. Look
+at the picture before you keep it, and begin early in an hour: the wheel shows the rest of the hour.
 """
 
 import math
@@ -25,7 +25,7 @@ from tarry.client import Tarry
 
 WIDTH = 1280
 SECONDS = 320
-"""The pictures of the overview go five minutes back."""
+"""Seconds of load; the charts of the overview go five minutes back."""
 GROUPS = {
     "order-reminders": ("mailer", 9.0),
     "payment-retries": ("payments", 5.0),
@@ -33,13 +33,13 @@ GROUPS = {
     "trial-endings": ("accounts", 1.5),
     "webhooks": ("sender", 7.0),
 }
-"""Of each topic its group, and about how many messages it gets a second."""
+"""Topic -> its group, and about how many messages it gets a second."""
 AHEAD = 24_000
-"""Messages that wait when the five minutes begin."""
+"""Waiting messages when the five minutes begin."""
 
 
 def prepare(tarry: Tarry, dice: random.Random) -> None:
-    """What was planned before: much in this hour, by day more than by night, and less the farther ahead."""
+    """Schedules messages: many in this hour, more by day than by night, and fewer the farther ahead."""
     for topic, (group, _) in GROUPS.items():
         tarry.put_group(topic, group)
     tarry.put_schedule("daily-invoices", cron="0 9 * * *", timezone="Europe/Berlin", topic="invoices", body={})
@@ -64,7 +64,7 @@ def _planned(now: datetime, dice: random.Random) -> datetime:
 
 
 def publish(url: str, topic: str, rate: float, end: threading.Event, dice: random.Random) -> None:
-    """More and less by turns, most of it for soon."""
+    """Publishes at a rate that rises and falls, most messages due soon."""
     with Tarry(url) as tarry:
         order = dice.randrange(10_000, 90_000)
         while not end.wait(dice.expovariate(rate * (1 + 0.5 * math.sin(time.time() / 47 + rate)))):
@@ -74,7 +74,7 @@ def publish(url: str, topic: str, rate: float, end: threading.Event, dice: rando
 
 
 def consume(url: str, topic: str, group: str, end: threading.Event, dice: random.Random) -> None:
-    """A worker, to whom some things go wrong."""
+    """Runs a worker that fails some messages."""
     with Tarry(url) as tarry:
         while not end.is_set():
             claim = tarry.claim(topic, group, max=20, wait="1s")
@@ -89,7 +89,7 @@ def consume(url: str, topic: str, group: str, end: threading.Event, dice: random
 
 
 def play(url: str, seconds: float) -> None:
-    """All of them, so long."""
+    """Runs all publishers and workers for `seconds`."""
     end = threading.Event()
     threads = list[threading.Thread]()
     for number, (topic, (group, rate)) in enumerate(GROUPS.items()):
@@ -105,7 +105,7 @@ def play(url: str, seconds: float) -> None:
 
 
 def take(url: str, path: Path) -> None:
-    """The whole page, in a window that is as high as it."""
+    """Takes a picture of the whole page, in a window of its height."""
     with sync_playwright() as playwright, launch(playwright) as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
         page.goto(f"{url}/ui")
@@ -125,7 +125,7 @@ def main() -> None:
         server.start(*flags)
         with Tarry(url) as tarry:
             prepare(tarry, random.Random(7))
-        server.stop()  # so that the preparation is none of what it has done
+        server.stop()  # so that its counters do not include the preparation
         server.start(*flags)
         play(url, SECONDS)
 

@@ -1,6 +1,6 @@
-"""A gate in front of a TCP server: open, it passes everything on; shut, it cuts what is there and refuses new ones.
+"""A TCP proxy in front of a server: open, it forwards everything; shut, it cuts its connections and refuses new ones.
 
-It may shut of itself, when a client is about to say something.
+It can shut by itself when a client is about to send certain bytes.
 """
 
 import socket
@@ -10,7 +10,7 @@ from contextlib import suppress
 
 
 class Gate:
-    """Listens on a free port of its own, in threads; `close` when done."""
+    """Listens on a free port, in threads; call `close` at the end."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -18,15 +18,15 @@ class Gate:
         self._lock = threading.Lock()
         self._is_open = True
         self.shuts_at: bytes | None = None
-        """The first words of a client with this in them are not passed on any more: the gate is shut before."""
+        """When a client first sends data with these bytes, the gate shuts and does not forward them."""
         self.has_shut = threading.Event()
-        """That it has shut of itself."""
+        """Set when the gate has shut by itself."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def shut(self) -> None:
-        """Cuts everything, and refuses what comes."""
+        """Cuts all connections and refuses new ones."""
         with self._lock:
             self._is_open = False
             for link in self._links:
@@ -35,12 +35,12 @@ class Gate:
             self._links.clear()
 
     def open(self) -> None:
-        """Passes on again."""
+        """Forwards again."""
         with self._lock:
             self._is_open = True
 
     def close(self) -> None:
-        """Ends."""
+        """Shuts the gate and stops listening."""
         self.shut()
         self._listener.close()
 
@@ -66,7 +66,7 @@ class Gate:
             back.join()
 
     def _hear(self, data: bytes) -> bool:
-        """Whether to pass on what a client says."""
+        """Whether to forward these bytes of a client."""
         if self.shuts_at is None or self.shuts_at not in data:
             return True
         self.shuts_at = None

@@ -1,4 +1,4 @@
-"""The program of a version to come: this one, with one migration more, or two."""
+"""Makes the program of a future version: this one with one or two more migrations."""
 
 import shutil
 from pathlib import Path
@@ -23,19 +23,19 @@ _ADD_INDEX = {
 
 
 def adding(kind: Literal["mysql", "sqlite"]) -> Migration:
-    """The next migration: today's servers may be beside it."""
+    """The next migration; today's servers may run beside it."""
     made = _MAKE.format(name="later", **(_MYSQL if kind == "mysql" else _SQLITE))
     return Migration(_LAST.version + 1, "later", f"-- beside: {_LAST.beside}\n{made}{_ADD}{_ADD_INDEX[kind]}")
 
 
 def taking_away() -> Migration:
-    """The one after it, on MySQL: all servers must know it."""
+    """The migration after that, on MySQL; all servers must know it."""
     made = _MAKE.format(name="latest", **_MYSQL)
     return Migration(_LAST.version + 2, "latest", f"{made}ALTER TABLE message DROP COLUMN later;\n")
 
 
 def make_next_program(folder: Path) -> Path:
-    """Makes of it a folder for PYTHONPATH, with a program that knows the next migration."""
+    """Puts a program that knows the next migration into a folder for PYTHONPATH."""
     package = folder / "tarry"
     shutil.copytree(Path(tarry.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     for one, folder_of in ((adding("mysql"), "mysql"), (adding("sqlite"), "sqlite")):

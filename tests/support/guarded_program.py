@@ -1,10 +1,10 @@
-"""A program of a few lines over a store: it publishes messages with a guard, or promotes them with the guard's answers,
-and may end itself with SIGKILL at a named point of that, see `tarry.bench.killing`.
+"""A small program over a store: it publishes messages with a guard, or promotes them with the guard's answers, and may
+kill itself with SIGKILL at a named point, see `tarry.bench.killing`.
 
     python -P -m support.guarded_program DSN publish MANY
     python -P -m support.guarded_program DSN promote POINT N ID...
 
-Messages are due at once. Of those that are promoted the guard says yes of the first, no of the second, and so on.
+Messages are due at once. On promotion the guard answers yes for the first, no for the second, and so on.
 """
 
 import sys
@@ -21,11 +21,11 @@ from tarry.store.records import Conflict, Draft, Publication
 from tarry.store.store import Store
 
 NOW = 1_700_000_000_000
-"""Unix milliseconds: a time of its own, which is past."""
+"""The program's time, which is in the past; Unix milliseconds."""
 
 
 async def publish(dsn: str, many: int) -> None:
-    """Prints an id a line."""
+    """Publishes messages and prints their ids, one a line."""
     backend = await open_backend(dsn)
     await backend.migrate()
     store = Store(backend)
@@ -42,7 +42,7 @@ async def publish(dsn: str, many: int) -> None:
 
 
 async def promote(dsn: str, point: str, times: int, ids: Sequence[int]) -> None:
-    """Until nothing is left that could not go; others' locks are waited for."""
+    """Promotes the messages, and repeats it until none is left that another transaction had locked."""
     backend = await open_backend(dsn)
     watched: Any = WatchedBackend(backend, Killer(point, times), WatchedTransaction)
     store = Store(watched)

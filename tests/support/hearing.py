@@ -1,4 +1,4 @@
-"""A store that notes what it gives back beside what was asked for: what waits, and which guards are to be asked."""
+"""A store that records its side results: schedules' messages that wait or were dropped, and guards to be asked."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @define
 class HearingStore(Store):
-    """In order, since its start."""
+    """Records them in order, since its start."""
 
     armed: list[Armed] = field(factory=list[Armed], init=False)
     dropped: list[tuple[int, int]] = field(factory=list[tuple[int, int]], init=False)
@@ -35,7 +35,7 @@ class HearingStore(Store):
         return brought
 
     async def change(self, function: Callable[[Transaction, Firing], Awaitable[T]], now: int) -> T:
-        """What a function over schedules returns."""
+        """Runs a function over schedules and returns its result."""
         done, fired = await self.schedule(function, now)
         self._hear(fired)
         return done

@@ -1,4 +1,4 @@
-"""Cases that share what their test is given: where a server for each would cost far more than the case."""
+"""Runs all cases of a test with the same fixtures, where a server for each would cost far more than the case."""
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
@@ -11,9 +11,9 @@ Test = Callable[..., Coroutine[Any, Any, None]]
 
 
 def in_one(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Test], Test]:
-    """As `parametrize`, but all cases are tried in one test, one after the other: for those that leave nothing behind
-    that another could take for its own. A spied server has forgotten what it was asked before each; a failure names its
-    case, and those behind it are tried all the same."""
+    """Like `parametrize`, but runs all cases in one test, one after another: for cases that leave nothing behind that
+    could affect another. Before each case a spied server forgets its requests. A failure names its case, and the later
+    cases are still run."""
     several = not isinstance(names, str)
     listed = names if isinstance(names, tuple) else (names,)
     cases = list(cases)

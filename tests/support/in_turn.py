@@ -1,4 +1,4 @@
-"""What `make test` leaves to `make long`: one of two databases, and most of the seeds."""
+"""Chooses which tests `make test` leaves to `make long`: those of one of two databases, and most seeds."""
 
 import zlib
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,13 @@ _DIFFER = (
     *(f"{_CONFORMANCE}{what}" for what in ("explain", "lost_answers", "migrations")),
     *(f"tests/acceptance/test_{what}" for what in ("doubt", "failover", "odd_databases")),
 )
-"""Where the two differ: drivers and their errors, locks, plans, answers that are lost, schemas. Run on both."""
+"""Tests that run on both, since the databases differ there: drivers, errors, locks, plans, lost answers, schemas."""
 
 
 def in_turn(*cases: tuple[Any, ...]) -> list[Any]:
-    """For `parametrize`: a store's kind and what is in the case. For what is slow, as a kill.
+    """Parameters for slow tests, such as kills: a store's kind and the fields of the case.
 
-    One case is for SQLite, the next for MySQL; what is left of each is long.
+    Cases alternate between SQLite and MySQL; the other half is marked long.
     """
     return [
         pytest.param(kind, *case, marks=[pytest.mark.long] if (number + turn) % 2 else [])
@@ -34,8 +34,8 @@ def in_turn(*cases: tuple[Any, ...]) -> list[Any]:
 
 
 def take_turns(items: Sequence[pytest.Function]) -> None:
-    """Of each test for MariaDB and for MySQL one is long, where the two do not differ. By its name, so that it is the
-    same one each time; where there is no MySQL, the one for that. Of five seeds four are long."""
+    """Marks one of each pair of tests for MariaDB and MySQL as long, where the two do not differ. The test's name
+    decides which, so that it is always the same one; without MySQL, the one for MySQL. Of five seeds four are long."""
     _take_seeds(items)
     twins = sorted((item for item in items if _server(item) and not item.nodeid.startswith(_DIFFER)), key=_name)
     has_mysql = servers.has_mysql()
@@ -64,11 +64,11 @@ def _params(item: pytest.Function) -> dict[str, object]:
 
 
 def _server(item: pytest.Function) -> str | None:
-    """The one that it is for."""
+    """The database server that a test is for."""
     params = _params(item).values()
     return next((server for server in _SERVERS if server in params), None)
 
 
 def _name(item: pytest.Function) -> str:
-    """The same for both."""
+    """The test's name without its server, the same for both."""
     return item.nodeid.replace("mariadb", "").replace("mysql", "")

@@ -1,4 +1,4 @@
-"""A store where another server does something between two statements."""
+"""A store that lets a test do something, as another server, between two statements."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
@@ -10,13 +10,13 @@ from tarry.store.ports import Transaction
 from tarry.store.store import Store
 
 _HELD = 0.2
-"""Seconds after which what is done meanwhile seems to wait for a lock of ours, and goes on by itself."""
+"""Seconds after which the interruption seems to wait for a lock of this transaction, which then goes on."""
 
 
 @define(eq=False)
 class InterruptedStore(Store):
-    """Behind the statement of this number, counted from 1 over all reads, something is done once. With a `nursery` over
-    all writes as well: there it may wait for a lock of ours, and is not waited for."""
+    """Calls `meanwhile` once, after statement number `behind`, counted from 1 over all reads. With a `nursery` it
+    counts writes, too; there `meanwhile` may wait for a lock of this transaction, and is not waited for."""
 
     behind: int = field(default=0, kw_only=True)
     meanwhile: Callable[[], Awaitable[object]] | None = field(default=None, kw_only=True)
@@ -35,7 +35,7 @@ class InterruptedStore(Store):
         return lambda tx: function(cast(Transaction, _Interrupted(tx, self)), *args, **kwargs)
 
     async def count(self) -> None:
-        """One statement more is answered."""
+        """Counts an answered statement, and interrupts if it is the one."""
         self.statements += 1
         if self.statements != self.behind or self.meanwhile is None:
             return
@@ -53,7 +53,7 @@ class InterruptedStore(Store):
 
 
 class _Interrupted:
-    """The statements of a transaction, each counted."""
+    """A transaction that counts each of its statements."""
 
     def __init__(self, tx: Transaction, store: InterruptedStore) -> None:
         self._tx = tx

@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12, as much of it as /openapi.json speaks; a word of it that is not known here is an error."""
+"""Validates the part of JSON Schema 2020-12 that /openapi.json uses; an unknown keyword is an error."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
 }
 _SAID = {"writeOnly", "title", "description", "default", "contentEncoding"}
-"""Words that forbid nothing."""
+"""Keywords that restrict nothing."""
 
 
 def fits(value: Any, schema: Schema) -> bool:
-    """Whether the schema allows it. Raises `LookupError` for a word that is not known here."""
+    """Whether the schema allows the value. Raises `LookupError` for an unknown keyword."""
     return all(_holds(value, word, schema) for word in schema if word not in _SAID)
 
 
@@ -50,7 +50,7 @@ _OF_A_TYPE: dict[str, tuple[Any, Callable[[Any, Any, Schema], bool]]] = {
     "maximum": (int | float, lambda value, told, _: value <= told),
     "minLength": (str, lambda value, told, _: len(value) >= told),
     "maxLength": (str, lambda value, told, _: len(value) <= told),
-    # `$` of JavaScript is the end, and not before a last line end.
+    # In JavaScript `$` is the very end, not the place before a final newline.
     "pattern": (str, lambda value, told, _: re.search(re.sub(r"\$$", r"\\Z", told), value) is not None),
     "minItems": (list, lambda value, told, _: len(value) >= told),
     "maxItems": (list, lambda value, told, _: len(value) <= told),

@@ -1,4 +1,4 @@
-"""Archiving in this process, and the rows of lake and store as they can be compared."""
+"""Archives in this process, and compares the rows of lake and store."""
 
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from tarry.store.records import Draft
 
 MANY = 12_000
 FREE = f"UPDATE lease SET lease_until = 0 WHERE name = X'{b'archive'.hex()}'"
-"""In SQL: the place of an archiver that is gone is free."""
+"""SQL that frees the lease of an archiver that is gone."""
 
 
 def archive(
     spark: SparkSession, dsn: str, lake: Path | str, *, cap: int = 1_000_000, new_lake: bool = False
 ) -> dict[str, int]:
-    """One run; the rows it archived by table."""
+    """Runs the archiver once; returns how many rows it archived, by table."""
     with ArchiverLease(dsn, "test-archiver") as lease:
         archiver = Archiver(Later.opened(spark), dsn, Lake(str(lake)), lease, cap)
         archiver.begin(new_lake=new_lake)
@@ -46,7 +46,7 @@ def rows(frame: DataFrame) -> list[Any]:
 
 
 async def fill(stage: Stage) -> None:
-    """So much that an archiver is at work for a while."""
+    """Fills the store with enough rows to keep an archiver busy for a while."""
     topic = await stage.topic("orders", queues=2)
     group = await stage.group(topic)
     for at in range(0, MANY, 1000):
@@ -59,7 +59,7 @@ async def fill(stage: Stage) -> None:
 
 
 def same(spark: SparkSession, dsn: str, lake: Path) -> None:
-    """Every row of the store is in the lake, once."""
+    """Checks that every row of the store is in the lake exactly once."""
     source.register(spark)
     for table in IN_LAKE:
         snapshot = Lake(str(lake)).open(table)

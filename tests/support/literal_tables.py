@@ -1,4 +1,4 @@
-"""`Tables` out of literal rows: a dict a row, with what the test is about; the rest has plain values.
+"""Makes `Tables` from literal rows: each is a dict with the values that matter to the test; the rest get defaults.
 
 Times are integers, milliseconds since 1970, or already moments.
 """
@@ -46,7 +46,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
 
 
 def literal_tables(spark: SparkSession, **rows: Iterable[Literal]) -> Tables:
-    """Tables that hold these rows, and are empty otherwise."""
+    """Tables with these rows; all other tables are empty."""
     return Tables(**{name: literal_table(spark, name, rows.get(name, ())) for name in TABLES})
 
 
@@ -65,7 +65,7 @@ def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 def filled(name: str, row: Literal) -> dict[str, Any]:
-    """The whole row of a table."""
+    """The row with the table's default values for missing fields."""
     known = {**_PLAIN[name], **row}
     if name in ("deliveries", "claims"):
         known.setdefault("message_queue_id", known["queue_id"])
@@ -89,12 +89,12 @@ def _value(field: Any, row: Literal) -> Any:
 
 
 def moment(milliseconds: int) -> datetime:
-    """A time as the store has it."""
+    """The moment of a time of the store, in milliseconds."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def _plain(value: Any) -> Any:
     if not isinstance(value, datetime):
         return value
-    local = value.astimezone(UTC) if value.tzinfo is None else value  # Spark gives the machine's own time
+    local = value.astimezone(UTC) if value.tzinfo is None else value  # Spark gives local time
     return (local - _EPOCH) // timedelta(milliseconds=1)

@@ -1,4 +1,4 @@
-"""docs/explanation/modules.md, made from the first sentence of each file's docstring.
+"""Makes docs/explanation/modules.md from the first sentence of each file's docstring.
 
 PYTHONPATH=.tree:tests .venv/bin/python -P -m support.module_tables
 """
@@ -20,13 +20,13 @@ Made from the first sentence of each file by `tests/support/module_tables.py`; a
 
 
 def first_sentence(path: Path) -> str:
-    """Of the docstring, in one line; empty where there is none."""
+    """The first sentence of a file's docstring, in one line; empty if there is none."""
     told = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     return _SENTENCE_END.split(" ".join(told.split("\n\n")[0].split()))[0]
 
 
 def made() -> str:
-    """The page: a part for each package, in it a line for each file."""
+    """The page: a part for each package, with a line for each file."""
     parts = [_TOP]
     for room in ROOMS:
         files = sorted((ROOT / room).rglob("*.py"), key=lambda path: (path.parent, path.name))

@@ -1,4 +1,4 @@
-"""A line to a server over HTTP that loses some answers: the server did what was asked, and nobody hears of it."""
+"""An HTTP proxy that loses some answers: the server did what was asked, but the client does not learn it."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 
 class MuteLine(ThreadingHTTPServer):
-    """`mute` is how many of the next answers to a POST are lost."""
+    """`mute` is how many of the next answers to a POST to lose."""
 
     daemon_threads = True
 
@@ -23,7 +23,7 @@ class MuteLine(ThreadingHTTPServer):
         self._lock = Lock()
 
     def loses(self) -> bool:
-        """Whether this answer is one of them."""
+        """Whether to lose this answer."""
         with self._lock:
             self.mute -= 1
             return self.mute >= 0
@@ -56,12 +56,12 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = _forward  # noqa: N815  # names of the base class
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # a name of the base class
-        """Nothing."""
+        """Logs nothing."""
 
 
 @contextmanager
 def mute_line(url: str) -> Generator[MuteLine, None, None]:
-    """Open until the end of the `with`."""
+    """Starts a proxy that runs until the end of the `with`."""
     line = MuteLine(url)
     thread = Thread(target=line.serve_forever)
     thread.start()

@@ -1,4 +1,4 @@
-"""nginx with a page's configuration, but for its places: in a folder, on a port of the test's."""
+"""Runs nginx with the configuration of a documentation page, but with the test's folder and port."""
 
 import getpass
 import shutil
@@ -16,7 +16,7 @@ from .waiting import wait_until
 
 @contextmanager
 def nginx(folder: Path, port: str, page: str) -> Iterator[None]:
-    """It takes the certificate and the server's socket from the folder."""
+    """Runs nginx; the certificate and the server's socket are in the folder."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         servers.skip_or_fail("no nginx on PATH")

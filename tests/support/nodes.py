@@ -1,4 +1,4 @@
-"""A node under test, and what HTTP's handlers do with one in more than a call."""
+"""Calls on a node under test for which the HTTP handlers need more than one call."""
 
 from tarry.service.node import Node
 from tarry.store.groups.claim_ids import format_claim
@@ -8,17 +8,17 @@ from tarry.store.records import Claim, ClaimRequest, Group, ReadAnswer, ReadRequ
 async def claim(
     node: Node, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
 ) -> Claim | None:
-    """A claim of a client, which lives while it waits."""
+    """Claims for a client, which counts as alive while it waits."""
     async with node.liveness.polling(client):
         return await node.groups.claim(group, ClaimRequest(client, size, lease, tags), wait)
 
 
 async def read_on(node: Node, request: ReadRequest, wait: int) -> ReadAnswer:
-    """Messages for a client of a broadcast topic, which lives while it waits."""
+    """Reads messages for a client of a broadcast topic, which counts as alive while it waits."""
     async with node.liveness.polling(request.client):
         return await node.readers.read_on(request, wait)
 
 
 def name_of(claim: Claim) -> str:
-    """The claim's name outside."""
+    """The claim's name in the HTTP API."""
     return format_claim(*(one.key for one in claim.ranges))

@@ -1,5 +1,5 @@
-"""A server whose own settings are all odd ones, such as teams have and such as nobody has: no statement of ours may
-notice. They are those that sessions begin with; the server is as it was afterwards."""
+"""Gives a database server unusual settings, plausible and implausible ones, which must not affect any statement of
+Tarry's. They are the defaults of new sessions; the old settings are restored afterwards."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -73,8 +73,8 @@ _OF: Mapping[str, Mapping[str, object]] = {
 
 @contextmanager
 def odd_settings(dsn: str, **others: object) -> Iterator[None]:
-    """Of the server of the DSN, for sessions that begin meanwhile."""
-    with session_with(dsn) as cursor:  # from before: it has none of them
+    """Sets them on the server of the DSN, for sessions that begin within the block."""
+    with session_with(dsn) as cursor:  # opened before, so it does not have them
         cursor.execute("SELECT VERSION()")
         flavour = "mariadb" if "mariadb" in str(cursor.fetchall()).lower() else "mysql"
         odd = {**_BOTH, **_OF[flavour], **others}
@@ -88,6 +88,6 @@ def odd_settings(dsn: str, **others: object) -> Iterator[None]:
             yield
         finally:
             for name, value in before.items():
-                # Of `system_versioning_asof` it is a word, and no text.
+                # For `system_versioning_asof`, DEFAULT is a keyword, not a string.
                 said = "DEFAULT" if value == "DEFAULT" else "%s"
                 cursor.execute(f"SET GLOBAL {name} = {said}", () if value == "DEFAULT" else (value,))

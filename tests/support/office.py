@@ -1,4 +1,4 @@
-"""A node whose group is pushed to an endpoint, for the tests."""
+"""A node for tests whose group is pushed to an endpoint."""
 
 import re
 from base64 import b64encode

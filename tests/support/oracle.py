@@ -1,6 +1,6 @@
-"""What the store should do, kept in dictionaries: it does each thing to both, and compares what they say.
+"""A model of the store in dictionaries: applies each operation to the store and to the model, and compares the results.
 
-Everything is awaited, and nothing but the store is: over a store that never suspends it can be driven step by step.
+It awaits nothing but the store: over a store that never suspends it can be driven step by step.
 """
 
 from collections.abc import Sequence, Set
@@ -68,7 +68,7 @@ class Message:
 
 @attrs.define
 class Hop:
-    """A place in a queue, as a group sees it."""
+    """An entry of a queue, as a group sees it."""
 
     message: Message
     attempt: int = 1
@@ -78,7 +78,7 @@ class Hop:
 
 @attrs.define
 class Held:
-    """A claim, open or ended."""
+    """A claim, open or ended, as the model sees it."""
 
     claim: Claim
     hops: list[Hop]
@@ -92,12 +92,12 @@ class Held:
 
 @attrs.define
 class Hand:
-    """What a group has done."""
+    """The state of a group."""
 
     group: Group
     positions: dict[int, int]
     backs: dict[int, list[Hop]]
-    """What came back, by retry queue."""
+    """Entries that came back, by retry queue."""
     retries: dict[int, tuple[int, Hop]] = attrs.field(factory=dict[int, tuple[int, Hop]])
     """(retry queue, hop) by retry id."""
     dead: dict[int, Hop] = attrs.field(factory=dict[int, Hop])
@@ -108,7 +108,7 @@ class Hand:
     redriven: int = 0
     purged: list[int] = attrs.field(factory=list[int])
     sought: bool = False
-    """An operator moved it: from then on a message may be in several places, or passed over."""
+    """Whether an operator moved the cursor; from then on a message may be in several places, or skipped."""
 
 
 @attrs.define
@@ -120,7 +120,7 @@ class Oracle:
     messages: dict[int, Message] = attrs.field(factory=dict[int, Message])
     streams: dict[int, list[Hop]] = attrs.field(factory=dict[int, list[Hop]])
     others: Sequence[Store] = ()
-    """Those of other nodes: turns are taken at all of them, one after another."""
+    """Stores of other nodes; turns are taken at all of them, one after another."""
     turns: int = 0
 
     @classmethod
@@ -136,7 +136,7 @@ class Oracle:
         oracle.streams = {queue.id: [] for queue in topic.queues}
         return oracle
 
-    # What may be done.
+    # Operations.
 
     async def publish(self, delays: Sequence[int], queue: int = 0) -> None:
         place = self.topic.queues[queue % len(self.topic.queues)]
@@ -157,7 +157,7 @@ class Oracle:
                 assert (receipt.state, receipt.offset) == ("published", message.offset)
 
     async def promote(self, entries: Sequence[int]) -> None:
-        """These, and what of them is due must come, and nothing else."""
+        """Promotes these entries; exactly those that are due must come."""
         expected = {e for e in entries if e in self.messages and self._is_due(self.messages[e])}
         back = sorted(
             {~e for e in entries if e < 0 and due_of(~e) <= self.now and self._hand_of(~e)}, key=self._order_of_return
@@ -227,14 +227,14 @@ class Oracle:
             self._note_claims(hand, again, turn, hand.positions.keys())
 
     async def _turn(self, hand: Hand, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
-        """At one of the nodes."""
+        """Takes a turn at the next of the nodes."""
         stores = [self.store, *self.others]
         at = self.turns % len(stores)
         self.turns += 1
         return await stores[at].turn(hand.group, settlements, requests, self.now, place=(at, len(stores)))
 
     def _reached(self, hand: Hand) -> Set[int]:
-        """The ids of the queues that the next turn claims from at least: those of its node."""
+        """The ids of the queues that the next turn claims from at the least: those of its node."""
         nodes, topic, backs = 1 + len(self.others), self.topic, hand.group.retry_queue_of
         if nodes == 1:
             return hand.positions.keys()
@@ -248,7 +248,7 @@ class Oracle:
             hops = self._queue(hand, queue_id)[first : first + claim.size]
             assert (claim.key.first, claim.size) == (first, len(hops))
             assert claim.lease_until == self.now + requests[0].lease
-            # A message that lies there twice is handed out once, the later one.
+            # A message that is in the queue twice is handed out once, from its later place.
             last = {hop.message.id: place for place, hop in enumerate(hops)}
             kept = [(place, hop) for place, hop in enumerate(hops) if last[hop.message.id] == place]
             for (place, hop), message in zip(kept, claim.messages, strict=True):
@@ -269,7 +269,7 @@ class Oracle:
     def _check_claim(
         self, hand: Hand, request: ClaimRequest, claim: Claim | None, reached: Set[int], *, beside: bool
     ) -> None:
-        """Whether it has as much as there was for it; what is other nodes' was perhaps left to them."""
+        """Checks that the claim got as much as was there; entries of other nodes may have been left to them."""
         if claim is None:
             assert not self._left(hand, reached if beside else None), "there was something to claim"
             return
@@ -288,7 +288,7 @@ class Oracle:
             assert not self._left(hand, reached, retries_only=retries_only), "there was room for more"
 
     async def settle(self, hand: Hand, wishes: Sequence[tuple[Held, Settlement]]) -> None:
-        """Any settlements of a group's claims, in one turn."""
+        """Makes any settlements of a group's claims in one turn."""
         turn = await self._turn(hand, [settlement for _, settlement in wishes], [])
         assert len(turn.settled) == len(wishes)
         ended: list[Held] = []
@@ -315,14 +315,14 @@ class Oracle:
             assert settled.ended == held.ended
 
     async def forge(self, hand: Hand, held: Held, token: int) -> None:
-        """Whoever has not the claim's token settles nothing, and learns nothing of it."""
+        """Checks that nobody without the claim's token settles or learns anything."""
         key = attrs.evolve(held.claim.key, token=token)
         verbs: tuple[Literal["ack", "fail", "extend", "end"], ...] = ("ack", "fail", "extend", "end")
         forged = [Settlement(key, verb, lease=1000) for verb in verbs]
         assert (await self._turn(hand, forged, [])).settled == (None,) * 4
 
     async def seek(self, hand: Hand, queue: int, offset: int) -> None:
-        """To an offset of one queue."""
+        """Seeks to an offset of one queue."""
         place = self.topic.queues[queue % len(self.topic.queues)]
         target = min(offset, len(self.streams[place.id]))
         back = hand.group.retry_queue_of[place.id].id
@@ -348,7 +348,7 @@ class Oracle:
             hand.retries[row.id] = (row.return_queue_id, hop)
 
     async def redrive(self, hand: Hand, ids: Sequence[int], *, purge: bool) -> None:
-        """Some dead letters, whether they are there or not."""
+        """Redrives or purges dead letters by id; some may not exist."""
         there = [id_ for id_ in dict.fromkeys(ids) if id_ in hand.dead]
         letters = Letters(ids=tuple(ids))
         assert await self.store.read(redriving.count, hand.group, letters) == len(there)
@@ -365,7 +365,7 @@ class Oracle:
             hand.redriven += 1
 
     async def replay(self, hand: Hand, queue: int, begin: int, end: int) -> None:
-        """A range of one queue, in batches of two."""
+        """Replays a range of one queue, in batches of two."""
         place = self.topic.queues[queue % len(self.topic.queues)]
         hops = self.streams[place.id][begin:end]
         asked = Range(Position("offset", begin), Position("offset", end), (place,), b"%032d" % begin)
@@ -382,7 +382,7 @@ class Oracle:
         hand.sought = hand.sought or bool(hops)
 
     async def end_leases(self, hand: Hand) -> None:
-        """Those that are over, as the store names them."""
+        """Ends the leases that are over, which the store must name."""
         over = await self.store.read(holdings.over, self.now, 1000)
         expected = {
             (held.claim.key, held.lease_until)
@@ -395,7 +395,7 @@ class Oracle:
         by_key = {held.claim.key: held for held in hand.held}
         await self.settle(hand, [(by_key[key], Settlement(key, "end")) for key, _ in over if key in by_key])
 
-    # What must hold.
+    # Invariants.
 
     async def check(self) -> None:
         await self._check_timers()
@@ -439,7 +439,7 @@ class Oracle:
             assert set(near) == {(due, entry) for due, entry in wheel if since <= due < until}
 
     async def _check_hand(self, hand: Hand) -> None:
-        # I1: everything the group has been given is in exactly one place.
+        # I1: every message that the group was given is in exactly one place.
         places: list[int] = [hop.message.id for _, hop in hand.retries.values()]
         for held in hand.held:
             places += [
@@ -453,7 +453,7 @@ class Oracle:
         places += hand.purged
         if not hand.sought:
             assert sorted(places) == sorted(m.id for m in self.messages.values() if m.state == "streamed")
-        # I14: and the rows say so.
+        # I14: the counters in the rows agree.
         state = await self.store.read(catalogue.group_state, hand.group)
         assert (state.acked, state.dead, state.retried) == (hand.acked, hand.deaths, hand.retried)
         open_ = [held for held in hand.held if not held.ended]
@@ -491,7 +491,7 @@ class Oracle:
             assert len(hop.history) == len(LADDER.rungs) + 1
 
     def _draft(self, place: Queue, number: int, deliver_at: int) -> Draft:
-        """Each with another key, tag, ...; some without."""
+        """A draft with a key, tag and so on that vary with its number; some have none."""
         text = None if number % 4 == 3 else f"{number % 5} 🐢"
         headers = None if text is None else b'{"number":"%d"}' % number
         return Draft(
@@ -609,7 +609,7 @@ class Oracle:
 
 
 async def _due(tx: Transaction) -> list[tuple[list[Scan], list[Scan], list[int]]]:
-    """By shard: what waits by its id, what was moved, and retries. In one read, which is one way to the store."""
+    """By shard: messages waiting by their id, moved ones, and retries; in one read, so in one round trip."""
     return [
         (
             await timers.due_messages(tx, shard, 0, 1 << 42, 10_000),
@@ -625,7 +625,7 @@ def choose(items: Sequence[Any], number: int) -> Any:
 
 
 def whole(message: Draft | Delivered) -> tuple[object, ...]:
-    """All that a publisher has said of a message, but for the time."""
+    """All fields of a message that its publisher gave, without the time."""
     return (
         message.body,
         message.headers,

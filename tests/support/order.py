@@ -1,6 +1,6 @@
-"""Watches a store with an ordered topic: whoever is handed a message, all before it of its key is settled (I11).
+"""Watches a store with an ordered topic: when a message is handed out, all earlier ones of its key are settled (I11).
 
-Everything is awaited, and nothing but the store is: over a store that never suspends it can be driven step by step.
+It awaits nothing but the store: over a store that never suspends it can be driven step by step.
 """
 
 import zlib
@@ -30,11 +30,11 @@ CLIENTS = ("ann", "bob", "cleo")
 
 @attrs.define
 class Held:
-    """A claim as its client knows it."""
+    """A claim as its client sees it."""
 
     claim: Claim
     open: list[int]
-    """Offsets in the topic's own queue, of what the client has told nothing of."""
+    """Offsets in the topic's own queue of messages that the client has not settled."""
     lease_until: int
     over: bool = False
 
@@ -48,7 +48,7 @@ class Watch:
     streams: dict[tuple[int, str | None], list[int]] = attrs.field(factory=dict[tuple[int, str | None], list[int]])
     """Offsets by queue number and key, in the order of the stream."""
     settled: set[tuple[int, int]] = attrs.field(factory=set[tuple[int, int]])
-    """(queue number, offset) of what was acked, or is dead."""
+    """(queue number, offset) of messages that were acked or are dead."""
     held: list[Held] = attrs.field(factory=list[Held])
     published: int = 0
 
@@ -76,7 +76,7 @@ class Watch:
             await self.store.promote(due, self.now)
 
     async def claim(self, sizes: Sequence[tuple[str, int]], lease: int, present: Sequence[str]) -> None:
-        """Claims, and looks at what is handed out."""
+        """Claims, and checks what is handed out."""
         requests = [ClaimRequest(client, size, lease) for client, size in sizes]
         turn = await self.store.turn(self.group, [], requests, self.now, present)
         for request, claim in zip(requests, turn.claims, strict=True):
@@ -97,7 +97,7 @@ class Watch:
             self.held.append(Held(claim, [m.offset for m in claim.messages], self.now + lease))
 
     async def settle(self, held: Held, verb: Literal["ack", "fail", "end"], pick: Sequence[int], **how: int) -> None:
-        """Settles some of what a claim holds, as its client would; all without a pick."""
+        """Settles some messages of a claim as its client would; all of them if `pick` is empty."""
         number = held.claim.messages[0].queue
         offsets = held.open if not pick else [held.open[p % len(held.open)] for p in pick if held.open]
         offsets = sorted(set(offsets))
@@ -151,7 +151,7 @@ class Watch:
         await self.bury()
 
     async def bury(self) -> None:
-        """What is dead is settled."""
+        """Counts dead letters as settled."""
         for letter in await self.store.read(dead_letters_of, self.group, 0, 10_000):
             self.settled.add((letter.message.queue, letter.message.offset))
 
@@ -166,7 +166,7 @@ class Watch:
         await self.bury()
 
     async def check(self) -> None:
-        """The counters of each cursor conserve (I14)."""
+        """Checks that the counters of each cursor add up (I14)."""
         rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", CursorState, self.group.id))
         claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", ClaimRow, self.group.id))
         for row in rows:
@@ -182,7 +182,7 @@ class Watch:
         return [held for held in self.held if held.open and not held.over]
 
     async def finish(self) -> None:
-        """Everything comes to rest."""
+        """Goes on until every message is settled."""
         for _ in range(50 + 10 * self.published):
             self.now += 10_000
             await self.end_leases()
@@ -199,6 +199,6 @@ class Watch:
 
 
 async def _due(tx: Transaction, until: int) -> list[int]:
-    """Retries, as wheel entries. In one read, which is one way to the store."""
+    """Due retries as wheel entries; in one read, so in one round trip."""
     found = [await timers.due_retries(tx, shard, 0, until, 10_000) for shard in range(SHARDS)]
     return [~id_ for ids in found for id_ in ids]

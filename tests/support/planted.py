@@ -1,7 +1,7 @@
-"""A true history of a campaign, and sixteen bugs that can be planted into it.
+"""A recorded history of a campaign, and sixteen bugs that can be planted into it.
 
 The history was recorded by `python -P -m tarry.bench.campaign --rows kill --dsn sqlite --nodes 1 --count 2 --seed 5
---rate 8`. A bug is a change of its events, at one of the places that it could have; a place is a number.
+--rate 8`. A bug changes its events at one of the places where it can occur; a place is a number.
 """
 
 import gzip
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class History:
-    """Events, and what is asked of them again and again."""
+    """The events, and lookups that the bugs share."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = tuple(events)
@@ -36,13 +36,13 @@ class History:
         self._found: dict[str, list[Any]] = {}
 
     def one(self, name: str, place: int, found: Callable[[], Iterable[T]]) -> T:
-        """One of all places for a bug, which are looked for once."""
+        """One of the possible places for a bug, which are searched only once."""
         places: list[T] = self._found.setdefault(name, list(found()) if name not in self._found else [])
         assert places, f"the history has no place for {name}"
         return places[place % len(places)]
 
     def with_changes(self, *changes: tuple[Event, Event | None]) -> list[Event]:
-        """Without the first of each pair, or with the second in its place."""
+        """The events with the first of each pair replaced by the second, or removed if that is None."""
         by_identity = {id(event): other for event, other in changes}
         changed = (by_identity.get(id(event), event) for event in self.events)
         return [event for event in changed if event is not None]
@@ -50,13 +50,13 @@ class History:
 
 @cache
 def recorded() -> History:
-    """The true history."""
+    """The recorded history."""
     decoder = Decoder(Event)
     return History([decoder.decode(line) for line in gzip.decompress(HISTORY.read_bytes()).splitlines()])
 
 
 def _firsts(history: History) -> list[Event]:
-    """First hand-outs of messages that nobody cancelled or moved, and whose publisher had an answer."""
+    """First hand-outs of messages that were not cancelled or rescheduled and whose publisher got an answer."""
     return [
         claim
         for claim in history.claims
@@ -68,14 +68,14 @@ def _firsts(history: History) -> list[Event]:
 
 
 def dropped(history: History, place: int) -> list[Event]:
-    """It was accepted, and never seen again."""
+    """A message was accepted and never seen again."""
     lasting = (claim for claim in _firsts(history) if not history.receipts[claim.name].ends_ms)
     claim = history.one("dropped", place, lambda: lasting)
     return [event for event in history.events if event.name != claim.name or event.op == "publish"]
 
 
 def early(history: History, place: int) -> list[Event]:
-    """By one second."""
+    """A message is handed out a second early."""
 
     def waited(claim: Event) -> bool:
         receipt = history.receipts[claim.name]
@@ -87,21 +87,21 @@ def early(history: History, place: int) -> list[Event]:
 
 
 def promoted_twice(history: History, place: int) -> list[Event]:
-    """It lies at two offsets."""
+    """A message is at two offsets."""
     stream = history.one("twice", place, lambda: [e for e in history.events if e.op == "stream"])
     again = replace(stream, offset=1_000_000)
     return [*history.events[:-1], again, history.events[-1]]
 
 
 def letter_lost(history: History, place: int) -> list[Event]:
-    """A message failed for the last time, and is nowhere."""
+    """A message failed for the last time and has no dead letter."""
     letters = [e for e in history.events if e.op == "dead" and e.group in STRICT]
     letter = history.one("letter", place, lambda: letters)
     return history.with_changes((letter, None))
 
 
 def stale_ack(history: History, place: int) -> list[Event]:
-    """An ack that came when the next one had the message was taken."""
+    """An ack is accepted after the message was handed out again."""
 
     def acks() -> Iterable[Event]:
         last = {(claim.name, claim.group): claim.token for claim in history.claims}
@@ -115,7 +115,7 @@ def stale_ack(history: History, place: int) -> list[Event]:
 
 
 def cancel_race(history: History, place: int) -> list[Event]:
-    """Both the cancel and the promotion say that they won."""
+    """A cancel succeeds though the message was promoted."""
 
     def late() -> list[Event]:
         return [e for e in history.events if e.op == "cancel" and e.phase == "fail" and e.reason == "too_late"]
@@ -125,7 +125,7 @@ def cancel_race(history: History, place: int) -> list[Event]:
 
 
 def order_swapped(history: History, place: int) -> list[Event]:
-    """Two of a key stand in their claim the wrong way round."""
+    """Two messages of a key are in their claim in the wrong order."""
 
     def pairs() -> Iterable[tuple[Event, Event]]:
         for before, after in pairwise(history.claims):
@@ -138,17 +138,17 @@ def order_swapped(history: History, place: int) -> list[Event]:
 
 
 def one_lap_late(history: History, place: int) -> list[Event]:
-    """As a wheel is that counts its laps wrongly."""
+    """A message is a lap late, as from a wheel that miscounts its laps."""
     claim = history.one("late", place, lambda: _firsts(history))
     return history.with_changes((claim, replace(claim, wall_ns=claim.wall_ns + LAP)))
 
 
 def hole_skipped(history: History, place: int) -> list[Event]:
-    """A reader passed an offset by."""
+    """A reader skipped an offset."""
 
     def reads() -> list[Event]:
         last = {(e.topic, e.queue): e.offset for e in history.events if e.op == "read"}
-        there = {e.name for e in history.events if e.op == "stream"}  # what has come to its end is not, in the end
+        there = {e.name for e in history.events if e.op == "stream"}  # expired messages are not there at the end
         passed = (e for e in history.events if e.op == "read" and e.offset < last[e.topic, e.queue])
         return [e for e in passed if e.name in there]
 
@@ -156,7 +156,7 @@ def hole_skipped(history: History, place: int) -> list[Event]:
 
 
 def retry_too_many(history: History, place: int) -> list[Event]:
-    """The seventeenth."""
+    """A message gets a seventeenth retry."""
 
     def lasts() -> list[Event]:
         return [claim for claim in history.claims if claim.attempt == 17 and claim.group in STRICT]
@@ -167,7 +167,7 @@ def retry_too_many(history: History, place: int) -> list[Event]:
 
 
 def body_truncated(history: History, place: int) -> list[Event]:
-    """What came out is not what went in."""
+    """A body changed on its way."""
     claim = history.one("body", place, lambda: history.claims)
     return history.with_changes((claim, replace(claim, digest="00000000")))
 
@@ -187,7 +187,7 @@ Plant = Callable[[History, int], list[Event]]
 
 
 def past_its_end(history: History, place: int) -> list[Event]:
-    """It was handed out, and asked for, when it was of no use any more."""
+    """A message was handed out to a claim that was asked for after its expiry."""
 
     def ending() -> list[Event]:
         return [claim for claim in _firsts(history) if history.receipts[claim.name].ends_ms]
@@ -199,7 +199,7 @@ def past_its_end(history: History, place: int) -> list[Event]:
 
 
 def ended_early(history: History, place: int) -> list[Event]:
-    """It was of use for hours, and nobody was given it."""
+    """A message that expires only hours later was never handed out."""
 
     def lasting() -> list[Event]:
         last = history.events[-1].wall_ms
@@ -210,7 +210,7 @@ def ended_early(history: History, place: int) -> list[Event]:
 
 
 def replaced_and_fired(history: History, place: int) -> list[Event]:
-    """Another took its place, and it came all the same."""
+    """A timer was replaced, and its message came all the same."""
 
     def fired() -> list[Event]:
         seen = {event.name for event in history.events if event.op == "stream"}
@@ -221,7 +221,7 @@ def replaced_and_fired(history: History, place: int) -> list[Event]:
 
 
 def _fires(history: History) -> list[Event]:
-    """But for the first and the last of each schedule, and those that were past when the one before had its turn."""
+    """The fires, but for the first and last of each schedule and those that had passed when the one before fired."""
     fires = sorted((e for e in history.events if e.op == "fire"), key=lambda e: (e.facts["schedule"], e.due_ms))
     of = [fire.facts["schedule"] for fire in fires]
     within = (n for n in range(1, len(fires) - 1) if of[n - 1] == of[n] == of[n + 1])
@@ -229,13 +229,13 @@ def _fires(history: History) -> list[Event]:
 
 
 def passed_by(history: History, place: int) -> list[Event]:
-    """A fire time of which nobody knows anything."""
+    """A fire time is missing."""
     fire = history.one("passed by", place, lambda: _fires(history))
     return [event for event in history.events if event.name != fire.name]
 
 
 def fired_twice(history: History, place: int) -> list[Event]:
-    """A fire time that has another message, too."""
+    """A fire time has a second message."""
     sent = [fire for fire in _fires(history) if fire.phase == "ok"]
     fire = history.one("fired twice", place, lambda: sent)
     claim = next(event for event in history.claims if event.name == fire.name)
@@ -261,4 +261,4 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "body truncated": (body_truncated, "body"),
     "counter drift": (counter_drift, "counters"),
 }
-"""A bug, and the kind of violation that it must show as."""
+"""The bugs by name, each with the kind of violation that it must cause."""

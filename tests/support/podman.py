@@ -1,7 +1,7 @@
-"""Podman with a place of its own: images, containers and networks of a test, which go with it.
+"""Runs Podman with private storage: the images, containers and networks of a test, all removed at the end.
 
-Its base image is made by debootstrap, since a test asks no registry of images; Debian's mirror and PyPI it does ask. It
-has the certificates that this machine trusts, and pip's index. Where nobody may raise limits containers get low ones.
+debootstrap makes its base image, since a test uses no registry of images, only Debian's mirror and PyPI. The image has
+the certificates that this machine trusts, and pip's index. Where limits cannot be raised, containers get low ones.
 """
 
 import os
@@ -25,7 +25,7 @@ WANTED = {
     "/usr/lib/podman/netavark": "netavark",
     "/usr/lib/podman/aardvark-dns": "aardvark-dns",
 }
-"""Programs, and Debian's packages that have them."""
+"""Programs, and the Debian packages that contain them."""
 SENTENCE = (
     f"this test wants root and Debian's packages {' '.join(WANTED.values())}, with a Debian mirror and PyPI in reach:"
     f" apt-get install {' '.join(WANTED.values())}"
@@ -35,12 +35,12 @@ _LIMITS = '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=4096:4096
 
 
 class NoPodmanError(Exception):
-    """There can be no container on this machine; the text says why."""
+    """No container can run on this machine; the text says why."""
 
 
 @attrs.define
 class Podman:
-    """Everything of it lies in `folder`."""
+    """A Podman that keeps everything in `folder`."""
 
     folder: Path
     runtime: str = "runc"
@@ -56,7 +56,7 @@ class Podman:
         return os.environ | {"CONTAINERS_CONF": str(self.folder / "containers.conf")}
 
     def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """A command of podman's, to its end, well or not."""
+        """Runs a command of podman to its end, whether it succeeds or not."""
         return subprocess.run(
             [*self.command, *arguments],
             env=self.environment | more,
@@ -68,13 +68,13 @@ class Podman:
         )
 
     def must(self, *arguments: str) -> str:
-        """One that goes well; what it says."""
+        """Runs a command that must succeed; returns its output."""
         done = self.run(*arguments)
         assert done.returncode == 0, f"podman {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def open(self) -> None:
-        """The base image, from Debian's packages. Raises `NoPodmanError`."""
+        """Makes the base image from Debian's packages. Raises `NoPodmanError`."""
         (self.folder / "networks").mkdir()
         (self.folder / "containers.conf").write_text(_LIMITS)
         base = self.folder / "base"
@@ -92,7 +92,7 @@ class Podman:
         self.must("import", str(packed), BASE)
         packed.unlink()
         said: list[str] = []
-        for self.runtime in ("crun", "runc"):  # the first is podman's own choice, where it is there
+        for self.runtime in ("crun", "runc"):  # podman prefers the first where it is installed
             done = self.run("run", "--rm", BASE, "true")
             if done.returncode == 0:
                 return
@@ -100,7 +100,7 @@ class Podman:
         raise NoPodmanError(f"{SENTENCE}; podman cannot run a container here: {'; '.join(said)}")
 
     def close(self) -> None:
-        """Containers end, and nothing is left."""
+        """Removes all containers, networks and mounts."""
         self.run("rm", "--all", "--force", "--time", "0")
         for name in self.run("network", "ls", "--format", "{{.Name}}").stdout.split():
             if name != "podman":
@@ -112,7 +112,7 @@ class Podman:
 
 
 def _index() -> str:
-    """Where pip looks on this machine, if somebody has said so."""
+    """pip's index on this machine, if one is configured."""
     said = subprocess.check_output([sys.executable, "-P", "-m", "pip", "config", "list"], text=True, timeout=60)
     found = re.findall(r"\b(?:global|install|:env:)\.index-url='(https?://[^']+)'", said)
     return f"index-url = {found[-1]}\n" if found else ""
@@ -120,7 +120,7 @@ def _index() -> str:
 
 @contextmanager
 def podman() -> Generator[Podman, None, None]:
-    """One with a base image. Raises `NoPodmanError`."""
+    """A Podman with a base image. Raises `NoPodmanError`."""
     if os.geteuid() or not all(map(shutil.which, WANTED)):
         raise NoPodmanError(SENTENCE)
     own = Podman(Path(tempfile.mkdtemp(prefix="tarry-podman-")))

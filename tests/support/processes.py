@@ -1,4 +1,4 @@
-"""The processes below one, as /proc tells of them; to be killed by their ids."""
+"""Finds the descendants of a process in /proc, so that tests can kill them by their ids."""
 
 import os
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def _command(pid: int) -> str:
 
 
 def is_there(pid: int) -> bool:
-    """Whether it lives; one that waits to be reaped does not."""
+    """Whether the process is alive; a zombie is not."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

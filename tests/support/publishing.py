@@ -1,4 +1,4 @@
-"""Messages published without a pause while something is done to the database, and which of them are there then."""
+"""Publishes messages without a pause while a test does something to the database, and checks which ones are there."""
 
 import threading
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from tarry.client import Tarry
 
 @define
 class Publishing:
-    """One message after the other at each of the servers, none of them twice."""
+    """Publishes one message after another at each of the servers, none of them twice."""
 
     urls: list[str]
     answered: set[str] = field(factory=set[str])
-    """What was said to be there."""
+    """Messages whose publish was answered."""
     _done: threading.Event = field(factory=threading.Event)
 
     @contextmanager
@@ -33,7 +33,7 @@ class Publishing:
                 thread.join()
 
     def more(self, many: int) -> None:
-        """Waits until so many more were answered."""
+        """Waits until `many` more publishes were answered."""
         wanted = len(self.answered) + many
         wait_until(lambda: len(self.answered) >= wanted, 60)
 
@@ -50,7 +50,7 @@ class Publishing:
 
 
 def there(tarry: Tarry) -> set[object]:
-    """What a new group gets, from the beginning."""
+    """The bodies that a new group gets, from the beginning of the stream."""
     bodies = set[object]()
     while (claim := tarry.claim("orders", "all", max=500, wait="2s", start="earliest")) is not None:
         bodies |= {message.body for message in claim.messages}

@@ -1,4 +1,4 @@
-"""A server that answers with the bytes it was told, connection by connection: what no server of HTTP would say too."""
+"""A server that answers with given bytes, connection by connection, even bytes that no HTTP server would send."""
 
 import socket
 import ssl
@@ -12,7 +12,7 @@ from attrs import define, field
 
 @define
 class Said:
-    """An answer; `ends`: the connection is closed behind it. Before it `held` is waited for."""
+    """An answer. `held`: an event to wait for before sending it; `ends`: whether to close the connection after it."""
 
     data: bytes
     ends: bool = False
@@ -27,7 +27,7 @@ class RawPeer:
     ended: list[int] = field(factory=list[int])
     """Connections that the client has closed, or that failed."""
     patience: int | None = None
-    """Bytes of a request that are read before it is answered; None: all."""
+    """How many bytes of a request to read before answering; None: all."""
     _answers: deque[Said] = field(factory=deque[Said])
     _connections: int = 0
 
@@ -63,7 +63,7 @@ def _is_whole(data: bytes) -> bool:
 
 
 def answer(content: bytes, *headers: bytes, status: int = 200) -> bytes:
-    """As a server writes it."""
+    """A well-formed answer with this content."""
     lines = [b"HTTP/1.1 %d Said" % status, *headers, b"Content-Length: %d" % len(content)]
     return b"\r\n".join(lines) + b"\r\n\r\n" + content
 
@@ -75,7 +75,7 @@ def raw_peer(tls: ssl.SSLContext | None = None) -> Generator[RawPeer, None, None
     peer = RawPeer(f"{'http' if tls is None else 'https'}://127.0.0.1:{listener.getsockname()[1]}")
 
     def shake_hands(connection: socket.socket) -> None:
-        with suppress(OSError):  # the client likes it not, and says so itself
+        with suppress(OSError):  # the client refuses the certificate and reports it itself
             peer.serve(connection if tls is None else tls.wrap_socket(connection, server_side=True))
 
     def accept() -> None:

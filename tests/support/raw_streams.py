@@ -1,9 +1,9 @@
-"""Raw bytes for a front door, as no client should send them: seeded, so that a stream can be sent again by its number.
+"""Sends malformed raw bytes to a front door; seeded, so that a stream can be repeated by its number.
 
-Among them are the shapes that once ended a whole server: bytes behind an HTTP/1.0 request, upgrades to HTTP/2 with
-broken settings, HTTP/2 prefaces with odd paths and long bodies, WebSockets; and clients that half-close and reset. To a
-server of TLS most go behind a handshake, and none says that it is over; the others go in place of one, or of its rest.
-(What is random in a handshake is not seeded.)
+Some have shapes that once crashed a whole server: bytes after an HTTP/1.0 request, upgrades to HTTP/2 with broken
+settings, HTTP/2 prefaces with odd paths and long bodies, WebSockets; and clients that half-close and reset. To a TLS
+server most are sent after a handshake, without a closing alert; the others replace the handshake or the rest of it.
+(The random parts of a handshake are not seeded.)
 """
 
 import random
@@ -57,7 +57,7 @@ def _noise(dice: Dice) -> bytes:
 
 
 def _old_and_more(dice: Dice) -> bytes:
-    """HTTP/1.0, and bytes behind the request."""
+    """An HTTP/1.0 request with bytes after it."""
     behind = dice.choice((b"\r\n", b"x", b"\x00" * 9, _noise(dice), _request(dice), _request(dice, version=b"1.0")))
     return _request(dice, version=b"1.0") + behind
 
@@ -67,7 +67,7 @@ def _last_and_more(dice: Dice) -> bytes:
 
 
 def _upgrade(dice: Dice) -> bytes:
-    """To HTTP/2 in the clear."""
+    """An upgrade to HTTP/2 without TLS."""
     settings = dice.choice((b"AAMAAABkAAQAoAAAAAIAAAAA", b"", b"!", b"AAAA", b"A", b"\xe4", b"AAAAAAAA" * 99))
     head = _head(
         dice.choice(METHODS),
@@ -84,7 +84,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _preface(dice: Dice) -> bytes:
-    """HTTP/2 without asking, with what HTTP/1 could not carry."""
+    """HTTP/2 without negotiation, with headers that HTTP/1 could not carry."""
     odd = dice.choice((b"/livez", b"/\xff\xfe", b"", b"/a b", b"//[", b"/\x00", b"x" * 9000))
     headers = [(b":method", dice.choice(METHODS)), (b":path", odd), (b":scheme", b"http"), (b":authority", b"h")]
     dice.shuffle(headers)
@@ -121,7 +121,7 @@ def _chunks(dice: Dice) -> bytes:
 
 
 def _lengths(dice: Dice) -> bytes:
-    """A length that is not the body's."""
+    """A request with a wrong length of the body."""
     said = dice.choice((b"5", b"99", b"9999999999", b"-1", b"+5", b"5, 6", b"x", b"\xb2", b"9" * 400))
     also = dice.choice(((), (b"Transfer-Encoding: chunked",), (b"Content-Length: 3",), (b"Expect: 100-continue",)))
     return _head(b"POST", dice.choice((PUBLISH, CLAIM)), b"Content-Length: " + said, *also) + b'{"body": 1}'
@@ -175,20 +175,20 @@ SHAPES: tuple[Callable[[Dice], bytes], ...] = (
 
 @define
 class Heard:
-    """What came of the streams."""
+    """The results of the streams."""
 
     answers: Counter[str] = field(factory=Counter[str])
-    """By the first line's status; "" is no answer."""
+    """Answers by the status of the first line; "" is no answer."""
     refused: int = 0
-    """Connections that nobody took."""
+    """Connections that were refused."""
     stuck: list[int] = field(factory=list[int])
-    """Streams that were half-closed, and whose connection the server kept."""
+    """Numbers of half-closed streams whose connection the server kept open."""
 
 
 async def send_streams(port: int, seed: int, count: int, trusting: ssl.SSLContext | None = None) -> Heard:
-    """Sends so many streams to a server on this machine, from number 0 of the seed on; ends early when it is gone.
+    """Sends the first `count` streams of the seed to a server on this machine; ends early when the server is gone.
 
-    `trusting`: it speaks TLS.
+    `trusting`: the TLS context, if the server speaks TLS.
     """
     heard = Heard()
     numbers = iter(range(count))
@@ -236,7 +236,7 @@ async def _send(port: int, seed: int, number: int, heard: Heard, trusting: ssl.S
 
 
 async def _begin_tls(dice: Dice, stream: trio.SocketStream, trusting: ssl.SSLContext) -> trio.abc.Stream:
-    """Over what the rest is sent: behind a handshake, or in the clear, where the server waits for TLS."""
+    """The stream to send the rest over: after a TLS handshake, or in clear text although the server expects TLS."""
     begins = dice.choice((*["handshake"] * 6, "broken after it", "broken in it", "half a hello", "damaged", "nothing"))
     if begins in ("handshake", "broken after it"):
         sealed = trio.SSLStream(stream, trusting, server_hostname="127.0.0.1", https_compatible=True)
@@ -255,7 +255,7 @@ async def _begin_tls(dice: Dice, stream: trio.SocketStream, trusting: ssl.SSLCon
 
 
 def _hello(trusting: ssl.SSLContext) -> bytes:
-    """With which a client begins."""
+    """The bytes with which a TLS client begins."""
     sent = ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         trusting.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="127.0.0.1").do_handshake()

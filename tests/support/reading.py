@@ -1,7 +1,7 @@
-"""Readers beside writers: whoever reads on from where it was misses nothing that was committed (I12).
+"""Runs readers beside writers: a reader that continues from its offset misses no committed message (I12).
 
-Writers publish, schedule, and give up half-way with their offsets drawn; promoters hand over what falls due. Meanwhile
-readers pull from their own offset on and a group claims, each asking only for what lies behind the last it saw.
+Writers publish, schedule, and roll back after drawing offsets; promoters promote due messages. Meanwhile readers pull
+from their own offset and a group claims, each asking only for messages after the last one it saw.
 """
 
 import random
@@ -21,13 +21,13 @@ from tarry.store.timers import timers
 
 WRITERS, ROUNDS = 6, 12
 LARGE, CLAIM_BYTES = 3000, 8000
-"""Bytes of some bodies, and for the tests' `stretches.CLAIM_BYTES`: a few of them make a claim end early."""
+"""Bytes of some bodies, and the tests' `stretches.CLAIM_BYTES`: a few large bodies make a claim end early."""
 STEP = 40
-"""The clock goes on by so many milliseconds at most with each publish."""
+"""The most milliseconds that the clock advances with each publish."""
 
 
 class GivenUpError(Exception):
-    """A writer's transaction ends without COMMIT."""
+    """Raised to end a writer's transaction without a COMMIT."""
 
 
 @attrs.define
@@ -43,7 +43,7 @@ class Readers:
     given_up: int = 0
 
     async def run(self) -> None:
-        """Returns when all is published and promoted; who reads is to read on to the end."""
+        """Returns when everything is published and promoted; readers then have to read to the end."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._promote)
             nursery.start_soon(self._promote)
@@ -51,7 +51,7 @@ class Readers:
                 nursery.start_soon(self._write, number)
 
     async def stock(self) -> None:
-        """More than a page of each queue is there before anybody reads."""
+        """Publishes more than a page of each queue before the readers start."""
         drafts = tuple(
             msgspec.structs.replace(self._draft(), deliver_at=None) for _ in range(400 * len(self.topic.queues))
         )
@@ -59,7 +59,7 @@ class Readers:
 
     async def _write(self, number: int) -> None:
         stage, dice = self.stage, self.dice
-        # A node of its own: it shares no row but the queues'.
+        # Acts as another node, which shares no row except the queues'.
         store = Store(stage.store.backend, tally_shard=16 * number)
         for _ in range(ROUNDS):
             stage.now += dice.randrange(STEP)
@@ -82,7 +82,7 @@ class Readers:
 
         async def work(tx: Transaction) -> None:
             await run.write(tx, [publication])
-            await tx.fetch("queue.ends", tuple[int, int], [self.topic.queues[0].id])  # it has been carried out
+            await tx.fetch("queue.ends", tuple[int, int], [self.topic.queues[0].id])  # carries the writes out
             raise GivenUpError
 
         try:
@@ -99,7 +99,7 @@ class Readers:
             await self.stage.promote(*self.dice.sample([entry for _, entry in near], len(near)))
 
     async def pull(self, number: int) -> int:
-        """Reads on in one queue; how many came."""
+        """Reads further in one queue; returns how many messages came."""
         seen = self.pulled.setdefault(number, [])
         begin = seen[-1][0] + 1 if seen else 0
         page = await self.stage.store.read(
@@ -109,11 +109,11 @@ class Readers:
         return len(page)
 
     async def claim(self) -> int:
-        """Claims for several clients at once, and acks; how many came."""
+        """Claims for several clients at once, and acks; returns how many messages came."""
         (group,) = await self.stage.store.groups([self.topic])
         requests = [ClaimRequest("c", self.dice.choice((1, 30, 120)), MINUTE) for _ in range(self.dice.randrange(1, 7))]
         turn = await self.stage.store.turn(group, (), requests, self.stage.now)
-        for claim in sorted(turn.ranges, key=lambda claim: claim.key.first):  # of one turn, whoever got which
+        for claim in sorted(turn.ranges, key=lambda claim: claim.key.first):  # of one turn, whichever client got it
             seen = self.claimed.setdefault(claim.messages[0].queue, [])
             seen += [(message.offset, message.id) for message in claim.messages]
         for given in turn.claims:
@@ -121,7 +121,7 @@ class Readers:
         return sum(len(claim.messages) for claim in turn.ranges)
 
     def check(self, *, holes: bool) -> None:
-        """Everybody has seen all there is, in order; `holes`: some offsets may never have had a message."""
+        """Checks that all readers saw every message in order; `holes`: some offsets may never have had a message."""
         there: dict[int, list[tuple[int, int]]] = {}
         numbers = {queue.id: queue.number for queue in self.topic.queues}
         rows = self.stage.tables.rows("SELECT queue_id, `offset`, id FROM message WHERE id >= 0 ORDER BY `offset`")

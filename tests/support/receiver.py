@@ -1,4 +1,4 @@
-"""A webhook endpoint for the tests: real sockets, and bytes for answers, so that it can be as wrong as it likes."""
+"""A webhook endpoint for tests: real sockets, and raw bytes as answers, so that they can be as wrong as needed."""
 
 import socketserver
 import ssl
@@ -22,7 +22,7 @@ class Received(NamedTuple):
 
 
 Answer = Callable[[Received], bytes | None]
-"""The bytes to answer with; None: none, and the connection stays open."""
+"""Returns the bytes to answer with; None: no answer, and the connection stays open."""
 
 
 def head(status: int, *headers: str) -> bytes:
@@ -45,17 +45,17 @@ class Receiver(socketserver.ThreadingTCPServer):
         self.answer: Answer = lambda _: OK
         self.most_at_once = 0
         self.keeps = False
-        """Connections are kept for more, where an answer is a whole one; else each is closed after its first."""
+        """Whether connections are kept open after a complete answer; otherwise each is closed after its first one."""
         self.connections = 0
         self.after = b""
-        """What comes a moment after each first answer, unasked."""
+        """Bytes to send a moment after the first answer of each connection, without a request."""
         self.went_on = threading.Event()
-        """It has."""
+        """Set when they were sent."""
         self._at_once = 0
         self._came = threading.Condition()
         self._tls = tls
         self.ended = threading.Event()
-        """Connections that are kept open end with it."""
+        """When set, connections that are kept open end."""
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -67,7 +67,7 @@ class Receiver(socketserver.ThreadingTCPServer):
         return int(self.server_address[1])
 
     def wait_for(self, many: int, seconds: float = 20) -> list[Received]:
-        """All there are, once there are so many."""
+        """Waits for `many` requests; returns all that have come."""
         with self._came:
             assert self._came.wait_for(lambda: len(self.received) >= many, seconds), f"{len(self.received)} came"
             return list(self.received)
@@ -102,7 +102,7 @@ class _Handler(socketserver.StreamRequestHandler):
                 pass
 
     def _answer(self, target: str) -> bool:
-        """Whether there was one to go on after."""
+        """Answers a request; returns whether the connection can go on after it."""
         assert isinstance(self.server, Receiver)
         headers: dict[str, str] = {}
         while (line := self.rfile.readline().decode().strip()) != "":
@@ -123,7 +123,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 @contextmanager
 def receiver(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
-    """One that listens, in threads."""
+    """Starts a receiver, which listens in threads until the end of the block."""
     with Receiver(tls) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""What is left in the tables of topics, groups and queues, by the ids in their columns, whatever tables there are."""
+"""Finds rows that are left of topics, groups and queues, by the ids in the columns of all tables."""
 
 import re
 from collections.abc import Collection
@@ -18,7 +18,7 @@ _COLUMNS = {
 
 @cache
 def _tables() -> dict[str, list[str]]:
-    """The columns of each table that name a topic, a group or a queue."""
+    """By table: the columns that refer to a topic, a group or a queue."""
     found: dict[str, list[str]] = {}
     for migration in load_migrations("sqlite"):
         for statement in migration.statements:
@@ -32,7 +32,7 @@ def _tables() -> dict[str, list[str]]:
 def remains(
     stage: Stage, topics: Collection[int] = (), groups: Collection[int] = (), queues: Collection[int] = ()
 ) -> dict[str, int]:
-    """Rows by table that name one of these."""
+    """How many rows of each table refer to one of these."""
     wanted = {"topic": topics, "group": groups, "queue": queues}
     itself = {"topic": "topic", "consumer_group": "group", "queue": "queue"}
     counts: dict[str, int] = {}
@@ -48,5 +48,5 @@ def remains(
 
 
 def everything(stage: Stage) -> dict[str, set[tuple[object, ...]]]:
-    """All rows of all these tables, but for what the store's own sessions note of themselves."""
+    """All rows of all these tables, except for `witness`, in which the store's sessions record their commits."""
     return {table: set(stage.tables.rows(f"SELECT * FROM `{table}`")) for table in _tables() if table != "witness"}

@@ -1,4 +1,4 @@
-"""Two MariaDBs of the tests' own, the second a replica of the first that follows behind, and a switch-over by hand."""
+"""Two private MariaDBs, the second an asynchronous replica of the first, and a manual switch-over between them."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ HOW_TO = (Path(__file__).parents[2] / "docs/how-to/failover.md").read_text("utf-
 
 
 def steps() -> list[list[str]]:
-    """The statements of the how-to, block by block."""
+    """The SQL statements of the how-to, block by block."""
     blocks = re.findall(r"^```sql\n-- At the \w+ one\.[^\n]*\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 5
     return [[one for one in block.strip().split(";") if one] for block in blocks]
@@ -30,19 +30,19 @@ def steps() -> list[list[str]]:
 
 @attrs.define
 class Pair:
-    """`leader` takes the writes, `follower` is read-only and applies them. Users: `tarry`, who may do anything, and
-    `app`, who may not write where it is read-only."""
+    """`leader` takes the writes; `follower` is read-only and applies them. Users: `tarry`, who may do anything, and
+    `app`, who may not write on a read-only server."""
 
     leader: PrivateServer
     follower: PrivateServer
 
     @property
     def dsn(self) -> str:
-        """Of both, for `app`, the leader first."""
+        """The DSN of both servers for `app`, the leader first."""
         return f"mysql://app:app@{place_of(self.leader)},{place_of(self.follower)}/tarry"
 
     def switch(self) -> None:
-        """As the how-to has it: nothing that was committed is lost."""
+        """Switches over as in the how-to, so that nothing that was committed is lost."""
         stop, ask, wait, *_ = steps()
         run_sql(self.leader.dsn, *stop)
         ((position,),) = run_sql(self.leader.dsn, *ask)
@@ -50,12 +50,12 @@ class Pair:
         self.promote()
 
     def promote(self) -> None:
-        """The follower takes over, whatever it has."""
+        """Makes the follower the leader, even if it lags behind."""
         run_sql(self.follower.dsn, *steps()[3])
         self.leader, self.follower = self.follower, self.leader
 
     def follow(self) -> None:
-        """The follower begins where it stands, as the how-to has it."""
+        """Makes the follower replicate from its current position, as in the how-to."""
         place = {"db2.example": "127.0.0.1", "3306": str(urlsplit(self.leader.dsn).port), "'password'": "'repl'"}
         for word in place:
             assert word in steps()[4][1]
@@ -68,21 +68,21 @@ class Pair:
         assert run_sql(self.follower.dsn, f"SELECT MASTER_GTID_WAIT('{position}', {_SECONDS})") == [(0,)]
 
     def ask(self, dsn: str, query: str) -> list[tuple[object, ...]]:
-        """The leader, in the database of `dsn`."""
+        """Runs a query on the leader, in the database of `dsn`."""
         return run_sql(urlsplit(self.leader.dsn)._replace(path=urlsplit(dsn).path).geturl(), query)
 
     def limit_sessions(self, many: int) -> None:
-        """Of `app`, at both; 0: no limit."""
+        """Limits the sessions of `app`, at both servers; 0: no limit."""
         run_sql(self.leader.dsn, f"GRANT USAGE ON *.* TO app@'%' WITH MAX_USER_CONNECTIONS {many}")
 
     def log_in(self, dsn: str) -> "pymysql.connections.Connection[pymysql.cursors.Cursor]":
-        """A session of `app` at the leader."""
+        """Opens a session of `app` at the leader."""
         port = urlsplit(self.leader.dsn).port or 0
         return pymysql.connect(host="127.0.0.1", port=port, user="app", password="app", database=urlsplit(dsn).path[1:])
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """A new one at both; `dsn` with its name."""
+        """Creates a database at both servers; yields `dsn` with its name."""
         name = f"tarry_{uuid4().hex[:12]}"
         run_sql(self.leader.dsn, f"CREATE DATABASE {name}")
         self.catch_up()
@@ -92,10 +92,10 @@ class Pair:
 
 @contextmanager
 def pair_of_servers() -> Iterator[Pair]:
-    """Raises `NoServerError`."""
+    """Starts both servers. Raises `NoServerError`."""
     with mariadb(*_OPTIONS, "--server-id=1") as first, mariadb(*_OPTIONS, "--server-id=2") as second:
         for server in (first, second):
-            run_sql(server.dsn, "RESET MASTER")  # what each was made with is not to be replicated
+            run_sql(server.dsn, "RESET MASTER")  # the setup of each server must not be replicated
         pair = Pair(first, second)
         run_sql(
             first.dsn,

@@ -1,7 +1,7 @@
-"""Three MySQLs as one replication group of a single primary, for tests that take its members away.
+"""Starts three MySQLs as a replication group with a single primary, for tests that stop its members.
 
-`TARRY_TEST_MYSQL_GROUP` names the command that starts one, on this machine: behind a folder and a port it prints the
-three process ids, and the servers listen at that port and the two above it. Root has no password.
+`TARRY_TEST_MYSQL_GROUP` names the command that starts one on this machine: called with a folder and a port it prints
+the three process ids, and the servers listen at that port and the two above it. Root has no password.
 """
 
 import os
@@ -22,38 +22,38 @@ GRANTS = (
     "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON tarry.* TO tarry@'%'",
 )
 _PORTS = (1, 2, 10, 11, 12)
-"""Of the other members, and of what they tell each other."""
+"""Offsets of the ports of the other members, and of those for the group's own communication."""
 _TOGETHER = 60
 """Seconds for the members to find each other again."""
 
 
 @attrs.define
 class Group:
-    """`tarry` is who has rights to its database alone, until it is told of the members."""
+    """The group; the user `tarry` has rights to its own database only, until it may read the list of members."""
 
     ports: list[int]
     pids: list[int]
 
     @property
     def dsn(self) -> str:
-        """Of all members."""
+        """The DSN of all members."""
         return self.dsn_of(0, 1, 2)
 
     def dsn_of(self, *members: int) -> str:
-        """Of these, in this order."""
+        """The DSN of these members, in this order."""
         return f"mysql://tarry:tarry@{','.join(f'127.0.0.1:{self.ports[member]}' for member in members)}/tarry"
 
     def ask(self, member: int, *statements: str) -> list[tuple[object, ...]]:
         return run_sql(f"mysql://root@127.0.0.1:{self.ports[member]}/tarry", *statements)
 
     def states(self, member: int) -> list[str]:
-        """Of all members, as this one has them."""
+        """The states of all members, as this one sees them."""
         rows = self.ask(member, "SELECT MEMBER_STATE FROM performance_schema.replication_group_members")
         return [str(state) for (state,) in rows]
 
     @contextmanager
     def frozen(self, members: Collection[int]) -> Generator[None, None, None]:
-        """As when their machines stand still."""
+        """Freezes the servers of these members within the block, as if their machines stood still."""
         self._signal(members, signal.SIGSTOP)
         try:
             yield
@@ -61,7 +61,7 @@ class Group:
             self._signal(members, signal.SIGCONT)
 
     def settle(self) -> None:
-        """Waits until all are in it again."""
+        """Waits until all members are in the group again."""
         wait_until(lambda: all(self.states(one) == ["ONLINE"] * 3 for one in range(3)), _TOGETHER)
 
     def _signal(self, members: Iterable[int], what: signal.Signals) -> None:
@@ -77,7 +77,7 @@ class Group:
 
 @contextmanager
 def replication_group() -> Iterator[Group]:
-    """Raises `NoServerError`."""
+    """Starts a group. Raises `NoServerError`."""
     command = os.environ.get("TARRY_TEST_MYSQL_GROUP")
     if not command:
         raise NoServerError(
@@ -85,7 +85,7 @@ def replication_group() -> Iterator[Group]:
         )
     with tempfile.TemporaryDirectory(dir=memory(), ignore_cleanup_errors=True) as folder:
         port = free_port(*_PORTS)
-        started = subprocess.run(  # whoever runs the tests has named it
+        started = subprocess.run(  # a command from the environment of the person who runs the tests
             [*shlex.split(command), f"{folder}/group", str(port)],
             capture_output=True,
             text=True,

@@ -1,6 +1,6 @@
-"""A load on several servers of one database, whichever of them are there, and what must be true of it in the end.
+"""Puts a load on several servers of one database while they come and go, and checks the results at the end.
 
-Each call goes to one of the servers at random, and to another when that is away, as behind a load balancer. Producers
+Each call goes to a random server, and to another one when that is down, as behind a load balancer. Producers
 publish at once, delayed and by key; consumers ack most messages, fail some, and read a broadcast topic.
 """
 
@@ -22,12 +22,12 @@ from tarry.client.errors import LeaseLost, Unavailable
 T = TypeVar("T")
 KEYS = [f"account-{number}" for number in range(6)]
 AHEAD = 150
-"""Messages of a topic that are published and not yet settled, at most."""
+"""The most messages of a topic that are published and not yet settled."""
 
 
 @attrs.frozen
 class Given:
-    """A message was handed out: when, in Unix milliseconds, by which server, and with which attempt."""
+    """A hand-out of a message: when, in Unix milliseconds, by which server, and with which attempt."""
 
     at: float
     by: str
@@ -37,47 +37,47 @@ class Given:
 
 @attrs.define(eq=False)
 class Load:
-    """`running` while it works; `told` has what is wrong as soon as it is seen."""
+    """The load, which works within `running`; `told` lists faults as soon as they are seen."""
 
     seed: int
     told: list[str] = attrs.field(factory=list[str])
     given: dict[str, list[Given]] = attrs.field(factory=dict[str, list[Given]])
-    """By message's id."""
+    """Hand-outs by the message's id."""
     failed: Counter[str] = attrs.field(factory=Counter[str])
-    """How often we have given a message back."""
+    """How often a consumer failed a message, by its id."""
     doubts: Counter[str] = attrs.field(factory=Counter[str])
-    """Calls without an answer, by what was asked."""
+    """Calls without an answer, by kind."""
     served: Counter[tuple[str, str]] = attrs.field(factory=Counter[tuple[str, str]])
-    """Calls that were answered, by server and by what was asked."""
+    """Calls that were answered, by server and kind."""
     settled: Counter[str] = attrs.field(factory=Counter[str])
     """Messages acked, by topic."""
     receipts: set[str] = attrs.field(factory=set[str])
-    """The ids of what was published, but for the broadcast topic."""
+    """The ids of published messages, without the broadcast topic's."""
     done: set[str] = attrs.field(factory=set[str])
-    """The ids of what was acked."""
+    """The ids of acked messages."""
     published: Counter[str] = attrs.field(factory=Counter[str])
     read: list[int] = attrs.field(factory=list[int])
-    """What the reader of the broadcast topic has got."""
+    """The messages that the reader of the broadcast topic got."""
     _living: dict[str, Tarry] = attrs.field(factory=dict[str, Tarry])
     _opened: list[Tarry] = attrs.field(factory=list[Tarry])
     _next: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(KEYS, 0))
-    """By key: the number whose turn it is."""
+    """By key: the number that must come next."""
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
     _quiet: threading.Event = attrs.field(factory=threading.Event)
     _over: threading.Event = attrs.field(factory=threading.Event)
 
     def add(self, name: str, url: str, key: str | None = None) -> None:
-        """It is there."""
+        """Adds a server that is up."""
         tarry = Tarry(url, deadline=0, timeout=20, key=key)
         self._opened.append(tarry)
         self._living = self._living | {name: tarry}
 
     def drop(self, name: str) -> None:
-        """It is gone."""
+        """Removes a server that is down."""
         self._living = {other: tarry for other, tarry in self._living.items() if other != name}
 
     def any(self, what: str, call: Callable[..., T], *arguments: Any, **more: Any) -> tuple[str, T]:
-        """What one of the servers answers, and which; at another, until one does. `call` is a method of `Tarry`."""
+        """Calls random servers until one answers; returns its name and the answer. `call` is a method of `Tarry`."""
         while True:
             name, tarry = random.choice(list(self._living.items()))
             try:
@@ -93,7 +93,7 @@ class Load:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Meanwhile there is load; at its end all that was published has been settled."""
+        """Runs the load within the block; at the end waits until every published message is settled."""
         self.any("topic", Tarry.put_topic, "bank", ordered=True, queues=4)
         self.any("topic", Tarry.put_topic, "news", kind="broadcast")
         self._make_groups()
@@ -128,10 +128,10 @@ class Load:
         return acked and len(set(self.read)) >= self.published["news"]
 
     def _make_groups(self) -> None:
-        """Before there is anything in them, and one after the other.
+        """Creates the groups one after another, before their topics have messages.
 
-        Two servers of the program of before, asked at once by the first clients of a group, could take it for one
-        without its retry queues, and count what was published as expired.
+        Two servers of the previous version, asked at once by the first clients of a group, could see it without its
+        retry queues and count the published messages as expired.
         """
         self.any("topic", Tarry.put_topic, "orders")
         for topic in ("orders", "bank"):
@@ -144,7 +144,7 @@ class Load:
         return f"after 40 s: {counts}, without an answer {dict(self.doubts)}, {len(open_)} messages not acked: {lives}"
 
     def wait_for_work(self, *names: str) -> None:
-        """Until each of these servers has published and handed out a good deal more than now."""
+        """Waits until each of these servers has published and handed out many more messages than now."""
         before = self.served.copy()
         kinds = {"publish": 20, "publish in order": 3, "orders": 10, "bank": 5, "ack": 10, "read": 3}
 
@@ -213,7 +213,7 @@ class Load:
             self._settle("orders", claim, [one for one in claim.messages if one not in bad], bad)
 
     def _bank(self, client: str) -> None:
-        """One message after the other; behind one that fails those of its key are not in hand any more."""
+        """Consumes one message after another; after a failed message the later ones of its key are no longer held."""
         chance = random.Random(f"{self.seed} {client}")
         while not self._over.is_set():
             self.any("renew", Tarry.renew, client)
@@ -239,7 +239,7 @@ class Load:
                         self._next[name] = max(self._next[name], message.body + 1)
 
     def _settle(self, topic: str, claim: Claim, good: list[Message], bad: list[Message]) -> bool:
-        """Whether the good ones are done. An answer that is lost leaves it open, until another server tells."""
+        """Settles messages; returns whether the good ones are acked, which it looks up if the lease is lost."""
         try:
             if bad:
                 self.any("fail", Tarry.fail, claim, bad, reason="not today")
@@ -256,12 +256,12 @@ class Load:
         return True
 
     def _was_acked(self, message: Message) -> bool:
-        """An ack whose answer was lost may have counted."""
+        """Whether the message was acked, since an ack whose answer was lost may have counted."""
         _, found = self.any("look", Tarry.message, message.id)
         return any(event["what"] == "acked" for event in found["life"])
 
     def _screens(self) -> None:
-        """The reader confirms with each call what it had before."""
+        """Reads the broadcast topic; each call confirms the messages of the one before."""
         after = ""
         while not self._over.is_set():
             self.any("renew", Tarry.renew, "hall")
@@ -273,7 +273,7 @@ class Load:
             self.read += [message.body for message in claim.messages]
 
     def check(self, life: Callable[[str], list[dict[str, Any]]]) -> Counter[str]:
-        """Raises `AssertionError` unless nothing was lost, early, out of order or twice without a reason."""
+        """Raises `AssertionError` if a message was lost, early, out of order, or came twice without a reason."""
         assert not self.told, self.told[:5]
         assert self.read == list(range(self.published["news"])), "a broadcast reader gets each message once, in order"
         assert all(turn * len(KEYS) == self.published["bank"] for turn in self._next.values())
@@ -286,7 +286,7 @@ class Load:
 
 
 def _reasons(life: list[dict[str, Any]], many: int) -> Counter[str]:
-    """Why a message was handed out so often after the first time: each has ended in its own way."""
+    """Counts the reasons why a message was handed out again, which must explain `many` times."""
     what = Counter(str(event["what"]) for event in life)
     reasons = Counter({reason: what[reason] for reason in ("failed", "lease_lost", "parked")})
     assert reasons.total() >= many, f"handed out {many} times more, for {reasons}: {life}"

@@ -1,19 +1,18 @@
-"""What a page looks like, told from its text: where the words of a drawing stand, and how well colours can be told
-apart."""
+"""Checks the look of a page from its text: where the words of a drawing are, and the contrast of colours."""
 
 import re
 
 _WIDE = 0.56
-"""About how wide a letter is, of its height."""
+"""The approximate width of a letter as a fraction of its height."""
 
 
 def width_of(drawing: str) -> float:
-    """Of an SVG, in pixels."""
+    """The width of an SVG in pixels."""
     return float(re.findall(r'viewBox="0 0 ([\d.]+) ', drawing)[0])
 
 
 def cut_texts(drawing: str) -> list[str]:
-    """The words of an SVG that reach over its sides."""
+    """The texts of an SVG that extend beyond its sides."""
     width = width_of(drawing)
     written = re.findall(r'<text style="([^"]*)" x="([-\d.]+)"[^>]*>(.*?)</text>', drawing, re.DOTALL)
     assert len(written) == drawing.count("<text") > 0
@@ -28,7 +27,7 @@ def cut_texts(drawing: str) -> list[str]:
 
 
 def contrast(one: str, other: str) -> float:
-    """Of two colours, `#rrggbb`: from 1 to 21, as WCAG 2 has it."""
+    """The contrast of two colours, `#rrggbb`: from 1 to 21, as defined by WCAG 2."""
     dark, light = sorted((_luminance(one), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 

@@ -1,9 +1,9 @@
-"""Pictures of every page of the dashboard, wide and narrow, dark and light; to be looked at.
+"""Takes pictures of every page of the dashboard, wide and narrow, dark and light, for a person to look at.
 
     PYTHONPATH=.tree:tests .venv/bin/python -P -m support.dashboard_data http://127.0.0.1:8277
     PYTHONPATH=.tree:tests .venv/bin/python -P -m support.screenshots http://127.0.0.1:8277 FOLDER [PART-OF-A-NAME]
 
-The server is one that asks for no key; the pages are those of the data that `dashboard_data` puts there.
+The server must not require a key; the pages show the data that `dashboard_data` creates.
 """
 
 import sys
@@ -20,7 +20,7 @@ THEMES = ("light", "dark")
 
 
 def pages(tarry: Tarry) -> dict[str, str]:
-    """Addresses by name; of a message each that has a state of its own."""
+    """The addresses of the pages by name, with one message for each state."""
     found = {
         "overview": "/ui",
         "topics": "/ui/topics?sort=backlog",
@@ -49,7 +49,7 @@ def pages(tarry: Tarry) -> dict[str, str]:
 
 
 def take(browser: Browser, url: str, folder: Path, addresses: dict[str, str]) -> None:
-    """All of them."""
+    """Takes the pictures of all pages."""
     for theme in THEMES:
         for size, (width, height) in SIZES.items():
             context = browser.new_context(
@@ -58,7 +58,7 @@ def take(browser: Browser, url: str, folder: Path, addresses: dict[str, str]) ->
             page = context.new_page()
             for name, address in addresses.items():
                 page.goto(url + address)
-                page.wait_for_timeout(1200)  # for the live part and the pictures, which come by themselves
+                page.wait_for_timeout(1200)  # for the live part and the charts, which load by themselves
                 page.screenshot(path=folder / f"{name}-{size}-{theme}.png", full_page=True)
             context.close()
 

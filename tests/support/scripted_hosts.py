@@ -1,4 +1,4 @@
-"""Hosts of a DSN that are no servers: what `hosts`, `pool` and `backend` see of them."""
+"""Stubs of the hosts of a DSN, as `hosts`, `pool` and `backend` see them."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,14 +16,14 @@ from tarry.store.mysql.rows import Answer
 
 
 class Session:
-    """What `hosts` and `pool` see of a connection."""
+    """A stub of a connection, as `hosts` and `pool` see it."""
 
     def __init__(self, servers: "Servers", name: str, read_only: str | None) -> None:
         self.servers = servers
         self.name, self.read_only, self.era = name, read_only, 0
         self.closed = self.in_transaction = self.silent = False
         self.cluster = GROUP if name in servers.members else GALERA if name in servers.clusters else None
-        self.gone_at = math.inf  # when the server has noticed
+        self.gone_at = math.inf  # when the server has noticed that the client is gone
         self.number = 1
         self.hung_up = trio.Event()
 
@@ -58,7 +58,7 @@ class Session:
         return answers
 
     async def catch_up(self) -> None:
-        """It has all."""
+        """Does nothing: the server is up to date."""
 
     async def ping(self) -> None:
         if self.servers.silent:
@@ -74,18 +74,18 @@ class Session:
 
 
 class Servers:
-    """By host: the server's name, or why it does not let in."""
+    """The servers by host: the server's name, or the error of a login."""
 
     def __init__(self, **hosts: str | Exception) -> None:
         self.hosts = hosts
         self.read_only: set[str] = set()
         self.foreign: set[str] = set()
         self.clusters: dict[str, str] = {}
-        """Of the nodes of Galeras."""
+        """The clusters of servers that are Galera nodes."""
         self.cut_off: set[str] = set()
-        """Those of them that have no majority."""
+        """Galera nodes that have no majority."""
         self.members: dict[str, list[tuple[int, str]]] = {}
-        """Of the groups of those that are in one, as `group.MEMBERS` has them."""
+        """The members of the replication groups of servers that are in one, as `group.MEMBERS` returns them."""
         self.asked: list[str] = []
         self.sessions: list[Session] = []
         self.wrote: list[str] = []
@@ -96,7 +96,7 @@ class Servers:
         self.before_an_answer: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
 
     def states(self, name: str) -> list[tuple[str, str]]:
-        """As `galera.STATES` has them."""
+        """The states of a node, as `galera.STATES` returns them."""
         ready, status = ("OFF", "non-Primary") if name in self.cut_off else ("ON", "Primary")
         uuid = ("wsrep_cluster_state_uuid", self.clusters[name])
         return [("wsrep_ready", ready), ("wsrep_cluster_status", status), uuid]

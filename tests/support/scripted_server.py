@@ -1,4 +1,4 @@
-"""A small real HTTP server that says what a test tells it to say, and remembers what it was asked."""
+"""A small real HTTP server that gives the answers that a test sets, and records its requests."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 @frozen
 class Request:
-    """What was asked."""
+    """A request that the server got."""
 
     method: str
     path: str
@@ -28,7 +28,7 @@ class Request:
 
 @frozen
 class Answer:
-    """What is said. `lost`: the request is heard, and the connection cut instead of an answer; `cut`: within it."""
+    """An answer. `lost`: the connection is cut in place of the answer; `cut`: it is cut within the answer."""
 
     status: int = 200
     document: Any = field(factory=dict[str, Any])
@@ -42,13 +42,13 @@ LOST = Answer(lost=True)
 
 
 def problem(status: int, **members: Any) -> Answer:
-    """A problem with a title."""
+    """An answer with a problem document."""
     return Answer(status, {"title": f"a {status}", "status": status, **members})
 
 
 @define
 class ScriptedServer:
-    """`say` queues answers; when there are none, `respond` is asked."""
+    """`say` queues answers; when there are none, `respond` gives the answer."""
 
     url: str = ""
     requests: list[Request] = field(factory=list[Request])
@@ -61,7 +61,7 @@ class ScriptedServer:
         self._answers.extend(answers)
 
     def answer(self, request: Request) -> Answer:
-        if request.path.startswith("/v1/clients/"):  # a consumer's signs of life stand beside its calls
+        if request.path.startswith("/v1/clients/"):  # a consumer's signs of life are not among its calls
             self.signs.append(request)
             return Answer(200, {"alive_until": "2026-01-01T00:00:15.000Z", "claims": 0})
         self.requests.append(request)
@@ -101,7 +101,7 @@ def scripted_server() -> Generator[ScriptedServer, None, None]:
         request_queue_size = 128
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            # Who gave up does not hear the answer: its traceback would stand in another test's stderr.
+            # The client gave up before the answer; a traceback would end up in another test's stderr.
             if not isinstance(sys.exception(), ConnectionError):
                 super().handle_error(request, client_address)
 

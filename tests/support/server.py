@@ -1,4 +1,4 @@
-"""A real `tarry serve` for the tests: a process on a free port, ended by SIGTERM with exit code 0, or killed."""
+"""Starts a real `tarry serve` for a test: a process on a free port, ended by SIGTERM with exit code 0, or killed."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from tarry.service.demo.server_process import ServerProcess
 def start_server(
     tmp_path: Path, dsn: str | None = None, env: Mapping[str, str] | None = None
 ) -> Generator[ServerProcess, None, None]:
-    """A server that is ready, on an embedded store in `tmp_path` unless a DSN names another.
+    """Starts a server and waits until it is ready; its store is an embedded one in `tmp_path` unless a DSN is given.
 
     `kill()` and `start()` on it are a power cut and a restart on the same store.
     Its log is printed when the test fails.
@@ -32,6 +32,6 @@ def start_server(
 
 @contextmanager
 def client_of(server: ServerProcess) -> Generator[Tarry, None, None]:
-    """A client of it."""
+    """A client of the server."""
     with Tarry(server.url) as tarry:
         yield tarry

@@ -1,4 +1,4 @@
-"""Database servers for the tests: private ones, on a free port, with their data in a temporary directory.
+"""Starts private database servers for tests, on a free port, with their data in a temporary directory.
 
 A server is named by a DSN, `mysql://user:password@127.0.0.1:port/tarry`. `TARRY_TEST_MARIADB` and `TARRY_TEST_MYSQL`
 name running servers to use instead; their user must be allowed to create databases and to KILL.
@@ -32,9 +32,9 @@ from tarry.bench.proxy import connect_to, listen_before
 
 START_SECONDS = 60.0
 _ROOM = 4 << 30
-"""Bytes."""
+"""Bytes of room that servers need in memory."""
 
-# One statement a line: MariaDB reads an init file so.
+# One statement a line, as MariaDB requires of an init file.
 _INIT = """\
 CREATE DATABASE IF NOT EXISTS tarry;
 CREATE USER IF NOT EXISTS tarry@'%' IDENTIFIED BY 'tarry';
@@ -49,7 +49,7 @@ class NoServerError(Exception):
 
 
 def skip_or_fail(missing: str) -> NoReturn:
-    """A server that cannot be had skips the test on a person's machine, and fails it where CI is set."""
+    """Skips the test since something is missing on this machine; fails it where CI is set."""
     if os.environ.get("CI", "").lower() in ("", "0", "false"):
         pytest.skip(missing)
     pytest.fail(missing)
@@ -57,7 +57,7 @@ def skip_or_fail(missing: str) -> NoReturn:
 
 @attrs.define
 class PrivateServer:
-    """A server of the tests' own. `ca` is the certificate to trust for TLS."""
+    """A private server. `ca` is the certificate to trust for TLS."""
 
     dsn: str
     ca: str
@@ -65,7 +65,7 @@ class PrivateServer:
     process: subprocess.Popen[bytes]
 
     def kill(self) -> None:
-        """As when the machine loses power."""
+        """Kills the server with SIGKILL, as a power cut would."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -101,12 +101,12 @@ def mysql(*options: str) -> Iterator[PrivateServer]:
 
 
 def has_mysql() -> bool:
-    """Whether tests can have one: it is named, or `mysql` can start it."""
+    """Whether tests can use a MySQL: one is named, or `mysql` can start one."""
     return bool(os.environ.get("TARRY_TEST_MYSQL")) or _program("mysqld", "mysql") is not None
 
 
 class PrivateRedis:
-    """A Redis of the test's own, without a disk; it can be stopped and started again, empty, on the same port."""
+    """A private Redis without persistence; it can be stopped and started again, empty, on the same port."""
 
     def __init__(self) -> None:
         program = shutil.which("redis-server")
@@ -119,7 +119,7 @@ class PrivateRedis:
         self.start()
 
     def start(self) -> None:
-        """Unless it runs."""
+        """Starts it unless it runs."""
         if self._process is not None:
             return
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -153,7 +153,7 @@ def database(dsn: str) -> Iterator[str]:
 
 
 async def until(happened: Callable[[], bool | Awaitable[object]]) -> None:
-    """Waits for what nothing tells of; ten seconds at most."""
+    """Polls until it happened; ten seconds at most."""
     with trio.fail_after(10):
         while True:
             result = happened()
@@ -164,7 +164,7 @@ async def until(happened: Callable[[], bool | Awaitable[object]]) -> None:
 
 @contextmanager
 def session_with(dsn: str) -> Iterator[pymysql.cursors.Cursor]:
-    """A session with a client that is not the one under test, in autocommit mode."""
+    """A session in autocommit mode, through a client other than the one under test."""
     parts = urlsplit(dsn)
     connection = pymysql.connect(
         host=parts.hostname,
@@ -179,7 +179,7 @@ def session_with(dsn: str) -> Iterator[pymysql.cursors.Cursor]:
 
 
 def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
-    """Runs the statements in a session of their own; returns the last one's rows."""
+    """Runs the statements in a new session; returns the last one's rows."""
     with session_with(dsn) as cursor:
         for statement in statements:
             cursor.execute(statement)
@@ -187,7 +187,7 @@ def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
 
 
 class Line:
-    """A line to a server that the test can stop or cut; `dsn` leads over it.
+    """A proxy to a server that the test can stop or cut; `dsn` leads through it.
 
     line = await nursery.start(Line(dsn).run)
     """
@@ -198,19 +198,19 @@ class Line:
         self._open.set()
         self.dsn = dsn
         self.sent = b""
-        """All that clients have said."""
+        """All bytes that clients have sent."""
         self.cut_before: bytes | None = None
-        """The line is cut when a client says this; the server does not hear it."""
+        """The connection is cut when a client sends these bytes; the server does not get them."""
         self.cut_after: bytes | None = None
-        """The server hears this, and its answer is lost with the line."""
+        """The server gets these bytes, and its answer is lost with the connection."""
         self.lose: bytes | None = None
-        """The server does not hear this, and the line stays up: nobody is told."""
+        """The server does not get these bytes, and the connection stays open, so nobody notices."""
         self.lost = trio.Event()
         self.blank: tuple[bytes, ...] = ()
-        """What clients say is blanked where it says this, so that the server hears less."""
+        """Bytes that are blanked in what clients send."""
 
     def stop(self) -> None:
-        """What clients say from now on goes no further, and soon is not even read."""
+        """Stops forwarding what clients send; soon it is not even read."""
         self._open = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus["Line"]) -> None:
@@ -254,7 +254,7 @@ class Line:
 
 
 def free_port(*beside: int) -> int:
-    """Below 32768: above it clients' own ports may be in the way. The ports that far above it are free as well."""
+    """A free port below 32768: the system gives higher ones to clients. Those at the offsets `beside` are free, too."""
     while True:
         port = random.randrange(20000, 32700)
         with suppress(OSError), ExitStack() as probes:
@@ -264,7 +264,7 @@ def free_port(*beside: int) -> int:
 
 
 def _program(name: str, flavour: str) -> str | None:
-    """Its path, if it is of that flavour: Debian's `mysqld` is a link to MariaDB's."""
+    """The program's path, if it is of that flavour: Debian's `mysqld` is a link to MariaDB's."""
     path = shutil.which(name)
     if path is None:
         return None
@@ -276,9 +276,9 @@ _MEMORY = Path("/dev/shm")
 
 
 def memory() -> Path | None:
-    """Where files are in memory, if there is room: what a kill -9 leaves there is what it leaves on a disk.
+    """A folder in memory, if there is room. After a kill -9 it holds the same files as a disk would.
 
-    The folder itself may say that it has room when others have the memory.
+    The folder may report free room although other programs use the memory, so that is checked, too.
     """
     if not _MEMORY.is_dir() or shutil.disk_usage(_MEMORY).free < _ROOM:
         return None
@@ -292,7 +292,7 @@ def _private(kind: str, program: str, make: Sequence[str], *options: str) -> Ite
     data, log, ready = directory / "data", directory / "log", directory / "pid"
     (directory / "init.sql").write_text(_INIT)
     ca = write_certificates(directory)
-    # A MariaDB that starts takes away what lies in its tmpdir, whoever uses it.
+    # MariaDB deletes files in its tmpdir at its start, even those of others.
     own = [f"--datadir={data}", f"--tmpdir={directory}", *(["--user=root"] if os.getuid() == 0 else [])]
     with log.open("wb") as output:
         making = subprocess.run([make[0], "--no-defaults", *make[1:], *own], stdout=output, stderr=output, check=False)
@@ -331,7 +331,7 @@ def _private(kind: str, program: str, make: Sequence[str], *options: str) -> Ite
 
 
 def _end_with_the_tests() -> None:
-    """The server is told to end when this process is gone, however that came about (PR_SET_PDEATHSIG)."""
+    """Makes the server end when this process is gone, for whatever reason (PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 

@@ -1,4 +1,4 @@
-"""`tarry serve` with flags of a test's own: a process with its log, and `tarry` beside it."""
+"""Runs `tarry serve` with a test's own flags in a process with its log, and other `tarry` commands beside it."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tarry.service.demo.server_process import python_path
 
 
 class Served:
-    """A server and its folder, which has its store."""
+    """A server, and the folder with its store."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -21,7 +21,7 @@ class Served:
         self._process: subprocess.Popen[bytes] | None = None
 
     def tarry(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """A command, to its end."""
+        """Runs a command to its end."""
         return subprocess.run(
             [sys.executable, "-m", "tarry.service.cli.app", *arguments],
             cwd=self.folder,
@@ -33,14 +33,14 @@ class Served:
         )
 
     def key(self, name: str, *scopes: str) -> str:
-        """A new key, as the command prints it."""
+        """Creates a key with the command and returns it."""
         done = self.tarry("keys", "create", name, *(one for scope in scopes for one in ("--scope", scope)))
         assert done.returncode == 0, done.stderr
         return done.stdout.split()[-1]
 
     @property
     def log(self) -> str:
-        """What the server has said so far."""
+        """The server's log so far."""
         path = self.folder / "server.log"
         return path.read_text("utf-8") if path.exists() else ""
 
@@ -50,7 +50,7 @@ class Served:
         return self._process
 
     def start(self, *flags: str) -> None:
-        """Serves, and waits until it is at work; or until it has ended."""
+        """Starts the server, and waits until it serves or has ended."""
         seen = len(self.log)
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -70,7 +70,7 @@ class Served:
             time.sleep(0.02)
 
     def stop(self) -> int:
-        """Its exit code."""
+        """Stops the server and returns its exit code."""
         process, self._process = self.process, None
         process.terminate()
         try:
@@ -80,7 +80,7 @@ class Served:
             raise
 
     def kill(self) -> None:
-        """As when the machine loses power."""
+        """Kills the server, as a power cut would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -89,7 +89,7 @@ class Served:
 
 @contextmanager
 def served(folder: Path) -> Generator[Served, None, None]:
-    """A server that is killed in the end, if it has not ended."""
+    """A server that is killed at the end of the block if it has not ended."""
     server = Served(folder)
     try:
         yield server

@@ -1,4 +1,4 @@
-"""A spied server that many examples share: it is at work in a thread, and what is asked of it runs there."""
+"""A spied server that many examples share: it runs in a thread, and calls on it run there, too."""
 
 import threading
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Shared:
-    """At work within `with`. `client` speaks to it, in what `run` runs."""
+    """A server that runs within `with`. Use `client` only in functions that `run` runs."""
 
     server: SpiedServer
     client: httpx.AsyncClient
@@ -37,7 +37,7 @@ class Shared:
         self._thread.join()
 
     def run(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What it returns. `server.asked` is what the parts of the node were asked by HTTP meanwhile."""
+        """Runs a function and returns its result; `server.asked` then has HTTP's calls on the node's parts."""
         self.server.asked.clear()
         return trio.from_thread.run(ask, trio_token=self._token)
 

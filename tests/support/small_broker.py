@@ -1,4 +1,4 @@
-"""A broker of one topic and one group in a few lines, for tests of the client's loop. Its clock is the test's."""
+"""A minimal broker of one topic and one group, for tests of the client's loop. The test controls its clock."""
 
 import threading
 from collections import deque
@@ -13,14 +13,14 @@ _SOME_TIME = "2026-01-01T00:00:00.000Z"
 
 @define
 class SmallBroker:
-    """Hands out `backlog` in order; what fails comes again at once when it is `returning`."""
+    """Hands out `backlog` in order; failed messages come again at once if `returning` is set."""
 
     backlog: deque[Any] = field(factory=deque[Any])
     returning: bool = False
     calls: list[tuple[str, Any]] = field(factory=list[tuple[str, Any]])
     """(verb, request) of every call but empty claims."""
     lost: bool = False
-    """Every lease is over."""
+    """Whether every lease is over."""
     topic: str = "t"
     called: threading.Condition = field(factory=threading.Condition)
     _claims: dict[str, dict[str, Any]] = field(factory=dict[str, dict[str, Any]])
@@ -40,7 +40,7 @@ class SmallBroker:
 
     def _claim(self, request: Request) -> Answer:
         if not self.backlog:
-            # In place of a long poll, so that the client's loop rests.
+            # In place of a long poll, so that the client's loop does not spin.
             self.called.wait(0.01)
         messages: dict[str, Any] = {}
         while self.backlog and len(messages) < request.json["max"]:
@@ -59,7 +59,7 @@ class SmallBroker:
         return {"id": id_, "topic": self.topic, "queue": 0, "offset": int(id_), "attempt": 1, "body": body, **times}
 
     def _settle_each(self, request: Request) -> Answer:
-        """Noted as if each had come by itself."""
+        """Records each settlement as if it had come in its own call."""
         settled: list[dict[str, Any]] = []
         for one in request.json["settle"]:
             if "ack" in one:
@@ -84,7 +84,7 @@ class SmallBroker:
         return Answer(200, {"retried": len(bodies), "dead": 0})
 
     def all(self, verb: str) -> list[Any]:
-        """The requests of a verb so far."""
+        """The requests with this verb so far."""
         with self.called:
             return [request for name, request in self.calls if name == verb]
 
@@ -93,13 +93,13 @@ class SmallBroker:
         return sorted(int(id_) for request in self.all(verb) for id_ in request["ids"])
 
     def wait_for(self, verb: str, count: int = 1) -> None:
-        """Until so many such calls were made; ten seconds at most."""
+        """Waits until `count` such calls were made; ten seconds at most."""
         with self.called:
             assert self.called.wait_for(lambda: sum(name == verb for name, _ in self.calls) >= count, 10), self.calls
 
 
 class SmallBrokers:
-    """One for each topic that is named."""
+    """A small broker for each of the topics."""
 
     def __init__(self, *topics: str) -> None:
         self.of = {topic: SmallBroker(topic=topic) for topic in topics}

@@ -1,6 +1,6 @@
-"""A standalone Spark cluster on this machine, of one master and two workers, out of the installed PySpark.
+"""Runs a standalone Spark cluster on this machine, one master and two workers, from the installed PySpark.
 
-Each is a process of its own on loopback, ended by its id.
+Each is a separate process on loopback, ended by its id.
 """
 
 import json
@@ -23,24 +23,24 @@ from tarry.service.demo.server_process import python_path
 
 START_SECONDS = 120.0
 ROOMS = ("pipeline", "store", "wheel", "client")
-"""What a job needs of the package; the service and the bench stay at home."""
+"""The parts of the package that a job needs; the service and the bench are left out."""
 
 
 @attrs.define
 class SparkCluster:
-    """A cluster that is up. `home` has its logs and its scratch."""
+    """A running cluster. `home` has its logs and scratch files."""
 
     url: str
     home: Path
     environment: dict[str, str]
 
     def submit(self, file: Path, *arguments: str, options: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
-        """`spark-submit` of a file, with `options` of its own before it; tarry is not on its path."""
+        """Runs `spark-submit` on a file, with `options` before it; tarry is not on its path."""
         script = _script("spark-submit")
         return self._run([script, "--master", self.url, *options, str(file), *arguments], self.environment)
 
     def python(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """A Python with tarry installed, without `spark-submit`."""
+        """Runs a Python that has tarry, without `spark-submit`."""
         return self._run([sys.executable, "-P", *arguments], self.environment | python_path())
 
     def _run(self, command: Sequence[str], environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -49,13 +49,13 @@ class SparkCluster:
         )
 
     def log(self) -> str:
-        """The end of what master and workers said."""
+        """The ends of the logs of master and workers."""
         return "\n".join(f"{path.name}:\n{path.read_text('utf-8')[-3000:]}" for path in self.home.glob("*.log"))
 
 
 @contextmanager
 def spark_cluster(home: Path, *, installed: bool = False) -> Iterator[SparkCluster]:
-    """Two workers of one core each. `installed`: their Pythons have tarry; otherwise a job has to bring it."""
+    """Starts a cluster of two workers, each with one core. `installed`: they have tarry; else a job must bring it."""
     port, pages = free_port(), free_port()
     own = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "TARRY_"))}
     own.pop("PYTHONPATH", None)
@@ -92,7 +92,7 @@ def spark_cluster(home: Path, *, installed: bool = False) -> Iterator[SparkClust
 
 
 def package(path: Path) -> Path:
-    """The package as a zip for `--py-files`, as the how-to makes it."""
+    """Makes a zip of the package for `--py-files`, as in the how-to."""
     root = Path(__file__).parents[2]
     with zipfile.ZipFile(path, "w") as archive:
         for file in [root / "__init__.py", *(file for room in ROOMS for file in sorted((root / room).rglob("*")))]:
@@ -110,7 +110,7 @@ def _script(name: str) -> str:
 
 def _start(log: Path, arguments: Sequence[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
     with log.open("ab") as out:
-        # The script replaces itself by Java: the process that is started is the one that is ended.
+        # The script replaces itself with Java, so this process is the one to end later.
         return subprocess.Popen(
             [_script("spark-class"), *arguments],
             env=environment,

@@ -1,4 +1,4 @@
-"""Small tables want no compiler: what Spark does for large ones takes longer here than the work itself."""
+"""Settings of Spark for small tables, where compiling a query takes longer than running it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ _SMALL = {
 
 @contextmanager
 def small(spark: SparkSession) -> Iterator[None]:
-    """While it lasts, queries are interpreted."""
+    """Makes Spark interpret queries within the block."""
     before = {name: spark.conf.get(name) for name in _SMALL}
     for name, value in _SMALL.items():
         spark.conf.set(name, value)

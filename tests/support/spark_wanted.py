@@ -1,4 +1,4 @@
-"""What a test of the pipeline needs of the machine: PySpark and Java."""
+"""Checks that the machine has what tests of the pipeline need: PySpark and Java."""
 
 from support.servers import skip_or_fail
 from tarry.pipeline import session
@@ -6,7 +6,7 @@ from tarry.pipeline.errors import SetUpError
 
 
 def need_spark() -> None:
-    """Without them the test is skipped on a person's machine, and fails where CI is set."""
+    """Skips the test if they are missing; fails it where CI is set."""
     try:
         session.check()
     except SetUpError as missing:

@@ -1,4 +1,4 @@
-"""A real node over an embedded store, whose parts tell what they are asked, and fail where a test wants them to."""
+"""A real node over an embedded store whose parts record the calls on them, and fail where a test wants it."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, 
 from tarry.store.store import Store
 
 NOW = 1_795_255_200_000
-"""2026-11-21T10:00:00.000Z, at which a spied node's clock stands."""
+"""2026-11-21T10:00:00.000Z, the time of a spied node's clock."""
 
 _ASKED = (
     "catalogue",
@@ -41,11 +41,11 @@ _ASKED = (
     "store",
     "sweeps",
 )
-"""Parts that HTTP's handlers ask."""
+"""Parts of the node that HTTP handlers call."""
 
 
 class Asked(NamedTuple):
-    """What a part was asked: `intake.cancel`, and with what."""
+    """A call on a part, such as `intake.cancel`, and its arguments."""
 
     verb: str
     args: tuple[Any, ...]
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
 
 class Spy:
-    """A part of a node: notes what it is asked, and hands it on, or raises what a test has put into `errors`."""
+    """Wraps a part of a node: records calls and forwards them, or raises the error that a test put into `errors`."""
 
     def __init__(self, name: str, part: Any, asked: list[Asked], errors: dict[str, Exception]) -> None:
         self._name, self._part, self._asked, self._errors = name, part, asked, errors
@@ -64,7 +64,7 @@ class Spy:
             return known
 
         def ask(*args: Any, **kwargs: Any) -> Any:
-            # A function that the store is to run is told by its own name, as `store.find_message`.
+            # A function that the store runs is recorded by its own name, such as `store.find_message`.
             function = args[0] if self._name == "store" else None
             call = Asked(f"{self._name}.{verb if function is None else function.__name__}", args, kwargs)
             self._asked.append(call)
@@ -77,13 +77,13 @@ class Spy:
 
 
 class SpiedServer:
-    """A server whose clock stands at `NOW`, or is moved by `ms`; `asked` and `errors` are what its spies share."""
+    """A server whose clock shows `ms`, at first `NOW`; its spies share `asked` and `errors`."""
 
     def __init__(self, path: Path, settings: Settings | None = None, metrics: Metrics | None = None) -> None:
         self.ms = NOW
         self.asked: list[Asked] = []
         self.errors: dict[str, Exception] = {}
-        """By verb; `*` is each."""
+        """Errors by verb; `*` is for every verb."""
         self.settings = Settings() if settings is None else settings
         self.metrics = Metrics() if metrics is None else metrics
         self.backend = embedded(path)
@@ -95,16 +95,16 @@ class SpiedServer:
 
     @property
     def store(self) -> Store:
-        """The node's."""
+        """The node's store."""
         return self.node.store
 
     @property
     def node(self) -> Node:
-        """The node without spies, for what a test does beside its requests."""
+        """The node without spies, for calls of a test besides its requests."""
         return self.lifecycle.node
 
     def app(self) -> ASGIApp:
-        """What a server serves, over spies."""
+        """The app that a server serves, over spies."""
         return App(cast(Lifecycle, Spied(self)), self.settings, self.metrics)
 
     def all(self, verb: str) -> list[tuple[Any, ...]]:
@@ -112,19 +112,19 @@ class SpiedServer:
         return [call.args for call in self.asked if call.verb == verb]
 
     def named(self, verb: str) -> list[dict[str, Any]]:
-        """What every such call was asked by name, in order."""
+        """The keyword arguments of every such call, in order."""
         return [call.kwargs for call in self.asked if call.verb == verb]
 
     async def topic(self, name: str = "orders", **draft: Any) -> Topic:
-        """The topic, made as the draft says."""
+        """Creates the topic with the settings of the draft."""
         return (await self.node.catalogue.put_topic(TopicDraft(name, **draft)))[0]
 
     async def group(self, topic: Topic, name: str = "billing", **asked: Any) -> Group:
-        """The group, made when it is missing."""
+        """Returns the group, created if it is missing."""
         return await self.node.directory.group(topic, name, **asked)
 
     async def publish(self, topic: Topic, *bodies: bytes, **draft: Any) -> list[Receipt]:
-        """A message of each body, to the first queue unless another is named."""
+        """Publishes a message with each body, to the first queue unless another is given."""
         queue = draft.pop("queue", topic.queues[0])
         drafts = tuple(Draft(topic=topic, queue=queue, body=body, **draft) for body in bodies)
         receipts = await self.node.intake.publish(Publication(drafts))
@@ -134,24 +134,24 @@ class SpiedServer:
     async def claim(
         self, group: Group, client: str = "c1", size: int = 10, lease: int = 60_000, wait: int = 0
     ) -> Claim:
-        """What there is for a client, or comes within `wait` milliseconds."""
+        """Claims messages for a client, which must be there or come within `wait` milliseconds."""
         claim = await self.node.groups.claim(group, ClaimRequest(client, size, lease), wait)
         assert claim is not None
         return claim
 
     async def settle(self, claim: Claim, verb: Literal["ack", "fail"], *ids: int, reason: str | None = None) -> Settled:
-        """The claim, or these messages of it, done or failed."""
+        """Acks or fails the claim, or these messages of it."""
         name = name_of(claim)
         return await self.node.groups.settle(name, verb, ids=ids or None, reason=reason)
 
 
 class Spied:
-    """A lifecycle as HTTP's handlers see it, with spies for parts."""
+    """A lifecycle as HTTP handlers see it, with spies for the node's parts."""
 
     def __init__(self, server: SpiedServer) -> None:
         self._server = server
         self._made: tuple[Node, Node] | None = None
-        """The node, and it with spies: handlers ask for it at each message."""
+        """The node, and the node with spies, kept since handlers ask for it at each message."""
 
     @property
     def node(self) -> Node:
@@ -172,7 +172,7 @@ class Spied:
 async def spied(
     path: Path, settings: Settings | None = None, metrics: Metrics | None = None, *, ready: bool = True
 ) -> AsyncGenerator[SpiedServer, None]:
-    """A spied server that is at work; or, when it need not be `ready`, that begins to be."""
+    """Starts a spied server; waits until it is ready and has recovered, if `ready` is set."""
     server = SpiedServer(path, settings, metrics)
     try:
         async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""The drawing of a message's life in ARCHITECTURE.md, made from the table in `tarry.store.states`.
+"""Makes the drawing of a message's life in ARCHITECTURE.md from the table in `tarry.store.states`.
 
 PYTHONPATH=.tree:tests .venv/bin/python -P -m support.state_drawing
 """
@@ -14,7 +14,7 @@ _DRAWING = re.compile(r"(?<=```mermaid\n)stateDiagram.*?(?=```)", re.DOTALL)
 
 
 def draw() -> str:
-    """A state diagram: each state with its place, and an arrow for all events that lead from one to another."""
+    """The state diagram: each state with its place, and an arrow with all events that lead from one to another."""
     events: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for (state, event), after in LIFE.items():
         events[state or "[*]", after].append(event)
@@ -25,7 +25,7 @@ def draw() -> str:
 
 
 def drawn() -> str:
-    """The drawing as the document has it."""
+    """The drawing that is in the document."""
     found = _DRAWING.search(DOCUMENT.read_text("utf-8"))
     assert found is not None, "there is none"
     return found[0]

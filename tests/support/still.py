@@ -1,4 +1,4 @@
-"""The embedded store's tables in memory, behind a backend whose methods never suspend."""
+"""A backend over the embedded store's tables in memory whose methods never suspend."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class StillBackend:
-    """A `store.ports.Backend`; what is written with it can be run by `drive`."""
+    """A `store.ports.Backend`; coroutines over it can be run by `drive`."""
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -55,7 +55,7 @@ class StillBackend:
         return ""
 
     async def agree(self) -> None:
-        """There is no other."""
+        """Does nothing: there is no other node."""
 
     async def rivals(self) -> list[str]:
         return []

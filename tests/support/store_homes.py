@@ -1,4 +1,4 @@
-"""Fixtures: a store of each kind with its schema and no rows. A `conftest.py` imports them, and says the `kind`."""
+"""Fixtures: a store of each kind with its schema and no rows. A `conftest.py` imports them and defines `kind`."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ KINDS: tuple[Kind, ...] = ("sqlite", "mariadb", "mysql")
 
 @pytest.fixture(scope="session")
 def homes() -> Iterator[Callable[[str], tuple[str, Tables]]]:
-    """From a server to a migrated database on it, made once: tests empty it and use it again."""
+    """A function from a server to a migrated database on it, which is made once; tests empty and reuse it."""
     with ExitStack() as stack:
         homes: dict[str, tuple[str, Tables]] = {}
 

@@ -1,4 +1,4 @@
-"""A store under test: its clock is moved by hand, its tables can be read behind its back."""
+"""A store under test: the test moves its clock, and can read its tables directly."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ from tarry.wheel.ladder import Ladder
 Kind = Literal["sqlite", "mariadb", "mysql"]
 
 START = 1_700_000_000_000
-"""When every test begins, Unix milliseconds."""
+"""The time at which every test begins, Unix milliseconds."""
 SECOND = 1_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
@@ -92,7 +92,7 @@ TABLES = (
 
 
 class Tables(Protocol):
-    """The bare tables, read and written by a client that is not the one under test."""
+    """The store's tables, accessed by a client other than the one under test."""
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
 
@@ -125,7 +125,7 @@ class MySQLTables:
 
 
 def connect_raw(dsn: str) -> "pymysql.connections.Connection[pymysql.cursors.Cursor]":
-    """A connection of another program's, with transactions, READ COMMITTED."""
+    """A connection as of another program, with transactions, READ COMMITTED."""
     parts = urlsplit(dsn)
     connection: pymysql.connections.Connection[pymysql.cursors.Cursor] = pymysql.connect(
         host=parts.hostname,
@@ -145,7 +145,7 @@ def open_tables(dsn: str) -> Tables:
 
 
 def migrate(dsn: str) -> None:
-    """Brings an empty store to the schema."""
+    """Creates the schema in an empty store."""
 
     async def run() -> None:
         backend = await open_backend(dsn)
@@ -156,7 +156,7 @@ def migrate(dsn: str) -> None:
 
 
 def empty(tables: Tables) -> None:
-    """Takes the rows out of every table that has some; cheaper than a new database."""
+    """Deletes the rows of every table that has some, which is cheaper than a new database."""
     asked = " UNION ALL ".join(f"SELECT '{table}', EXISTS(SELECT 1 FROM `{table}`)" for table in TABLES)
     for table, full in tables.rows(asked):
         if full:
@@ -168,7 +168,7 @@ LOCK_WAITS = 30
 
 @attrs.define
 class Stage:
-    """An open store, its clock, and short words for what tests do."""
+    """An open store, its clock, and shortcuts for what tests do."""
 
     kind: Kind
     dsn: str
@@ -195,14 +195,14 @@ class Stage:
         return Draft(topic=topic, queue=topic.queues[queue], body=body, deliver_at=deliver_at, **rest)
 
     async def publish(self, *drafts: Draft) -> list[Receipt]:
-        """One request of these drafts; its receipts."""
+        """Publishes these drafts in one request; returns the receipts."""
         answer = await self.ask(Publication(drafts))
         assert not isinstance(answer, Conflict)
         return answer
 
     async def ask(self, publication: Publication) -> list[Receipt] | Conflict:
-        """Waits for a locked row longer than a transaction does: tests publish side by side, where a server combines,
-        and twenty commits in a row of a busy machine's disk may take longer than a lock wait."""
+        """Publishes, and waits for a locked row longer than a transaction does: tests publish side by side, where a
+        server combines publishes, and twenty commits in a row on a busy disk may take longer than a lock wait."""
         for _ in range(LOCK_WAITS):
             with suppress(Locked):
                 (answer,) = await self.store.publish([publication], self.now)
@@ -210,14 +210,14 @@ class Stage:
         raise AssertionError(f"the row was locked for {LOCK_WAITS} lock waits")
 
     async def schedule(self, topic: Topic, *delays: int) -> list[Receipt]:
-        """A message per delay, their bodies 0, 1, 2, ..."""
+        """Publishes a message for each delay, with the bodies 0, 1, 2, ..."""
         return await self.publish(*(self.draft(topic, b"%d" % i, delay) for i, delay in enumerate(delays)))
 
     async def promote(self, *entries: int) -> list[Promoted]:
         return await self.store.promote(entries, self.now)
 
     async def waiting(self) -> dict[int, int]:
-        """Due time by wheel entry, as the loader would find them: every scan, every shard, in small pages."""
+        """Due times by wheel entry, found as the loader does: every scan, every shard, in small pages."""
         return await self.store.read(_waiting)
 
     async def fall_due(self) -> list[Promoted]:
@@ -253,7 +253,7 @@ class Stage:
         return settled
 
     async def end_leases(self, group: Group) -> list[Settled | None]:
-        """What the service does with leases that are over."""
+        """Ends the leases that are over, as the service does."""
         over = [key for key, _ in await self.store.read(holdings.over, self.now, 1000) if key.group_id == group.id]
         return await self.settle(group, *(Settlement(key, "end") for key in over))
 
@@ -265,7 +265,7 @@ class Stage:
 
 
 async def _waiting(tx: Transaction) -> dict[int, int]:
-    """In one read: a way to the store's thread and back for each page would cost far more than the pages."""
+    """All in one read: a round trip to the store's thread for each page would cost far more than the pages."""
     found: dict[int, int] = {}
     for shard in range(SHARDS):
         after = 0
@@ -294,7 +294,7 @@ def bodies(claim: Claim) -> list[bytes]:
 
 
 def of_all(settlement: Settlement, claim: Claim) -> Settlement:
-    """The same for all ranges of a claim; without places, for they are of one range."""
+    """Extends a settlement to all ranges of a claim, unless it has places, which belong to one range."""
     if settlement.places is not None:
         assert not claim.others, "places are of one range"
         return settlement

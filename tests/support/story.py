@@ -1,4 +1,4 @@
-"""A store with something of everything in it: for what reads all tables."""
+"""Fills a store with rows of every kind, for tests that read all tables."""
 
 from attrs import frozen
 
@@ -9,7 +9,7 @@ from tarry.wheel.ladder import Ladder
 
 @frozen
 class Story:
-    """What came of it."""
+    """The topics, groups and messages that were made."""
 
     orders: Topic
     billing: Group
@@ -19,7 +19,7 @@ class Story:
 
 
 async def live(stage: Stage) -> Story:
-    """Messages published, scheduled and cancelled; claimed, acked, failed, lost, dead, returned, parked, skipped."""
+    """Makes published, scheduled, cancelled, claimed, acked, failed, lost, dead, returned, parked, skipped messages."""
     orders = await stage.topic("orders", queues=2)
     billing = await stage.group(orders, "billing", ladder=Ladder((10 * SECOND,)))
     mails = await stage.group(orders, "mails")
@@ -51,7 +51,7 @@ async def live(stage: Stage) -> Story:
     stage.now += 3 * SECOND
     await stage.end_leases(billing)
     stage.now += 15 * SECOND
-    await stage.fall_due()  # the failed and the lost come back
+    await stage.fall_due()  # failed messages and those with a lost lease come back
     back = await stage.claim(billing, 3)
     assert back.key.queue_id != claim.key.queue_id
     await stage.fail(billing, back, (0,), reason="dead now")

@@ -1,4 +1,4 @@
-"""A stream that is a terminal: what somebody types there, or what was to be seen on it."""
+"""A stream that acts as a terminal, with what a person types or what was shown on it."""
 
 import io
 import re
@@ -9,6 +9,6 @@ class Terminal(io.StringIO):
         return True
 
     def counts(self, what: str) -> list[int]:
-        """The rows that were shown as done, one after the other."""
+        """The counts of finished rows that were shown, in order."""
         line = rf"{what}: ([\d,]+) rows, [\d,]+ a second, \d+ of \d+ tasks"
         return [int(number.replace(",", "")) for number in re.findall(line, self.getvalue())]

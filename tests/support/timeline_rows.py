@@ -1,4 +1,4 @@
-"""Rows of a trace, from the tables that hold them."""
+"""Makes the rows of a trace from rows by table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from tarry.pipeline.trace.timeline import Row, Rows
 
 
 def rows_by_table(tables: Mapping[str, Sequence[Row]]) -> Rows:
-    """Rows of which none is there twice, by the names of their tables."""
+    """The rows of a trace, without duplicates, from rows by the names of their tables."""
     made = Rows()
     for name, rows in tables.items():
         place: dict[Any, Row] | list[Row] = getattr(made, name)

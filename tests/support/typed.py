@@ -1,9 +1,9 @@
-"""A command that is typed into a shell, which `support.fork_server` forks: 20 ms, not 600.
+"""Runs a command that was typed into a shell by letting `support.fork_server` fork it: 20 ms, not 600.
 
     python -I -S tests/support/typed.py ADDRESS MODULE ARGUMENTS...
 
-Run without site-packages and with few modules: its own start is all it costs. It has the command's files, passes
-signals on to it, and ends as it does; where nobody forks it, it becomes it.
+It runs without site-packages and imports few modules, so its own start is the only cost. It lends the command its
+files, forwards signals to it, and ends as it does; if there is no fork server, it replaces itself with the command.
 """
 
 import _socket
@@ -16,7 +16,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def ask(address: str, words: list[str]) -> "_socket.socket | None":
-    """None: there is nobody."""
+    """Asks the fork server to run a command; None if there is no server."""
     asking = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     asked = json.dumps({"args": words, "cwd": os.getcwd(), "env": dict(os.environ), "session": os.getsid(0)})
     files = b"".join(place.to_bytes(4, sys.byteorder) for place in range(3))

@@ -1,8 +1,8 @@
-"""Run as a process: a web server, hypercorn on asyncio, whose application handles messages in the background.
+"""A program: a web server, Hypercorn on asyncio, whose application handles messages in the background.
 
     python tests/support/web_app.py URL PORT
 
-Prints `handled` for each message, `stopped` when the background's run is over, and `served` when the server is.
+Prints `handled` for each message, `stopped` when the background run has ended, and `served` when the server has.
 """
 
 import asyncio

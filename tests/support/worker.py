@@ -1,9 +1,9 @@
-"""A consumer in a process of its own that writes down what its handler does, a line of JSON for each thing, at once.
+"""A program that consumes messages and prints what its handler does, one line of JSON for each event, at once.
 
     python tests/support/worker.py URL TOPIC GROUP NAME SECONDS
 
-It is `Tarry.run` with four workers, and handling a message takes so many seconds. `at` is the time of CLOCK_MONOTONIC,
-which all processes of a machine share. Warnings of the client are written too.
+It uses `Tarry.run` with four workers; handling a message takes SECONDS. `at` is the time of CLOCK_MONOTONIC, which all
+processes of a machine share. Warnings of the client are printed, too.
 """
 
 import json
@@ -20,13 +20,13 @@ _WORKERS = 4
 
 
 def tell(what: str, **facts: Any) -> None:
-    """One line, in one write."""
+    """Prints one line in one write."""
     line = json.dumps({"what": what, "at": time.monotonic(), **facts}) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
 
 
 class Warnings(logging.Handler):
-    """Tells of each warning."""
+    """Prints each warning."""
 
     def emit(self, record: logging.LogRecord) -> None:
         tell("warning", text=record.getMessage())

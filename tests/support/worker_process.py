@@ -1,4 +1,4 @@
-"""A `worker.py` in a process: paused, resumed, killed and ended by signals; what it wrote can be read at any time."""
+"""Runs a `worker.py` in a process: pauses, resumes, kills and ends it, and reads its output at any time."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _SCRIPT = Path(__file__).with_name("worker.py")
 
 
 def wait_for(happened: Callable[[], bool], what: str, seconds: float = 30) -> None:
-    """Until it has happened; fails after so many seconds."""
+    """Polls until it has happened; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, f"it did not happen in {seconds} s: {what}"
@@ -28,7 +28,7 @@ def wait_for(happened: Callable[[], bool], what: str, seconds: float = 30) -> No
 
 @frozen
 class Handling:
-    """A message in the hands of a handler, for some time; `end` is None when it did not come back."""
+    """The handling of a message; `end` is None if the handler did not return."""
 
     worker: str
     id: str
@@ -39,7 +39,7 @@ class Handling:
 
 
 class WorkerProcess:
-    """One client of that name."""
+    """A worker process; its client has this name."""
 
     def __init__(self, directory: Path, url: str, topic: str, group: str, name: str, seconds: float) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class WorkerProcess:
         self._out = self._path.open("rb")
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it has written; a line that is not whole is left for later."""
+        """The lines that the worker has printed; an incomplete line is left for later."""
         with self._lock:
             whole, end, _ = self._out.read().rpartition(b"\n")
             self._out.seek(self._read + len(whole) + len(end))
@@ -64,7 +64,7 @@ class WorkerProcess:
             return list(self._lines)
 
     def handlings(self) -> list[Handling]:
-        """What its handlers had, by the time they began."""
+        """The handlings of its messages, by the time they began."""
         ends: dict[str, list[float]] = {}
         lines = self.lines()
         for line in lines:
@@ -78,24 +78,24 @@ class WorkerProcess:
         return found
 
     def done(self, since: float = 0.0) -> int:
-        """How many messages it has handled to the end since then."""
+        """How many messages it began to handle since then and finished."""
         return sum(1 for one in self.handlings() if one.end is not None and one.start >= since)
 
     def in_hand(self) -> list[Handling]:
-        """What its handlers have not come back from."""
+        """The handlings that have not ended."""
         return [one for one in self.handlings() if one.end is None]
 
     def warnings(self) -> list[str]:
-        """Of its client."""
+        """The warnings of its client."""
         return [line["text"] for line in self.lines() if line["what"] == "warning"]
 
     def tail(self) -> str:
-        """The end of what it has written."""
+        """The end of its output."""
         whole = [path.read_text() for path in (self._path, self._path.with_suffix(".err"))]
         return "\n".join(text[-2000:] for text in whole)
 
     def pause(self) -> list[Handling]:
-        """Stops it in the middle of its work; what it has in hand then."""
+        """Stops the worker while it handles messages; returns those handlings."""
         while True:
             self._process.send_signal(signal.SIGSTOP)
             os.waitpid(self._process.pid, os.WUNTRACED)
@@ -105,28 +105,28 @@ class WorkerProcess:
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """It goes on as if nothing had been."""
+        """Lets the worker continue."""
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> list[Handling]:
-        """Ends it in the middle of its work; what it had in hand."""
+        """Kills the worker while it handles messages; returns those handlings."""
         hand = self.pause()
         self.end()
         return hand
 
     def leave(self) -> None:
-        """Asks it to end, and waits for it: the exit code is 0."""
+        """Asks the worker to end, and checks that its exit code is 0."""
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(20) == 0, self._path.with_suffix(".err").read_text()
         assert self.lines()[-1]["what"] == "left"
 
     def end(self) -> None:
-        """Ends it at once, if it has not ended."""
+        """Kills the worker, if it has not ended."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
     def close(self) -> None:
-        """Ends it for good."""
+        """Kills the worker and closes its output."""
         self.end()
         self._out.close()

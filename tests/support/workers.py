@@ -1,4 +1,4 @@
-"""`make test` runs in several processes (pytest-xdist): each takes the next file, and has databases of its own."""
+"""Distributes `make test` over several processes (pytest-xdist): each takes the next file and has its own databases."""
 
 import os
 from typing import Any
@@ -6,25 +6,25 @@ from typing import Any
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 _TOGETHER = "tests/pipeline/"
-"""Run by one worker: to start Spark takes longer than most of these tests."""
+"""Tests that one worker runs together, since starting Spark takes longer than most of them."""
 _FIRST = (_TOGETHER, "tests/bench/test_bench_smoke")
-"""Nothing takes as long."""
+"""The tests that take longest."""
 _WAITING = ("tests/acceptance/", "tests/bench/", "tests/testing/")
-"""They wait for processes most of the time."""
+"""Tests that mostly wait for other processes."""
 _COMPUTING = ("gw0", "gw1")
-"""The workers that take of the others first, so that the processors have work while these wait."""
+"""The workers that take the other tests first, so that the processors are busy while those wait."""
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """A worker that is free takes the next file of its sort, in the order in which they were collected; and when none
-    is left, of the other."""
+    """Gives a free worker the next file of its kind, in the order of collection; when none is left, one of the other
+    kind."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _TOGETHER if nodeid.startswith(_TOGETHER) else nodeid.partition("::")[0]
 
     def remove_node(self, node: Any) -> str | None:
-        """Of a worker that has died, what it had done is not to be given to others: they would wait for its end, and so
-        would everybody."""
+        """Drops the finished files of a dead worker, so that they are not given to others, which would then wait for
+        ever."""
         work = self.assigned_work[node]
         for scope in [scope for scope, tests in work.items() if all(tests.values())]:
             del work[scope]
@@ -40,20 +40,20 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def longest_first(items: list[Any]) -> None:
-    """What takes longest begins first, so that all workers end at the same time."""
+    """Puts the longest tests first, so that all workers end at about the same time."""
     items.sort(key=lambda item: not item.nodeid.startswith(_FIRST))
 
 
 def named(server: str) -> str | None:
-    """The DSN that the environment names for this worker: some tests look at what goes on in the whole of a server, so
-    the second has `..._BESIDE_1` if that is there."""
+    """The DSN that the environment names for this worker. Some tests observe a whole server, so the second worker uses
+    `..._BESIDE_1` if it is set, and so on."""
     number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
     beside = os.environ.get(f"{server}_BESIDE_{number}") if number != "0" else None
     return beside or os.environ.get(server)
 
 
 def whole_characters(data: Any) -> Any:
-    """The same, in which half a character is written as a program would escape it."""
+    """The same data with lone surrogates escaped as a program would write them."""
     if isinstance(data, str):
         return data.encode("utf-8", "backslashreplace").decode()
     if isinstance(data, dict):
