@@ -74,11 +74,18 @@ class Member:
         return False
 
     @property
-    def sees_all(self) -> bool:
+    def sees(self) -> list[str]:
+        """The states of all members, as this one has them, by their ports; of none where it does not answer."""
         with suppress(pymysql.err.MySQLError):
-            states = self.ask("SELECT MEMBER_STATE FROM performance_schema.replication_group_members")
-            return states == [("ONLINE",)] * _MEMBERS
-        return False
+            rows = self.ask(
+                "SELECT CONCAT(MEMBER_PORT, ' ', MEMBER_STATE) FROM performance_schema.replication_group_members"
+            )
+            return [str(row[0]) for row in rows]
+        return []
+
+    @property
+    def sees_all(self) -> bool:
+        return [state.partition(" ")[2] for state in self.sees] == ["ONLINE"] * _MEMBERS
 
 
 @define
@@ -331,7 +338,11 @@ async def faults(stage: Stage, some: Mapping[str, Fault] = FAULTS) -> None:
             break
         heal = await measured(stage, group, partial(some[what], group, random))
         await trio.to_thread.run_sync(heal)
-        await trio.to_thread.run_sync(group.settle)
+        try:
+            await trio.to_thread.run_sync(group.settle)
+        except TimeoutError as late:  # what was done so far is judged all the same
+            stage.stuck(f"{late}: {[one.sees for one in group.members]}")
+            break
         await _ready(stage)
         stage.end(what)
         await stage.journal.reached("ack:ok", random.randrange(20, 200), PATIENCE)

@@ -76,6 +76,12 @@ async def find_places(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKe
     }
 
 
+async def find_places_now(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKey, dict[int, int]]:
+    """The same, and that there are none is true: see `Transaction.note`."""
+    await tx.note()
+    return await find_places(tx, keys)
+
+
 def _under_their_tokens(keys: Collection[ClaimKey], rows: Iterable[tuple[int, int, int, int, T]]) -> dict[ClaimKey, T]:
     """The values found for these claims, matched by group, queue, number and token."""
     found = {(*claim,): one for *claim, one in rows}

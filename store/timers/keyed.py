@@ -185,6 +185,8 @@ class Setting:
                 self._answers[place] = Answer("locked")
             else:
                 steps.append(_Step(place, wish, timer, None if timer is None else waiting.get(timer.id), fate))
+        if any(step.waiting is None and step.fate.result == "not_found" for step in steps):
+            await tx.note()
         return steps
 
     async def _arm(self, tx: Transaction, arm: Sequence[_Step], replaced: Sequence[Waiting]) -> None:

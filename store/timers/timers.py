@@ -499,6 +499,8 @@ async def fates(tx: Transaction, ids: Sequence[int]) -> dict[int, Fate]:
         found[cancelled.id] = Fate(cancelled.state, cancelled.topic_id)
     for streamed in await tx.fetch("message.find", Streamed, ids):
         found[streamed.id] = Fate("too_late", streamed.topic_id, streamed.number, streamed.offset)
+    if any(fate.result == "not_found" for fate in found.values()):
+        await tx.note()
     return found
 
 

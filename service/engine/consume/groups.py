@@ -155,7 +155,9 @@ class Groups:
             others = [key for key in keys if key not in here]
             there = await self._store.read(holdings.find_places, others) if others else {}
             if not here and not there:
-                return None
+                there = await self._store.write(holdings.find_places_now, keys)
+                if not there:
+                    return None
             look(there)
         return places or {keys[0]: ()}
 

@@ -13,6 +13,7 @@ from tarry.bench.proxy import Moment, Proxy
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import OutcomeUnknown, Refused
+from tarry.store.groups import holdings
 from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
 from tarry.store.mysql.connection import Connection
 from tarry.store.mysql.redis_offsets import RedisOffsets
@@ -20,6 +21,7 @@ from tarry.store.mysql.witness import Witness, forget
 from tarry.store.ports import Transaction
 from tarry.store.records import ClaimKey, ClaimRequest, Settlement
 from tarry.store.store import Store
+from tarry.store.timers import timers
 
 Open = Callable[..., Awaitable[Connection]]
 
@@ -209,3 +211,20 @@ async def test_what_is_refused_is_committed_like_what_is_done(backend: MySQLBack
     ((before,),) = servers.run_sql(mysql_dsn, runs)
     assert (await store.turn(group, [], [ClaimRequest("c", 1, 1_000)], 3)).claims == (None,)
     assert servers.run_sql(mysql_dsn, runs) == [(before,)], "who asks in vain costs no commit"
+
+
+async def test_what_is_not_found_is_committed_like_what_is_done(backend: MySQLBackend, mysql_dsn: str) -> None:
+    """Messages to cancel and to put off, and claims; for the same reason."""
+    store = Store(backend)
+    runs = "SELECT SUM(run) FROM witness"
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders"), 1)
+    unknown = ClaimKey(1, topic.queues[0].id, number=7, first=0, token=7)
+
+    async def committed() -> object:
+        return servers.run_sql(mysql_dsn, runs)
+
+    before = await committed()
+    assert set(await store.write(timers.fates, [77])) == {77}
+    assert (between := await committed()) != before
+    assert not await store.write(holdings.find_places_now, [unknown])
+    assert await committed() != between
