@@ -179,7 +179,7 @@ def _drain(server: ServerProcess, many: int, point: int) -> int:
     topic = f"burst{point}"
     first = now() + 10_000
     send_lines(server.port, lines(many, lambda: first + random.randrange(1000)), many, topic=topic)
-    deadline = time.monotonic() + _BURST_SECONDS
+    deadline, count = time.monotonic() + _BURST_SECONDS, 0
     while time.monotonic() < deadline:
         ((count, last),) = databases.ask(
             server.dsn,
