@@ -36,7 +36,7 @@ ANNOUNCERS, CONSUMERS, WORKERS = 6, 2, 4
 
 
 def demo(*, json: Annotated[bool, Parameter(negative=(), help="Print the result as one JSON object.")] = False) -> int:
-    """Replay a day of flights on a private server, and check all counts.
+    """Replay a day of flights on its own server; check the counts.
 
     The server is killed in the middle. Everything happens in a temporary folder and on a free port. Exit code 1 when a
     count is wrong.
