@@ -117,10 +117,10 @@ def test_several_processes(
         begin(server, manager, port, "--dsn", dsn, "--processes", "2")
         manager.until("READY=1")
         assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+        # The first is enough for READY, and for a sign of life: the second may not even be in the log yet.
+        wait_until(lambda: server.log.count('"recovered"') == 2)
         pids = [int(pid) for pid in re.findall(r'"pid": ?(\d+)', server.log)]
         assert len(pids) == 2
-        # The first is enough for READY, and for a sign of life.
-        wait_until(lambda: server.log.count('"recovered"') == 2)
         manager.until("WATCHDOG=1")
         os.kill(pids[1], signal.SIGSTOP)
         wait_until(lambda: manager.is_silent(0.6))
