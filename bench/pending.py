@@ -48,6 +48,9 @@ _HORIZON = 3 * 3_600_000
 _LEAD = 1_800_000
 """Milliseconds until the first waiting message may fall due, so that none does during the measurement."""
 _CHUNK = 100_000
+_GROWTHS = 16
+_COUNTS = (1 << COUNT_BITS) // _GROWTHS
+"""Counts of ids for each growth: far more than one has messages of a shard in a millisecond."""
 _DIGITS = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
 _NUMBERS = "a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d"
 _BURST_SECONDS = 120
@@ -80,15 +83,17 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.hours * 3_600_000 <= _LEAD:
         parser.error("--hours: more than half an hour, so that none falls due meanwhile")
-    arguments.points.sort()
+    arguments.points = sorted(set(arguments.points))
+    if len(arguments.points) > _GROWTHS:
+        parser.error(f"--points: {_GROWTHS} at most")
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
         settings = databases.durability(dsn)
         topic = trio.run(_begin, scratch)
         empty = _memory(scratch)
         found: list[Figures] = []
         written = 0
-        for point in arguments.points:
-            grow(scratch, topic, written, point, arguments.hours)
+        for growth, point in enumerate(arguments.points):
+            grow(scratch, topic, growth, point - written, arguments.hours)
             written = point
             found.append({"pending": point, "store": settings["store"], **measure(scratch, point, empty, arguments)})
             show({"bench": "pending", "hours": arguments.hours, **found[-1]})
@@ -108,29 +113,28 @@ def _memory(dsn: str) -> int:
         return rss_of(server.pid)
 
 
-def grow(dsn: str, topic: Topic, begin: int, end: int, hours: float) -> None:
-    """Adds waiting messages up to `end`, straight in the table; the topic's counts and forecast do not include them.
+def grow(dsn: str, topic: Topic, growth: int, rows: int, hours: float) -> None:
+    """Adds waiting messages, straight in the table; the topic's counts and forecast do not include them.
 
     The rows are written in the order of their due times, so that the database fills its pages one after another; each
-    call spreads its messages over all hours.
+    call spreads its messages over all hours. `growth`: how many calls there were before, 15 at most.
     """
     first, span = now() + _LEAD, round(hours * 3_600_000) - _LEAD
-    rows = end - begin
     if dsn.startswith(databases.SQLITE):
         with closing(connect_sqlite(Path(dsn.removeprefix(databases.SQLITE)))) as connection:
-            _grow(connection.execute, topic, begin, rows, f"{first} + n * {span} / {rows}")
+            _grow(connection.execute, topic, growth, rows, f"{first} + n * {span} / {rows}")
     else:
         with databases.log_in(dsn) as login, login.cursor() as cursor:
             cursor.execute("SET SESSION wait_timeout = 7200")
             cursor.execute("SET SESSION sql_log_bin = 0")  # the binary log would take as much disk again
-            _grow(cursor.execute, topic, begin, rows, f"{first} + n * {span} DIV {rows}")
+            _grow(cursor.execute, topic, growth, rows, f"{first} + n * {span} DIV {rows}")
 
 
-def _grow(execute: Callable[[str], object], topic: Topic, begin: int, rows: int, due: str) -> None:
+def _grow(execute: Callable[[str], object], topic: Topic, growth: int, rows: int, due: str) -> None:
     queue = topic.queues[0].id
-    # Bits of the row number in place of random ones, so that no two rows get the same id.
+    # Bits of the growth and of the row number in place of random ones, so that no two rows get the same id.
     shard = f"n % {SHARDS}"
-    count = f"(({begin} + n) >> {SHARD_BITS}) % {1 << COUNT_BITS} << {SHARD_BITS}"
+    count = f"({growth * _COUNTS} + (n >> {SHARD_BITS}) % {_COUNTS}) << {SHARD_BITS}"
     for start in range(0, rows, _CHUNK):
         say(f"writing {start} of {rows}")
         execute(
