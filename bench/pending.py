@@ -31,6 +31,7 @@ from statistics import median
 
 import trio
 
+from ..client import Tarry
 from ..pipeline import session
 from ..service.demo.server_process import ServerProcess
 from ..store.catalogue import TopicDraft
@@ -53,6 +54,7 @@ _COUNTS = (1 << COUNT_BITS) // _GROWTHS
 """Counts of ids for each growth: far more than one has messages of a shard in a millisecond."""
 _DIGITS = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
 _NUMBERS = "a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d"
+_HELD_SECONDS = 300
 _BURST_SECONDS = 120
 """The most seconds from the request until a whole burst is in the stream."""
 _TOLD = (
@@ -151,7 +153,7 @@ def measure(dsn: str, point: int, empty: int, arguments: argparse.Namespace) -> 
     hours = arguments.hours
     within = round(point * min(1.0, (_HORIZON - _LEAD) / (hours * 3_600_000 - _LEAD)))
     with served(dsn) as server:
-        restart.wait_until_recovered(server, 1)
+        _wait_until_held(server, within)
         held = rss_of(server.pid) - empty
         figures: Figures = {
             "mb": held >> 20,
@@ -169,6 +171,17 @@ def measure(dsn: str, point: int, empty: int, arguments: argparse.Namespace) -> 
     if arguments.archive:
         figures["archived_per_s"] = _archive(dsn)
     return figures
+
+
+def _wait_until_held(server: ServerProcess, within: int) -> None:
+    """Until the server has all of them in its wheel. At first it leaves some to servers that were killed just before,
+    which count as alive for some seconds."""
+    deadline = time.monotonic() + _HELD_SECONDS
+    with Tarry(server.url) as tarry:
+        while sum(one["timers"] for one in tarry.nodes() if one["url"].endswith(f":{server.port}")) < within:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"it had not all {within} in its wheel after {_HELD_SECONDS} s")
+            time.sleep(0.2)
 
 
 def _schedule(server: ServerProcess, many: int, hours: float) -> int:
