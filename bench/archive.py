@@ -201,10 +201,15 @@ def _written(frame: DataFrame, place: Path) -> None:
     frame.write.option("compression", "zstd").partitionBy("topic", "day").parquet(str(place))
 
 
-def _publishers(dsn: str, folder: Path, arguments: Any) -> Figures:
-    """What a publish takes with nobody archiving, and while the archive begins anew in a process of its own."""
+def forget(dsn: str) -> None:
+    """The store knows of no lake any more."""
     databases.ask(dsn, "DELETE FROM lease")
     databases.ask(dsn, "DELETE FROM archived")
+
+
+def _publishers(dsn: str, folder: Path, arguments: Any) -> Figures:
+    """What a publish takes with nobody archiving, and while the archive begins anew in a process of its own."""
+    forget(dsn)
     shutil.rmtree(folder / "lake")
     command = [sys.executable, "-P", "-m", "tarry.pipeline", "archive", "--dsn", dsn, "--master", arguments.master]
     command += ["--lake", str(folder / "again")]

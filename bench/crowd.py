@@ -75,11 +75,7 @@ def measure(dsn: str, crowd: int, rate: int, seconds: float) -> Figures:
     with served(dsn, log_level="warning") as server:
         arrivals = Arrivals(server.port, total, topic="b")
         trio.run(consume, server.port, arrivals, crowd)
-    ((count, last),) = databases.ask(
-        dsn,
-        "SELECT COUNT(*), MAX(m.streamed_at) FROM message m JOIN queue q ON q.id = m.queue_id"
-        " JOIN topic t ON t.id = q.topic_id WHERE t.name = x'61'",
-    )
+    count, last = databases.streamed(dsn, "a")
     if count != crowd:
         raise AssertionError(f"of {crowd} messages {count} came")
     times = list(arrivals.times())

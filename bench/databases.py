@@ -178,6 +178,16 @@ def expect_rows(dsn: str, table: str, rows: int) -> None:
         raise AssertionError(f"{rows} rows were written, {found} are in {table}")
 
 
+def streamed(dsn: str, topic: str) -> tuple[int, int]:
+    """How many messages of this topic are in the stream, and when the last came there, Unix milliseconds."""
+    ((count, last),) = ask(
+        dsn,
+        "SELECT COUNT(*), MAX(m.streamed_at) FROM message m JOIN queue q ON q.id = m.queue_id"
+        f" JOIN topic t ON t.id = q.topic_id WHERE t.name = x'{topic.encode().hex()}'",
+    )
+    return count, last or 0
+
+
 def asked(dsn: str) -> int:
     """How many statements the server has counted since its start; 0 on SQLite, which does not count."""
     if dsn.startswith(SQLITE):

@@ -34,6 +34,7 @@ import trio
 from ..client import Tarry
 from ..pipeline import session
 from ..service.demo.server_process import ServerProcess
+from ..service.settings import Settings
 from ..store.catalogue import TopicDraft
 from ..store.ids import COUNT_BITS, SEQUENCE_BITS, SHARD_BITS, SHARDS
 from ..store.records import Topic
@@ -41,11 +42,10 @@ from ..store.sqlite.connection import connect as connect_sqlite
 from . import archive, cleaning, databases, lateness, restart
 from .line_load import send_lines
 from .report import Figures, chosen, say, show, summarize
-from .scheduling import lines
+from .scheduling import lines, schedule
 from .subject import BODY, add_topic, now, opened, served
 from .usage import rss_of
 
-_HORIZON = 3 * 3_600_000
 _LEAD = 1_800_000
 """Milliseconds until the first waiting message may fall due, so that none does during the measurement."""
 _CHUNK = 100_000
@@ -151,7 +151,7 @@ def _grow(execute: Callable[[str], object], topic: Topic, growth: int, rows: int
 def measure(dsn: str, point: int, empty: int, arguments: argparse.Namespace) -> Figures:
     """Measures one point; all points share one database."""
     hours = arguments.hours
-    within = round(point * min(1.0, (_HORIZON - _LEAD) / (hours * 3_600_000 - _LEAD)))
+    within = round(point * min(1.0, (Settings().horizon - _LEAD) / (hours * 3_600_000 - _LEAD)))
     with served(dsn) as server:
         _wait_until_held(server, within)
         held = rss_of(server.pid) - empty
@@ -185,11 +185,7 @@ def _wait_until_held(server: ServerProcess, within: int) -> None:
 
 
 def _schedule(server: ServerProcess, many: int, hours: float) -> int:
-    begin, span = now() + _LEAD, round(hours * 3_600_000) - _LEAD
-    dues = lines(many, lambda: begin + random.randrange(span))  # it spreads times
-    began = time.perf_counter()
-    send_lines(server.port, dues, many, topic="more")
-    return round(many / (time.perf_counter() - began))
+    return round(many / schedule(server.port, many, now() + _LEAD, round(hours * 3_600_000) - _LEAD, "more"))
 
 
 def _drain(server: ServerProcess, many: int, point: int) -> int:
@@ -198,13 +194,9 @@ def _drain(server: ServerProcess, many: int, point: int) -> int:
     send_lines(server.port, lines(many, lambda: first + random.randrange(1000)), many, topic=topic)
     deadline, count = time.monotonic() + _BURST_SECONDS, 0
     while time.monotonic() < deadline:
-        ((count, last),) = databases.ask(
-            server.dsn,
-            "SELECT COUNT(*), MAX(m.streamed_at) FROM message m JOIN queue q ON q.id = m.queue_id"
-            f" JOIN topic t ON t.id = q.topic_id WHERE t.name = x'{topic.encode().hex()}'",
-        )
+        count, last = databases.streamed(server.dsn, topic)
         if count == many:
-            return round(many * 1000 / max(1, int(last) - first))
+            return round(many * 1000 / max(1, last - first))
         time.sleep(0.2)
     raise AssertionError(f"of {many} messages due in one second {count} came in {_BURST_SECONDS} s")
 
@@ -216,8 +208,7 @@ def _archive(dsn: str) -> int:
             done = archive.run(spark, dsn, Path(folder) / "lake")
         finally:
             spark.stop()
-    databases.ask(dsn, "DELETE FROM archived")  # else later messages are kept until they are archived
-    databases.ask(dsn, "DELETE FROM lease")
+    archive.forget(dsn)  # else later messages are kept until they are archived
     return round(done["rows"] / done["messages_s"])
 
 

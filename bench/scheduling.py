@@ -44,14 +44,18 @@ def measure(rows: int, days: int, dsn: str) -> Figures:
     """Measures one run against its own server."""
     with served(dsn, log_level="warning") as server:
         before = rss_of(server.pid)
-        began = time.perf_counter()
-        begin, length = now() + _LEAD, days * 86_400_000
-        dues = lines(rows, lambda: begin + random.randrange(length))  # it spreads times
-        send_lines(server.port, dues, rows, topic="bench")
-        took = time.perf_counter() - began
+        took = schedule(server.port, rows, now() + _LEAD, days * 86_400_000, "bench")
         memory = {"server_mb": before >> 20, "peak_mb": peak_of(server.pid) >> 20}
     databases.expect_rows(dsn, "delay", rows)
     return {"rows": rows, "seconds": round(took, 1), "per_s": round(rows / took)} | memory
+
+
+def schedule(port: int, rows: int, begin: int, span: int, topic: str) -> float:
+    """Schedules messages in one request at random times of so many milliseconds from `begin` on; returns the seconds
+    that it took."""
+    began = time.perf_counter()
+    send_lines(port, lines(rows, lambda: begin + random.randrange(span)), rows, topic=topic)  # it spreads times
+    return time.perf_counter() - began
 
 
 def lines(rows: int, due: Callable[[], int]) -> Iterator[bytes]:

@@ -98,10 +98,15 @@ class Network:
         return [(number, side) for number in range(len(_LINES)) for side in (_NEAR, _FAR)]
 
 
+def can_be_made() -> bool:
+    """Whether this user may make networks: root, with iproute2."""
+    return os.getuid() == 0 and shutil.which("ip") is not None
+
+
 @contextmanager
 def network() -> Generator[Network, None, None]:
     """One of its own, gone at the end, where it can be made; else loopback."""
-    if os.getuid() != 0 or shutil.which("ip") is None:
+    if not can_be_made():
         yield Network()
         return
     own = os.getpid() % 10_000

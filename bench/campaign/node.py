@@ -91,6 +91,11 @@ class Node:
     def _made(self, point: tuple[str, str], port: int | None = None) -> ServerProcess:
         program = ("tarry.bench.campaign.served", self._plant or "none", *point)
         return ServerProcess(
-            self.folder, self._dsn, host=self.host, port=port, environment=self._environment, program=program,
+            self.folder,
+            self._dsn,
+            host=self.host,
+            port=port,
+            environment=self._environment,
+            program=program,
             within=self.place.within,
-        )  # fmt: skip
+        )

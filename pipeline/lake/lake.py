@@ -80,7 +80,7 @@ class Snapshot:
         self, topics: Collection[str] | None = None, since: date | None = None, until: date | None = None
     ) -> list[str]:
         """The files that may hold rows of these topics and days (both included), as Spark finds them."""
-        return [f"{spark_place(self.place)}/{row['path']}" for row in self._listed(topics, since, until)]
+        return [f"{self.place}/{row['path']}" for row in self._listed(topics, since, until)]
 
     def _listed(self, topics: Collection[str] | None, since: date | None, until: date | None) -> list[dict[str, Any]]:
         rows = self.added("path", "size_bytes", "partition.topic", "partition.day", topics=topics, since=since)
@@ -127,7 +127,7 @@ class Snapshot:
         files = self.files(topics, _day(since), _day(until))
         if not files:
             return frame(spark, [], schema)
-        reader = spark.read.schema(schema).option("basePath", spark_place(self.place)).option("__globPaths__", "false")
+        reader = spark.read.schema(schema).option("basePath", self.place).option("__globPaths__", "false")
         try:
             rows = reader.parquet(*files)
         except PySparkException as error:
@@ -294,11 +294,6 @@ def absolute(place: str) -> str:
     if "://" in place:
         return place.replace("s3a://", "s3://", 1).rstrip("/")
     return str(Path(place).expanduser().absolute())
-
-
-def spark_place(place: str) -> str:
-    """As Hadoop's file systems know it."""
-    return place.replace("s3://", "s3a://", 1) if "://" in place else place
 
 
 class _Missing(LakeError):

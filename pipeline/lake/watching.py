@@ -21,7 +21,6 @@ from ..source import source
 from ..spark_errors import translate
 from ..store_connection import absolute
 from .archive import RANGED, Archiver
-from .lake import spark_place
 from .object_store import in_object_store
 
 _TIMED_EVERY = 300.0
@@ -53,7 +52,7 @@ def watch(archiver: Archiver, every: int, over: threading.Event) -> None:
 def _checkpoints(lake: str) -> Generator[str]:
     """Where Spark keeps them: with the lake, or on this machine while it runs, where Spark cannot write to the lake."""
     if not in_object_store(lake):
-        yield f"{spark_place(lake)}/_watch"
+        yield f"{lake}/_watch"
         return
     with tempfile.TemporaryDirectory(prefix="tarry-", ignore_cleanup_errors=True) as folder:
         yield Path(folder).as_uri()

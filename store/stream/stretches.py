@@ -216,8 +216,9 @@ class Stretch:
         # What lies behind the end may have been committed since the end was read: it is for the next turn.
         self._page = [found for found in messages if found[0] < self._end]
         self._read_to = min(rows[-1].offset + 1, self._end) if len(rows) == page.limit else self._end
-        self._read_many += len(messages)
-        self._read_bytes += sum([len(message.body) for _, message in messages])
+        if self._wanted is not None:
+            self._read_many += len(messages)
+            self._read_bytes += sum([len(message.body) for _, message in messages])
         if len(messages) < len(rows):
             alive = {offset for offset, _ in messages}
             self._expired += [row.offset for row in rows if row.offset < self._end and row.offset not in alive]

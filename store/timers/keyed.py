@@ -185,7 +185,7 @@ class Setting:
                 self._answers[place] = Answer("locked")
             else:
                 steps.append(_Step(place, wish, timer, None if timer is None else waiting.get(timer.id), fate))
-        if any(step.waiting is None and step.fate.result == "not_found" for step in steps):
+        if any(step.timer is None for step in steps):  # `fates` notes that a message is not found
             await tx.note()
         return steps
 

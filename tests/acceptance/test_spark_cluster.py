@@ -1,7 +1,6 @@
 """The pipeline on a standalone cluster of two workers, as docs/how-to/spark-cluster.md says."""
 
 import json
-import re
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
@@ -11,7 +10,7 @@ import pytest
 import trio
 
 from support import archiver
-from support.lakes import MANY, fill
+from support.lakes import MANY, fill, without_ties
 from support.object_server import object_server
 from support.spark_cluster import package, spark_cluster
 from support.spark_wanted import need_spark
@@ -163,12 +162,5 @@ def _compare(tmp_path: Path, store: str) -> None:
 
 
 def _figures(report: Path) -> dict[str, list[dict[str, Any]]]:
-    """Without percentiles, which are approximate, and which of equals is first: the order of rows."""
     told = {path.stem: json.loads(path.read_text("utf-8"))["rows"] for path in (report / "figures").glob("*.json")}
-    return {
-        name: [
-            {key: row[key] for key in row if not re.search(r"(^|_)p\d+$|^(latest|oldest|last)_id$", key)}
-            for row in rows
-        ]
-        for name, rows in told.items()
-    }
+    return {name: without_ties(rows) for name, rows in told.items()}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from tarry.bench import databases
 from tarry.bench.campaign.caller import Caller
 from tarry.bench.campaign.crew import Crew
 from tarry.bench.campaign.journal import Journal
+from tarry.bench.campaign.networks import can_be_made
 from tarry.bench.campaign.operators import Operator
 from tarry.bench.lean_http import LeanHTTP
 from tarry.bench.proxy import SILENCES, Proxy
@@ -118,7 +118,7 @@ def test_each_row_with_two_nodes(row: str, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_partition_with_a_server_on_either_side(tmp_path: Path) -> None:
     """The first fault of this seed. The server that is left with the old primary says so, and comes back by itself."""
-    if os.getuid() != 0 or shutil.which("ip") is None:
+    if not can_be_made():
         pytest.skip("only root makes networks, with iproute2")
     try:
         databases.program_of("mysqld", "mysql")

@@ -1,7 +1,5 @@
 """Places on a network of their own: what a cut leaves together, what it parts, and that nothing stays behind."""
 
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Generator
@@ -9,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tarry.bench.campaign.networks import Network, Place, network
+from tarry.bench.campaign.networks import Network, Place, can_be_made, network
 
 LISTEN = "import socket, sys; s = socket.create_server((sys.argv[1], 7777)); print(flush=True); sys.stdin.read()"
 REACH = "import socket, sys; socket.create_connection((sys.argv[1], 7777), 2).close()"
@@ -17,7 +15,7 @@ REACH = "import socket, sys; socket.create_connection((sys.argv[1], 7777), 2).cl
 
 @pytest.fixture
 def around() -> Generator[Network, None, None]:
-    if os.getuid() != 0 or shutil.which("ip") is None:
+    if not can_be_made():
         pytest.skip("only root makes networks, with iproute2")
     try:
         with network() as made:

@@ -1,5 +1,7 @@
 """Archives in this process, and compares the rows of lake and store."""
 
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tarry.store.records import Draft
 MANY = 12_000
 FREE = f"UPDATE lease SET lease_until = 0 WHERE name = X'{b'archive'.hex()}'"
 """SQL that frees the lease of an archiver that is gone."""
+_TIES = re.compile(r"(^|_)p\d+$|^(latest|oldest|last)_id$")
 
 
 def archive(
@@ -68,3 +71,9 @@ def same(spark: SparkSession, dsn: str, lake: Path) -> None:
         new = spark.read.format("tarry").option("dsn", dsn).option("table", table).load()
         assert old.count() == new.count(), table
         assert old.exceptAll(new).count() == 0, table
+
+
+def without_ties(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a report without what depends on the order of rows: percentiles, which are approximate, and which of
+    equals is first."""
+    return [{key: row[key] for key in row if not _TIES.search(key)} for row in rows]

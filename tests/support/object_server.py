@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -16,6 +15,7 @@ from urllib.request import Request, urlopen
 import attrs
 
 from support.servers import free_port
+from support.waiting import wait_until
 
 START_SECONDS = 60.0
 BUCKET = "history"
@@ -114,15 +114,14 @@ def object_server(home: Path) -> Iterator[ObjectServer]:
 
 
 def _wait(process: "subprocess.Popen[bytes]", server: ObjectServer) -> None:
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end:
+    def answers() -> bool:
         assert process.poll() is None, "the server has ended"
         try:
             server.ask("/moto-api/data.json")
         except HTTPError:
             raise
         except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise TimeoutError(f"no object server within {START_SECONDS:.0f} s")
+            return False
+        return True
+
+    wait_until(answers, START_SECONDS)

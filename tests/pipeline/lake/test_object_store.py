@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from support.lakes import archive, in_lake, in_store, rows
+from support.lakes import archive, in_lake, in_store, rows, without_ties
 from support.object_server import BUCKET, ObjectServer, object_server
 from support.spark_settings import small
 from support.stores import HOUR, MINUTE, Stage
@@ -70,16 +70,9 @@ async def test_it_holds_what_a_lake_in_a_folder_does(
 
 
 def figures(spark: SparkSession, lake: str, now: int) -> dict[str, Any]:
-    """Without percentiles, which are approximate, and which of equals is first: the order of rows."""
     tables = open_tables(spark, None, lake, bodies=False)
     report = make_report(tables, Known(store=False, lake=lake, now=now), since=now - HOUR, until=now, title="Test")
-    return {
-        name: [
-            {key: row[key] for key in row if not re.search(r"(^|_)p\d+$|^(latest|oldest|last)_id$", key)}
-            for row in made.rows
-        ]
-        for name, made in report.made.items()
-    }
+    return {name: without_ties(made.rows) for name, made in report.made.items()}
 
 
 @pytest.mark.long
