@@ -53,13 +53,14 @@ class Backlogs:
 
     async def look(self, until: int) -> None:
         """Looks whether what was due before `until`, Unix milliseconds, is through. What is due later is swept from
-        then on. Raises `StoreError`."""
+        then on, also where an earlier look had a later `until`. Raises `StoreError`."""
         self._coverage.backlogged -= self._ownership.held
         unknown, by_shard, pages = self._coverage.backlogged, self._by_shard, _PAGES  # `read_anew` may replace them
         if new := unknown - by_shard.keys():
             unknown -= new - await self._with_some(new, until)
         for shard in sorted(unknown):
-            backlog = by_shard.setdefault(shard, _Backlog(Pages(self._store, [shard], 0, until), until))
+            if (backlog := by_shard.get(shard)) is None or backlog.until > until:
+                backlog = by_shard[shard] = _Backlog(Pages(self._store, [shard], 0, until), until)
             while not await self._waits(backlog):
                 if (page := await backlog.pages.more(_PAGE)) is not None:
                     backlog.waiting, backlog.in_vain = [id_ for _, ids in page for id_ in ids if id_ >= 0], 0

@@ -68,6 +68,7 @@ class Loader:
         horizon.page(began)  # no page, and nothing moves, where the clock went back by more than the horizon
         self._begin(held)
         await self._until_read(held, 0, start, _FIRST_PAGE)
+        self._coverage.overdue_loaded()
         await self._until_read(held, start, horizon.loaded_until, _PAGE)
         await self._next_page()
         self._begin(frozenset())

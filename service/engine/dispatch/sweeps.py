@@ -5,9 +5,10 @@
   read every row five times: measured, it doubles the lateness at 1000 due a second.) In shards that other nodes hold it
   looks at rows that are late by half a second: where a node has died, its timers come a second and a half late at most,
   before another node has its shards. After an outage it begins where the last whole sweep ended; after a long one
-  everything is read as at a start. While the wheel is filled for the first time, which may take long, it looks at what
-  falls due from then on: another node may die meanwhile, and users' own transactions go on. Shards of other nodes with
-  an ordered backlog are left to them.
+  everything is read as at a start. While the loader reads what was overdue at the start, it looks at what falls due
+  from then on: another node may die meanwhile, and users' own transactions go on. Then it looks back, though the rest
+  of the wheel is still being filled, which may take long: a node that was killed counts as alive for some seconds, and
+  what is overdue in its shards must not wait for that. Shards of other nodes with an ordered backlog are left to them.
 - far, every minute: everything else that is due. It finds only rows that were never promoted, from transactions that
   were committed hours late. A row that three far sweeps have found one after the other was passed over by promotion
   twice: it is `stuck`. A `nudge`, by which somebody says that a transaction of theirs was committed, starts both
@@ -100,15 +101,15 @@ class Sweeps:
         self._passed = 0
         if seen.was_away(AWAY):
             seen.whole, seen.caught_up = frozenset(), False
-        if seen.was_away(BEHIND) and seen.loading_from == 0:  # as at a start
+        if seen.was_away(BEHIND) and not seen.is_loading:  # as at a start
             await self._store.now()  # raises if the store is still away
             await self.read_anew()
             await self._loader.reload()
             seen.swept, seen.looked, seen.caught_up = now, self._clock.now(), True
-        since = max(seen.loading_from, min(now, seen.swept) - BEHIND)
+        since = max(seen.overdue_until, min(now, seen.swept) - BEHIND)
         await self.backlogs.look(since)
         now = self._clock.now()
-        whole = frozenset(shard for shard in range(SHARDS) if seen.loading_from == 0 and not seen.has_backlog(shard))
+        whole = frozenset(shard for shard in range(SHARDS) if not (seen.is_loading or seen.has_backlog(shard)))
         seen_all = await self._sweep(since, now - _LATE, own_until=now + AHEAD)
         seen.looked = now
         if seen_all:

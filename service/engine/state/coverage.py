@@ -39,8 +39,10 @@ class Coverage:
     have not brought in time are known as well."""
     caught_up: bool = field(default=True, init=False)
     """Everything was seen since the store was away: what others wrote for shards of this node is known."""
-    loading_from: int = field(default=0, init=False)
-    """The loader reads what was due before this time, in order of time; 0 when all of it is in the wheel."""
+    is_loading: bool = field(default=False, init=False)
+    """The wheel is being filled for the first time."""
+    overdue_until: int = field(default=0, init=False)
+    """The loader still reads what was due before this time, in order of time; 0 when all of it is in the wheel."""
     unread: Set[int] = field(default=frozenset(range(SHARDS)), init=False)
     """Shards of which not all waiting rows have been read yet."""
     read_upto: int = field(default=0, init=False)
@@ -50,11 +52,16 @@ class Coverage:
 
     def loading(self) -> None:
         """From now on the wheel is being filled."""
-        self.loading_from = self.swept = self.looked = self._clock.now()
+        self.is_loading = True
+        self.overdue_until = self.swept = self.looked = self._clock.now()
+
+    def overdue_loaded(self) -> None:
+        """What was overdue is in the wheel; what falls due later is still being read."""
+        self.overdue_until = 0
 
     def loaded(self) -> None:
         """The rows that waited are in the wheel."""
-        self.loading_from = 0
+        self.is_loading, self.overdue_until = False, 0
 
     def has_backlog(self, shard: int) -> bool:
         """Whether not all that waits in a shard is known here, and another node has it."""

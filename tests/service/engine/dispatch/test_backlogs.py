@@ -113,6 +113,14 @@ async def test_what_fell_due_since_is_waited_for_too(world: World) -> None:
     assert await world.look(1_000) == set()
 
 
+async def test_what_is_swept_again_is_not_waited_for(world: World) -> None:
+    """A node that has loaded what was overdue looks back farther than before: what it sees is no backlog."""
+    first, _ = await world.publish("log", -500, -300)
+    assert await world.look() == {shard_of(first)}
+    assert await world.look(-400) == {shard_of(first)}
+    assert await world.look(-500) == set()
+
+
 async def test_what_was_moved_is_waited_for(world: World) -> None:
     (id_,) = await world.publish("log", 3_600_000)
     await world.store.write(timers.reschedule, [(id_, NOW - 500)], NOW - 1_000)

@@ -178,6 +178,23 @@ async def test_it_tells_up_to_when_a_shard_is_read(node: Node, nursery: trio.Nur
     assert node.held() == ids
 
 
+async def test_it_tells_when_what_was_overdue_is_read(node: Node, nursery: trio.Nursery) -> None:
+    """The sweeps look back from then on, though the horizon is still being read."""
+    await node.schedule([NOW - 20_000, NOW + HOUR])
+    told: list[int] = []
+
+    async def note(_until: int) -> None:
+        told.append(node.coverage.overdue_until)
+
+    node.store.before = note
+    node.coverage.loading()
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert told[0] == NOW
+    assert told[1:]
+    assert not any(told[1:])
+
+
 async def test_a_look_brings_a_stretch_of_which_little_waits(node: Node, nursery: trio.Nursery) -> None:
     """A start, and each page of the horizon, is a statement and not three for each shard."""
     ids = await node.schedule([NOW - HOUR, NOW + HOUR])

@@ -399,7 +399,9 @@ async def test_who_writes_alone_was_never_away(rows: Rows, sweeps: Sweeps) -> No
     assert rows.coverage.unseen_from(1, rows.ms) == rows.ms - 1_500
 
 
-async def test_while_the_wheel_is_filled_only_what_falls_due_from_then_on_is_swept(rows: Rows, sweeps: Sweeps) -> None:
+async def test_while_overdue_rows_are_read_only_what_falls_due_from_then_on_is_swept(
+    rows: Rows, sweeps: Sweeps
+) -> None:
     rows.due = [(NOW - 60_000, 1), (NOW - 1, 2), (NOW + 1_000, 3)]
     rows.coverage.loading()
     await sweeps.near()
@@ -413,6 +415,26 @@ async def test_while_the_wheel_is_filled_only_what_falls_due_from_then_on_is_swe
     rows.coverage.loaded()
     await sweeps.near()
     assert rows.held == {3, 4, 5, 6}
+
+
+async def test_a_dead_nodes_overdue_rows_do_not_wait_for_the_horizon(rows: Rows, sweeps: Sweeps) -> None:
+    """It counts as alive when this node starts, so its shards are not loaded; the horizon of this node's own may be
+    millions of rows."""
+    rows.ownership.held = frozenset({1})
+    ordered, other = (NOW - 3_000, (NOW - 3_000) << 21 | 2), (NOW - 2_000, ~((NOW - 2_000) << 21 | 3))
+    rows.due = [ordered, other]
+    rows.coverage.loading()
+    await sweeps.near()
+    assert rows.held == set()
+    assert rows.coverage.leaves(2), "its node may be alive, and promote in order what is older"
+    rows.coverage.overdue_loaded()
+    await sweeps.near()
+    assert rows.held == {ordered[1], other[1]}
+    assert not rows.coverage.leaves(2)
+    assert rows.coverage.unseen_from(2, NOW) == NOW - 120_000, "not all that waits in order is in the wheel yet"
+    rows.coverage.loaded()
+    await sweeps.near()
+    assert rows.coverage.unseen_from(2, NOW) == NOW - 1_500
 
 
 @pytest.mark.parametrize("far", [False, True])
