@@ -225,6 +225,7 @@ def is_asked(reader: Reader, names: str = "ab") -> bool:
 
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("trusting")
+@pytest.mark.long
 def test_upgrading(reader: Reader, next_program: Path) -> None:
     """Under load, through HAProxy: clients see nothing of it that they do not put right with another try."""
     page, upgrade = blocks("several-servers.md"), blocks("upgrade.md")

@@ -30,6 +30,7 @@ def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable
 
 
 @pytest.mark.parametrize("point", ["message.remove:after", "cleaned.move:commit", "message.remove:committed"])
+@pytest.mark.cases(2)
 def test_kill_in_the_middle_of_cleaning(dsn: str, point: str, tmp_path: Path) -> None:
     with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
         tarry.put_topic("orders", retention=0)

@@ -58,6 +58,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 @pytest.mark.parametrize("step", [60, -60])
+@pytest.mark.cases(1)
 def test_a_host_whose_clock_is_set_hastens_and_delays_nothing(host: Host, step: int) -> None:
     url = host.server.url
     with client_of(host.server) as tarry:

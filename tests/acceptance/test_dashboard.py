@@ -575,6 +575,7 @@ def addresses(house: House) -> list[str]:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.cases(1)
 def test_axe_finds_no_serious_fault(house: House, operator: Window, theme: Any) -> None:
     """And nothing that others wrote is run on any page, and neither a page nor a table is wider than the screen."""
     page = operator.page

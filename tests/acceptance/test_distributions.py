@@ -202,6 +202,7 @@ def test_it_publishes(built: Built, tmp_path: Path) -> None:
             assert sorted(message.body["from"] for message in claim.messages) == ["async", "plain"]
 
 
+@pytest.mark.long
 def test_it_publishes_beside_what_users_have_pinned(built: Built, tmp_path: Path) -> None:
     parts, python = tmp_path / "parts", tmp_path / "old" / "bin" / "python"
     download(parts, built.wheel, *OLD)
@@ -213,6 +214,7 @@ def test_it_publishes_beside_what_users_have_pinned(built: Built, tmp_path: Path
         call(python, "-W", "error", "-c", CLIENT, server.url, cwd=tmp_path, env=OWN)
 
 
+@pytest.mark.long
 def test_uvx_runs_it(built: Built, tmp_path: Path) -> None:
     """The wheel as it is: the client tells of itself, and with its extra the server serves, with pages and tables."""
     download(tmp_path / "parts", *locked(tmp_path), f"{built.wheel}[server]")

@@ -309,6 +309,7 @@ def test_other_languages_curl(reader: Reader) -> None:
 @pytest.mark.parametrize(
     ("language", "file", "command"), [("js", "letters.mjs", node), ("java", "Letters.java", java)], ids=("node", "java")
 )
+@pytest.mark.cases(1)
 def test_other_languages_that_can_be_run(
     tmp_path: Path, language: str, file: str, command: Callable[[], list[str]]
 ) -> None:

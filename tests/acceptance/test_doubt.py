@@ -79,6 +79,7 @@ async def doubted(
         pytest.param(200, id="many", marks=[pytest.mark.long, pytest.mark.timeout(5400)]),
     ],
 )
+@pytest.mark.cases(1)
 async def test_an_answer_is_true_wherever_the_line_is_cut(
     doubted: Doubted, kind: str, server_dsn: str, times: int
 ) -> None:

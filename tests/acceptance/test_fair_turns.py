@@ -65,6 +65,7 @@ def begin(http: httpx.Client) -> None:
     assert time.time() < at, "it was too slow for the test to begin in time"
 
 
+@pytest.mark.cases(1)
 def test_a_neighbour_has_its_turns(server: ServerProcess, dsn: str) -> None:
     with httpx.Client(base_url=server.url, timeout=30) as http:
         begin(http)
@@ -80,6 +81,7 @@ def test_a_neighbour_has_its_turns(server: ServerProcess, dsn: str) -> None:
     assert max(passed) <= 6 * BATCH, passed
 
 
+@pytest.mark.cases(1)
 def test_kill_in_the_middle_of_a_crowd(server: ServerProcess, dsn: str) -> None:
     with httpx.Client(base_url=server.url, timeout=30) as http:
         begin(http)
@@ -94,6 +96,7 @@ def test_kill_in_the_middle_of_a_crowd(server: ServerProcess, dsn: str) -> None:
     assert sorted(int(body) for _, body, _ in streamed(dsn, "b")) == list(range(FEW))
 
 
+@pytest.mark.cases(1)
 def test_a_release_rate_holds_its_topic_back(server: ServerProcess, dsn: str) -> None:
     rate, many = 100, 400
     with httpx.Client(base_url=server.url, timeout=30) as http:

@@ -67,6 +67,7 @@ def test_threads_start_their_own(environment: dict[str, str], tmp_path: Path) ->
         assert list(pool.map(exit_code, wanted)) == [*wanted.values()]
 
 
+@pytest.mark.cases(1)
 def test_it_reads_its_input_and_has_its_own_session(environment: dict[str, str], tmp_path: Path) -> None:
     environment["COLUMNS"] = "100"
     process = subprocess.Popen(
@@ -84,6 +85,7 @@ def test_it_reads_its_input_and_has_its_own_session(environment: dict[str, str],
     assert process.returncode == 75, wrong
 
 
+@pytest.mark.cases(1)
 def test_a_shell_types_it(environment: dict[str, str], tmp_path: Path) -> None:
     put_tarry(tmp_path)
     environment["PATH"] = f"{tmp_path}{os.pathsep}{environment['PATH']}"

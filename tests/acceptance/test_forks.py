@@ -27,6 +27,7 @@ def run(script: Any, *arguments: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
+@pytest.mark.cases(1)
 def test_each_process_has_the_receipts_of_its_own_messages(tmp_path: Path, kind: str) -> None:
     with start_server(tmp_path) as server, client_of(server) as tarry:
         child, parent = run(forked, server.url, kind, str(COUNT))

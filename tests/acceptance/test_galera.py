@@ -50,6 +50,7 @@ def idle(members: list[Member]) -> Member:
     return found[0]
 
 
+@pytest.mark.long
 def test_a_writer_that_dies_and_a_majority_that_goes_and_comes_back(galera: Replicated, tmp_path: Path) -> None:
     dsn, group = galera.dsn, galera.group
     with start_server(tmp_path, dsn) as server:

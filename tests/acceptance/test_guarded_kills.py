@@ -76,6 +76,7 @@ def test_each_has_one_end(dsn: str, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["cancelled.add_suppressed:commit", "message.promote:committed"])
+@pytest.mark.cases(1)
 def test_by_a_server(house: House, mysql_dsn: str, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [f"order-{number}" for number in range(MANY)]
     house.put(*((key, "PAID" if number % 2 else "UNPAID") for number, key in enumerate(keys)))

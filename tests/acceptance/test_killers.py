@@ -102,6 +102,7 @@ def supervise(server: ServerProcess, tarry: Tarry, killer: str, lane: tuple[str,
 
 
 @pytest.mark.parametrize("killer", ["abort", "hold"])
+@pytest.mark.cases(1)
 def test_it_takes_no_neighbour_along(server: ServerProcess, tarry: Tarry, killer: str) -> None:
     with ThreadPoolExecutor(len(LANES)) as lanes:
         ends = list(lanes.map(partial(supervise, server, tarry, killer), LANES))

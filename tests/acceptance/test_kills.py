@@ -164,6 +164,7 @@ def consume(tarry: Tarry, ledger: Ledger, stop: threading.Event) -> None:
 
 
 @pytest.mark.parametrize(("dsn", "point", "times"), in_turn(*POINTS), indirect=["dsn"])
+@pytest.mark.cases(6)
 def test_nothing_is_lost_and_nothing_is_early(dsn: str, point: str, times: int, tmp_path: Path) -> None:
     port = free_port()
     supervisor = Supervisor(dsn, f"127.0.0.1:{port}", tmp_path / "server.log", point, times)

@@ -12,6 +12,7 @@ MANY = 1200
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.long
 def test_the_youngest_of_many_topics_has_series_when_something_waits(tmp_path: Path) -> None:
     with start_server(tmp_path) as server, httpx.Client(base_url=server.url) as http:
         for number in range(MANY):

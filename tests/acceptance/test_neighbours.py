@@ -152,6 +152,7 @@ QUEUE_OF_ORDERS = f"SELECT * FROM queue WHERE {OF_ORDERS} AND group_id = 0"
 
 
 @pytest.mark.parametrize("what", ["a queue", "a tally", "a topic"])
+@pytest.mark.cases(1)
 def test_a_locked_row_of_a_topic_keeps_no_other_topic_waiting(
     place: tuple[ServerProcess, str, httpx.Client], what: str
 ) -> None:
@@ -393,6 +394,7 @@ def test_the_locked_offset_of_a_broadcast_client_keeps_no_other_waiting(
 
 
 @pytest.mark.parametrize("what", ["a queue", "a gap", "a topic"])
+@pytest.mark.cases(1)
 def test_a_locked_row_keeps_no_other_promotion_waiting(
     place: tuple[ServerProcess, str, httpx.Client], what: str
 ) -> None:

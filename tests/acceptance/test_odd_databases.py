@@ -166,6 +166,7 @@ def locked(dsn: str, statement: str) -> Iterator[None]:
         cursor.execute("UNLOCK TABLES")
 
 
+@pytest.mark.cases(1)
 def test_calls_have_an_end_while_a_table_is_locked(mysql_dsn: str, tmp_path: Path) -> None:
     with start_server(tmp_path, mysql_dsn) as server:
         assert publish(server.url, 0).status_code == 201

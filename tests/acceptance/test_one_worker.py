@@ -83,6 +83,7 @@ def test_ten_topics_take_few_threads_and_end_without_waiting_for_their_polls(
     assert not [one for one in tarry.clients() if one["client"].find(f"-{os.getpid()}-") < 0 and one["alive"]]
 
 
+@pytest.mark.cases(1)
 def test_a_stop_under_load_leaves_nothing_behind(client: Tarry, tarry: Tarry, kind: str) -> None:
     topics = [f"load-{kind}-{number}" for number in range(3)]
     for topic in topics:

@@ -228,6 +228,7 @@ def test_a_long_redrive_is_stopped(tarry: Tarry, server: ServerProcess) -> None:
     assert len(take(tarry, "slow", "g", 100 - purged)) == 100 - purged
 
 
+@pytest.mark.long
 def test_a_replay_that_was_killed_goes_on(tmp_path: Path) -> None:
     with start_server(tmp_path) as server, client_of(server) as tarry:
         tarry.publish_many("big", [{"body": n} for n in range(20_000)], max_messages=1000)

@@ -126,6 +126,7 @@ def world(dsn: str, tmp_path: Path) -> Iterator[World]:
             server.kill()
 
 
+@pytest.mark.cases(1)
 def test_a_start_keeps_the_order(world: World) -> None:
     """All falls due while no server is there, also what was moved; keys of an account, and a log without keys."""
     begin = now() + timedelta(seconds=4)
@@ -145,6 +146,7 @@ def test_a_start_keeps_the_order(world: World) -> None:
     assert world.faults() == []
 
 
+@pytest.mark.cases(1)
 def test_a_start_keeps_the_order_of_what_schedules_send(world: World) -> None:
     """Several fire times pass while no server is there; all but the first of their messages are made at the start."""
     with world.tell() as tarry:
@@ -209,6 +211,7 @@ def test_two_servers_keep_the_order_of_a_long_backlog(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.cases(1)
 def test_whatever_happens_the_order_is_kept(world: World, seed: int) -> None:
     dice = world.dice = random.Random(seed)
     with world.tell() as tarry:

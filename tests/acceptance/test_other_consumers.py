@@ -113,6 +113,7 @@ def consuming(language: Language, folder: Path, url: str) -> Iterator[Consumer]:
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda one: one.kind)
 @pytest.mark.timeout(120)
+@pytest.mark.cases(1)
 def test_it_renews_fails_goes_on_after_a_restart_and_stops(language: Language, tmp_path: Path) -> None:
     with (
         start_server(tmp_path, env={"TARRY_LADDER": "50ms,50ms"}) as server,
@@ -141,6 +142,7 @@ def test_it_renews_fails_goes_on_after_a_restart_and_stops(language: Language, t
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda one: one.kind)
 @pytest.mark.timeout(120)
+@pytest.mark.cases(1)
 def test_it_waits_as_it_is_told(language: Language, tmp_path: Path) -> None:
     came: list[tuple[float, str]] = []
     later = {"Retry-After": "2"}

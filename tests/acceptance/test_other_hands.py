@@ -186,6 +186,7 @@ def gauges(server: ServerProcess) -> bool:
     return "tarry_pending_messages{" in httpx.get(f"{server.url}/metrics").text
 
 
+@pytest.mark.long
 def test_who_is_there_and_has_the_duties(servers: list[ServerProcess], at: tuple[Tarry, Tarry]) -> None:
     (a, b), (at_a, at_b) = servers, at
     at_a.publish("orders", 1, delay="1h")

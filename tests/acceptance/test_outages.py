@@ -162,6 +162,7 @@ def test_a_database_that_is_down_at_start_is_waited_for(gate: tuple[Gate, str], 
 
 
 @pytest.mark.parametrize("statement", [b"FROM claim", b"FROM client", b"FROM delay"])
+@pytest.mark.cases(1)
 def test_a_database_that_is_lost_during_the_start_is_waited_for(
     gate: tuple[Gate, str], tmp_path: Path, statement: bytes
 ) -> None:

@@ -248,6 +248,7 @@ django.setup()
 """
 
 
+@pytest.mark.long
 def test_the_how_to_with_each_framework(
     server: ServerProcess, tarry: Tarry, dsn: str, user: Any, tmp_path: Path
 ) -> None:

@@ -391,6 +391,7 @@ def test_a_second_supervisor_on_the_port_is_refused(pair: Several, mysql_dsn: st
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
+@pytest.mark.cases(1)
 def test_one_worker_for_many_topics_leaves_nothing_at_any_of_them(pair: Several, kind: str) -> None:
     topics = [f"work-{number}" for number in range(4)]
     seen: Counter[str] = Counter()

@@ -86,6 +86,7 @@ def handled_by(others: list[WorkerProcess], hand: list[Handling]) -> bool:
     return {one.id for one in hand} <= done
 
 
+@pytest.mark.cases(1)
 def test_keys_stay_in_order_whoever_comes_goes_stops_or_dies(server: ServerProcess, start: Start) -> None:
     with client_of(server) as tarry, client_of(server) as mine:
         tarry.put_topic("bank", ordered=True, queues=4)
@@ -172,6 +173,7 @@ def check(crew: list[WorkerProcess], rounds: int, gone: dict[str, float], back: 
             assert all(one.worker in gone and one.start <= gone[one.worker] for one in before), f"{key}: {number} twice"
 
 
+@pytest.mark.cases(1)
 def test_what_a_killed_client_held_goes_to_another_at_once(server: ServerProcess, start: Start) -> None:
     with client_of(server) as tarry:
         tarry.publish_many("jobs", [{"body": number, "ordering_key": "any"} for number in range(20)])
@@ -203,6 +205,7 @@ def test_what_a_killed_client_held_goes_to_another_at_once(server: ServerProcess
         assert told[2:] == [("claimed", "bob", again), ("acked", "bob", again)]
 
 
+@pytest.mark.cases(1)
 def test_a_handler_that_never_returns_ends_with_its_process(server: ServerProcess, start: Start) -> None:
     """SIGTERM: the process ends when `drain` is over, and what was in its handlers comes to another, and no sooner."""
     with client_of(server) as tarry:

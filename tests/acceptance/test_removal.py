@@ -73,6 +73,7 @@ def dying_server(dsn: str, point: str, times: int) -> Iterator[str]:
         ("delay.remove:committed", 2, True),
     ],
 )
+@pytest.mark.cases(3)
 def test_kill_in_the_middle_of_a_removal(dsn: str, point: str, times: int, tmp_path: Path, *, removed: bool) -> None:
     with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
         fill(tarry)

@@ -60,6 +60,7 @@ def log(server: ServerProcess, event: str) -> str:
     return "\n".join(line for line in server.log.read_text().splitlines() if json.loads(line)["event"] == event)
 
 
+@pytest.mark.long
 def test_a_majority_that_is_lost_and_comes_back(told: Group, tmp_path: Path) -> None:
     with start_server(tmp_path, told.dsn) as server, client_of(server) as tarry:
         kept = tarry.publish("orders", "kept")

@@ -96,6 +96,7 @@ def each_has_one(tarry: Tarry) -> None:
 
 
 @pytest.mark.parametrize(("dsn", "point"), in_turn(*((point,) for point in POINTS)), indirect=["dsn"])
+@pytest.mark.cases(3)
 def test_a_server_that_is_killed_loses_and_doubles_none(dsn: str, point: str, tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "server.log"
     with Tarry(f"http://127.0.0.1:{port}") as tarry:
@@ -108,6 +109,7 @@ def test_a_server_that_is_killed_loses_and_doubles_none(dsn: str, point: str, tm
             each_has_one(tarry)
 
 
+@pytest.mark.cases(1)
 def test_who_saves_it_all_the_time_loses_none(dsn: str, tmp_path: Path) -> None:
     with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
         saves = 0
@@ -168,6 +170,7 @@ def settle(tarry: Tarry, settled: dict[str, int], hold: float) -> None:
     ],
     indirect=["dsn"],
 )
+@pytest.mark.cases(1)
 def test_one_is_kept_back_until_the_one_before_is_settled(dsn: str, point: str, tmp_path: Path) -> None:
     """Whenever the server dies: what is kept back goes, once, those that come meanwhile are left out, and none else."""
     port, log = free_port(), tmp_path / "server.log"

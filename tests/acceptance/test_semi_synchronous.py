@@ -154,6 +154,7 @@ def mariadb_pair() -> Iterator[Pair]:
 
 @pytest.mark.parametrize("semi_synchronous", [True, False])
 @pytest.mark.parametrize("pair_of", [mariadb_pair, mysql_pair])
+@pytest.mark.cases(1)
 def test_what_was_answered_when_the_primary_dies(
     pair_of: Callable[[], AbstractContextManager[Pair]], semi_synchronous: bool, tmp_path: Path
 ) -> None:

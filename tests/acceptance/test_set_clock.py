@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from support.server import client_of
 from support.servers import skip_or_fail
 from support.waiting import wait_until
@@ -20,6 +22,7 @@ STEPS = (3_600, -3_600, 20)
 WRONG = ("node_dead", "node_was_taken_for_dead")
 
 
+@pytest.mark.long
 def test_nobody_is_taken_for_dead(tmp_path: Path) -> None:
     if shutil.which("cc") is None:
         skip_or_fail("no cc")

@@ -30,6 +30,7 @@ def rows(tarry: Tarry, since: datetime, buckets: int) -> list[int]:
 
 
 @full
+@pytest.mark.cases(1)
 def test_a_night(dsn: str, tmp_path: Path) -> None:
     """All lie evenly, what falls due when is exact before and after a kill, and goes on as messages are cancelled."""
     evening = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(days=2)

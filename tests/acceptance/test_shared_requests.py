@@ -84,6 +84,7 @@ def test_each_has_its_own_receipt_or_error(tarry: Tarry) -> None:
 
 @pytest.mark.filterwarnings("ignore:Async generator 'httpx._content:ResourceWarning")  # of a request cut as it is sent
 @pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
+@pytest.mark.cases(1)
 def test_a_server_that_is_killed_loses_nothing_and_has_nothing_twice(tmp_path: Path, kind: str) -> None:
     """Each answer that was lost is asked for again, by its own idempotency key."""
     callers, each = 40, 25

@@ -102,6 +102,7 @@ class Load:
 
 
 @pytest.mark.parametrize("many", [2, 3])
+@pytest.mark.cases(1)
 def test_what_a_killed_server_held_comes_two_seconds_late_at_most(mysql_dsn: str, tmp_path: Path, many: int) -> None:
     with running(tmp_path, mysql_dsn, many) as servers:
         load = Load(servers, open_tables(mysql_dsn))

@@ -67,6 +67,7 @@ def test_help_says_what_the_question_is(module: str) -> None:
     assert "--dsn" in done.stdout
 
 
+@pytest.mark.long
 def test_front() -> None:
     """Through real servers: Tarry's, and the same app behind Hypercorn."""
     small = ("--runs", "1", "--seconds", "0.2", "--at-once", "2", "--messages", "100", "--keys", "1500", "--only")
@@ -85,6 +86,7 @@ def test_publish() -> None:
     assert lines[-1]["synchronous"] == 2
 
 
+@pytest.mark.long
 def test_crowd() -> None:
     few = ("--crowd", "3000", "--rate", "10", "--seconds", "1", "--runs", "1")
     lines = run("crowd", "--dsn", "sqlite", *few)
@@ -94,6 +96,7 @@ def test_crowd() -> None:
     assert lines[-1]["ratio"]["p99"]["median"] > 0
 
 
+@pytest.mark.long
 def test_schedules() -> None:
     """The bench itself fails when a fire time has no message, or two."""
     few = ("--schedules", "30", "--every", "2", "--periods", "1", "--consumers", "2", "--runs", "1")
@@ -119,6 +122,7 @@ def test_scheduling() -> None:
     assert summary["peak_mb"]["median"] >= summary["server_mb"]["median"] > 0
 
 
+@pytest.mark.long
 def test_pending() -> None:
     """Two points on one database. The bench itself fails when a burst, or a message of the outages, is missing."""
     few = ("--lines", "200", "--burst", "200", "--settled", "500", "--seconds", "0.5", "--rate", "100", "--starts", "1")
@@ -148,6 +152,7 @@ def test_start() -> None:
         assert 0 < summary[start]["listening_s"]["median"] <= summary[start]["ready_s"]["median"]
 
 
+@pytest.mark.long
 def test_neighbours(mariadb_server: str) -> None:
     lines = run("neighbours", "--dsn", mariadb_server, "--rate", "5", "--seconds", "3", "--runs", "1")
     assert [line.get("case") for line in lines] == ["alone", "met", "known", None]
@@ -155,6 +160,7 @@ def test_neighbours(mariadb_server: str) -> None:
     assert all(ratio["median"] > 0 for case in lines[-1]["ratio"].values() for ratio in case.values())
 
 
+@pytest.mark.long
 def test_nodes(mariadb_server: str) -> None:
     small = ("--dsn", mariadb_server, "--runs", "1", "--seconds", "1", "--topics", "1", "--messages", "2000")
     few = ("--pending", "2000", "--nodes", "1", "--servers", "1", "3", "--only", "claim", "memory")

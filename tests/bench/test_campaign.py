@@ -95,6 +95,7 @@ def test_kills_of_a_node_on_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("row", "fault"), [("clock", "clock of a node"), ("disk", "disk full")])
+@pytest.mark.cases(1)
 def test_a_machine_that_is_wrong_under_a_file(row: str, fault: str, tmp_path: Path) -> None:
     code, figures, said = campaign(tmp_path, "--rows", row, "--dsn", "sqlite", "--nodes", "1", "--count", "2")
     assert code == 0, said
@@ -255,6 +256,7 @@ def test_the_seed_is_told_and_an_unknown_row_is_refused() -> None:
         pytest.param(signal.SIGTERM, True, marks=pytest.mark.long),
     ],
 )
+@pytest.mark.cases(1)
 def test_interrupted_it_takes_its_servers_along(number: int, keep: bool, tmp_path: Path) -> None:
     """And leaves nothing behind that nobody asked to keep."""
     arguments = ["--rows", "none", "--dsn", "sqlite", "--nodes", "1", "--count", "100000"]

@@ -326,6 +326,7 @@ RETRIES = {
 
 
 @pytest.mark.parametrize("name", RETRIES)
+@pytest.mark.cases(8)
 async def test_a_retry_that_is_spoilt_keeps_nobody_from_coming_back(world: World, name: str) -> None:
     statement, why = RETRIES[name]
     orders, others = await world.topic(), await world.topic("others")
@@ -379,6 +380,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.cases(10)
 async def test_a_claim_that_is_spoilt_stands_in_nobodys_way(world: World, name: str) -> None:
     orders, others = await world.topic(), await world.topic("others")
     group = await world.node.directory.group(orders, "g")
@@ -527,6 +529,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.cases(16)
 async def test_what_is_spoilt_elsewhere_stands_in_no_other_topics_way(world: World, name: str) -> None:
     spilt, others = await world.topic("spill"), await world.topic("others")
     group = await world.node.directory.group(spilt, "g")

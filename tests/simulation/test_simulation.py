@@ -32,6 +32,7 @@ def _judge(number: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(_SEEDS))
+@pytest.mark.cases(5)
 def test_promises_are_kept(number: int, tmp_path: Path) -> None:
     _judge(number, tmp_path)
 

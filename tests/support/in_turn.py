@@ -1,4 +1,5 @@
-"""Chooses which tests `make test` leaves to `make long`: those of one of two databases, and most seeds."""
+"""Chooses which tests `make test` leaves to `make long`: those of one of two databases, most seeds, and of tests with
+many slow cases all but some."""
 
 import zlib
 from collections.abc import Iterable, Sequence
@@ -35,7 +36,8 @@ def in_turn(*cases: tuple[Any, ...]) -> list[Any]:
 
 def take_turns(items: Sequence[pytest.Function]) -> None:
     """Marks one of each pair of tests for MariaDB and MySQL as long, where the two do not differ. The test's name
-    decides which, so that it is always the same one; without MySQL, the one for MySQL. Of five seeds four are long."""
+    decides which, so that it is always the same one; without MySQL, the one for MySQL. Of five seeds four are long, and
+    of a test marked `cases(count)` all but so many cases of those that are left."""
     _take_seeds(items)
     twins = sorted((item for item in items if _server(item) and not item.nodeid.startswith(_DIFFER)), key=_name)
     has_mysql = servers.has_mysql()
@@ -44,6 +46,24 @@ def take_turns(items: Sequence[pytest.Function]) -> None:
         if len(by_server) == 2:
             later = _SERVERS[zlib.crc32(name.encode()) % 2] if has_mysql else "mysql"
             by_server[later].add_marker(pytest.mark.long)
+    _take_cases(items)
+
+
+def _take_cases(items: Iterable[pytest.Function]) -> None:
+    by_test: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        if item.get_closest_marker("cases") and not item.get_closest_marker("long"):
+            by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for of_one in by_test.values():
+        marker = of_one[0].get_closest_marker("cases")
+        assert marker is not None
+        (count,) = marker.args
+        for item in sorted(of_one, key=_turn)[count:]:
+            item.add_marker(pytest.mark.long)
+
+
+def _turn(item: pytest.Function) -> int:
+    return zlib.crc32(item.nodeid.encode())
 
 
 def _take_seeds(items: Iterable[pytest.Function]) -> None:
@@ -53,7 +73,7 @@ def _take_seeds(items: Iterable[pytest.Function]) -> None:
         if params.pop("seed", None) is not None:
             by_test.setdefault((item.nodeid.partition("[")[0], *map(repr, params.items())), []).append(item)
     for of_one in by_test.values():
-        of_one.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        of_one.sort(key=_turn)
         for item in of_one[-(-len(of_one) // 5) :]:
             item.add_marker(pytest.mark.long)
 

@@ -60,6 +60,7 @@ def test_the_how_to_on_the_embedded_store(tmp_path: Path) -> None:
     assert "4 passed" in said_by(start(tmp_path, *PYTEST, "test_shop.py", "test_plain.py"))
 
 
+@pytest.mark.long
 def test_code_with_an_outbox_twice_at_the_same_time(tmp_path: Path, host: str) -> None:
     """As a project with its DSN in the environment, and in pytest's configuration."""
     write("test-your-code.md", tmp_path)

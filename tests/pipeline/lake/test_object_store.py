@@ -56,6 +56,7 @@ def server(spark: SparkSession, running: ObjectServer, monkeypatch: pytest.Monke
     return running
 
 
+@pytest.mark.long
 async def test_it_holds_what_a_lake_in_a_folder_does(
     spark: SparkSession, stage: Stage, server: ObjectServer, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def _some(events: Iterable[Event], *ids: int) -> list[Event]:
     return [event for event in events if event.id in ids]
 
 
+@pytest.mark.long
 async def test_the_trace_of_each_message_is_what_the_whole_tables_tell(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:

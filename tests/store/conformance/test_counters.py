@@ -159,6 +159,7 @@ TestHistories.settings = settings(
 
 
 @pytest.mark.parametrize(("nodes", "seed"), [(1, 1), (1, 2), (2, 5), (2, 6), (3, 7)])
+@pytest.mark.cases(3)
 async def test_random_histories(stage: Stage, nodes: int, seed: int) -> None:
     """Less of the same on every backend; and of groups at several nodes, which claim from their own queues first and
     settle whatever they are asked to: the books are the same."""
@@ -223,6 +224,7 @@ def _one_in_hand(hand: Hand, dice: random.Random) -> int:
 
 
 @pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.cases(1)
 async def test_random_histories_of_groups_with_very_many_queues(
     stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

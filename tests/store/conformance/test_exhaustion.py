@@ -152,6 +152,7 @@ class Lives:
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.1])
+@pytest.mark.cases(2)
 async def test_down_the_whole_ladder(stage: Stage, jitter: float) -> None:
     topic = await stage.topic(queues=2)
     group = await stage.group(topic, ladder=Ladder(DEFAULT_RUNGS, jitter=jitter))

@@ -451,6 +451,7 @@ async def test_a_life_with_others(stage: Stage) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.cases(2)
 async def test_nothing_is_lost_and_nothing_comes_late(stage: Stage, seed: int, ordered: bool) -> None:
     """Random ends, claims, fails and waits: each message is acked once, or it expired, and never the one after it was
     past its time."""

@@ -178,6 +178,7 @@ class Crowd:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.cases(1)
 async def test_what_is_answered_is_what_came_of_it(stage: Stage, seed: int) -> None:
     topic = await stage.topic(queues=2)
     crowd = Crowd(stage, await stage.group(topic, ladder=Ladder((HOUR,))), random.Random(seed))

@@ -144,6 +144,7 @@ async def test_others_bound_what_is_counted_of_parts(stage: Stage, monkeypatch: 
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.cases(1)
 async def test_random_lives(stage: Stage, seed: int) -> None:
     """Publishes, moves, cancels, promotions, additions and clearing up in any order, of any stretch."""
     chance = random.Random(seed)

@@ -60,6 +60,7 @@ async def one_by_one(tx: Transaction, ids: Sequence[int]) -> list[Found | None]:
 
 
 @pytest.mark.parametrize("state", FINDABLE)
+@pytest.mark.cases(5)
 async def test_statements_and_bytes_of_a_page(stage: Stage, state: Findable, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = await in_state(stage, state)
     async with counted(stage.store) as count:
@@ -140,6 +141,7 @@ async def test_many_queues_with_a_message_each(stage: Stage, monkeypatch: pytest
     assert [one.id for one in page.messages] == ids[:3]
 
 
+@pytest.mark.cases(1)
 async def test_spans_of_many_claims(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search in the middle of claims goes on in the middle of them."""
     monkeypatch.setattr(standings, "_ROWS", 3)

@@ -286,6 +286,7 @@ async def test_who_is_locked_is_told(timed: Timers) -> None:
 @pytest.mark.parametrize(
     "rounds", [pytest.param(150, id="some"), pytest.param(10_000, id="many", marks=pytest.mark.long)]
 )
+@pytest.mark.cases(1)
 async def test_cancel_replace_and_fire_race(timed: Timers, rounds: int) -> None:
     """One timer that is due, and three servers at it at the same moment: every verdict is what became of it."""
     stage = timed.stage

@@ -119,6 +119,7 @@ async def test_an_id_is_not_given_again_while_its_message_lies_apart(stage: Stag
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.cases(2)
 async def test_nothing_is_lost_by_moves(stage: Stage, seed: int) -> None:
     """Random moves, ahead, back and to the very same time, with cancels and promotions, against a dictionary; and each
     time a start would find all of it."""

@@ -8,6 +8,7 @@ import random
 from collections import defaultdict
 from functools import partial
 
+import pytest
 from attrs import define, field
 
 from support import state_drawing
@@ -306,6 +307,7 @@ class Lives:
         return before if before in ("skipped", "expired") else "skipped" if there else "expired"
 
 
+@pytest.mark.cases(1)
 async def test_lives_go_by_the_table(stage: Stage) -> None:
     dice = random.Random(4)
     missing = set(LIFE)

@@ -41,6 +41,7 @@ class Work:
 @pytest.mark.parametrize(
     ("work", "meanwhile"), [(Work.clean, Work.add_group), (Work.add_group, Work.clean)], ids=["cleaning", "making"]
 )
+@pytest.mark.cases(2)
 async def test_nothing_expires_for_a_group_that_never_had_it(
     backend: Backend,
     work: Callable[[Work, Store], Awaitable[None]],

@@ -196,6 +196,7 @@ CHANGES = (
 )  # fmt: skip
 
 
+@pytest.mark.cases(1)
 async def test_a_table_that_was_changed(backend: MySQLBackend) -> None:
     """It is named, with the statement that makes it good."""
     dsn = own_dsn(backend)

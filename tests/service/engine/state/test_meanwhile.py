@@ -135,6 +135,7 @@ class Consumer:
 
 
 @pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.cases(1)
 async def test_a_look_behind_any_statement(backend: Backend, look: Callable[[Directory], Awaitable[None]]) -> None:
     clock = Clock(backend.now)
     await clock.take()

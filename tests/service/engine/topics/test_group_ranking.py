@@ -69,6 +69,7 @@ ORDERS: dict[GroupSort, str] = {
 
 @pytest.mark.parametrize("limit", [1, 2, 4, 15, 100])
 @pytest.mark.parametrize("sort", ORDERS)
+@pytest.mark.cases(5)
 async def test_every_group_comes_once(town: Town, sort: GroupSort, limit: int) -> None:
     pages = await town.all_pages(sort, limit)
     assert " ".join(name for page in pages for name in page) == ORDERS[sort]
