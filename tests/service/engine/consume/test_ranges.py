@@ -1,6 +1,6 @@
 """A claim over several queues at a server: one name for all of it, whoever asks and after a restart."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,10 @@ from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
+from tarry.store.groups import holdings
 from tarry.store.groups.claim_ids import format_claim
-from tarry.store.records import Claim, Draft, Gather, Group, Publication, Settled, Turn
+from tarry.store.ports import Transaction
+from tarry.store.records import Claim, ClaimKey, Draft, Gather, Group, Publication, Settled, Turn
 from tarry.store.store import Store
 
 HOUR = 3_600_000
@@ -167,3 +169,21 @@ async def test_where_others_work_on_the_group_turns_stand_in_line_at_once(
         turns._line.acquire_on_behalf_of_nowait(place)
     assert await town.claim(1) is not None
     assert tries == [True, False, False, True, True]
+
+
+async def test_a_claim_that_an_old_primary_lacks_is_looked_for_where_it_is_written(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it hears that another has taken over, a server reads the old one; it cannot write there."""
+    claim = await town.claim()
+    assert claim is not None
+    town.forget()
+    find_places, asked = holdings.find_places, list[bool]()
+
+    async def old_then_new(tx: Transaction, keys: Sequence[ClaimKey]) -> dict[ClaimKey, dict[int, int]]:
+        asked.append(True)
+        return {} if len(asked) == 1 else await find_places(tx, keys)
+
+    monkeypatch.setattr(holdings, "find_places", old_then_new)
+    assert (await town.settle(claim, [claim.messages[0].id])).acked == 1
+    assert len(asked) == 2
