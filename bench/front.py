@@ -125,16 +125,18 @@ class Hypercorn:
         self.pid = self.process.pid
 
     def wait(self) -> None:
-        """Waits until the server is ready. Raises httpx.TransportError when it ends or takes too long."""
+        """Waits until the server is ready. Raises RuntimeError when it ends or takes too long."""
         deadline = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                if httpx.get(f"{self.url}/readyz").is_success:
-                    return
-            except httpx.TransportError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    raise
+        while not self._is_ready():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise RuntimeError(f"Hypercorn has ended, or was not ready within {_START_SECONDS} s")
             time.sleep(0.05)
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz").is_success
+        except httpx.TransportError:
+            return False
 
 
 @contextmanager
