@@ -12,6 +12,7 @@ from support.commands import doctor
 from support.replication_group import Group, replication_group
 from support.server import client_of, start_server
 from support.servers import NoServerError, skip_or_fail
+from support.stores import migrate
 from support.waiting import wait_until
 from tarry.service.demo.server_process import ServerProcess
 
@@ -85,6 +86,7 @@ def test_a_majority_that_is_lost_and_comes_back(told: Group, tmp_path: Path) -> 
 
 def test_no_member_outside_of_its_group_is_written_to(told: Group, tmp_path: Path) -> None:
     """As after a restart without `group_replication_start_on_boot`: what it takes the group never gets."""
+    migrate(told.dsn)
     alone = (primary_of(told) + 1) % 3
     before = told.ask(alone, "SELECT COUNT(*) + 1 FROM message")
     told.ask(alone, "STOP GROUP_REPLICATION")

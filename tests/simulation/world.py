@@ -20,6 +20,7 @@ from trio.testing import MockClock
 from simulation.database import Database, Fates, now_ns
 from simulation.nodes import Node, Way
 from simulation.plants import Plant
+from support.embedded import schema
 from tarry.bench.campaign.clockwork import make_schedules, pause_schedules
 from tarry.bench.campaign.consumers import Consumer
 from tarry.bench.campaign.crew import Crew
@@ -29,6 +30,7 @@ from tarry.bench.campaign.load import Hands, loaded, make_topics
 from tarry.bench.campaign.plan import GROUPS, ORDERS, setup
 from tarry.bench.checker.event import read
 from tarry.bench.checker.report import Report, check
+from tarry.store import ids
 
 _SECONDS = 6.0
 """Seconds of simulated time in which there are faults."""
@@ -168,6 +170,7 @@ async def _running(nodes: list[Node]) -> AsyncGenerator[trio.Nursery, None]:
 
 def simulate(seed: int, folder: Path, plant: Plant | None = None) -> Report:
     """Runs a simulation, perhaps with a planted bug, and checks it. The history is written to the folder."""
+    schema()  # is made once in a process, by a run of Trio's, which is not to take from the seed
     with _by(seed), plant.planted() if plant else nullcontext():
         trio.run(_simulate, seed, folder, clock=MockClock(autojump_threshold=0))
     return check(read(folder / "history.jsonl"))
@@ -179,6 +182,7 @@ def _by(seed: int) -> Generator[None, None, None]:
     dice = Random(seed)
     with (
         patch.object(os, "urandom", dice.randbytes),
+        patch.object(ids, "_drawn", []),  # of the simulation before
         patch.object(secrets, "randbits", dice.getrandbits),
         patch.object(secrets, "randbelow", dice.randrange),
         patch.object(secrets, "token_hex", lambda many: dice.randbytes(many).hex()),
