@@ -2,6 +2,7 @@
 fault campaign; and planted bugs that only the right interleaving shows."""
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,8 @@ def test_a_seed_is_the_same_history_each_time(tmp_path: Path) -> None:
         folder.mkdir()
         simulate(4, folder)
         histories.append((folder / "history.jsonl").read_bytes())
-    assert histories[0] == histories[1]
+    one, other = (history.splitlines() for history in histories)  # pytest takes minutes to compare them whole
+    assert next((pair for pair in zip_longest(one, other) if pair[0] != pair[1]), None) is None
 
 
 @pytest.mark.long
