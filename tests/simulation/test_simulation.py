@@ -11,7 +11,7 @@ import structlog
 from simulation.plants import PLANTS
 from simulation.world import simulate
 
-_SEEDS = 12
+_SEEDS = 5
 _TOGETHER = 50
 _ALL = 2_000
 _TRIES = 40
@@ -33,7 +33,6 @@ def _judge(number: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(_SEEDS))
-@pytest.mark.cases(5)
 def test_promises_are_kept(number: int, tmp_path: Path) -> None:
     _judge(number, tmp_path)
 
