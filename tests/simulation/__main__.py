@@ -4,6 +4,7 @@ Set PYTHONPATH=.tree:tests, as in CONTRIBUTING.md.
 """
 
 import argparse
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,8 @@ def main() -> int:
     wrong = 0
     for seed in _seeds(order.seeds):
         folder: Path = order.folder / str(seed)
-        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)  # the database of a run that was stopped has the same servers in it
+        folder.mkdir(parents=True)
         report = simulate(seed, folder, PLANTS[order.plant] if order.plant else None)
         wrong += bool(report.violations)
         figures = report.figures
@@ -43,9 +45,7 @@ def main() -> int:
         for violation in report.violations[:5]:
             print(violation.told())
         if not report.violations:
-            for path in folder.iterdir():
-                path.unlink()
-            folder.rmdir()
+            shutil.rmtree(folder)
     return bool(wrong)
 
 

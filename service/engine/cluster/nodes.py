@@ -166,7 +166,6 @@ class Nodes:
         else:
             raise DuplicateKey("so many servers start at once that none finds a slot")
         self._see_place()
-        self._store.tally_shard = self._own.slot * _TALLY_SHARDS
         self._namesakes = {one.boot: one.renewed_at for one in self._others if one.name == self._name}
         await self._take_duties()
 
@@ -229,8 +228,12 @@ class Nodes:
         return written
 
     async def _enter(self) -> bool:
-        self._own = await self._store.note(nodes.enter, self._own)
+        self._take_slot((await self._store.note(nodes.enter, self._own)).slot)
         return True
+
+    def _take_slot(self, slot: int) -> None:
+        self._own = evolve(self._own, slot=slot)
+        self._store.tally_shard = slot * _TALLY_SHARDS
 
     async def _store_renewal(self) -> bool:
         return await self._store.note(nodes.renew, self.boot, self._own.renewed_at, self._own.facts)
@@ -286,6 +289,8 @@ class Nodes:
         seen = await self._store.read(nodes.look)
         if seen:
             self._clock.offer(seen[0].asked_at / 1000, server, asked)  # 0 is off, and so not taken
+        for own in (row for row in seen if row.boot == self.boot):
+            self._take_slot(own.slot)  # it is news when the answer to `_enter` was lost
         rows = [row for row in seen if row.boot != self.boot]
         self._silence.see(rows, self._clock.monotonic())
         self._others = [row for row in rows if self._lives(row)]

@@ -33,6 +33,8 @@ class Line(SQLiteBackend):
     cut = False
     wrong = False
     """It is there, and says no."""
+    lost = False
+    """It does what it is told, and the answer is lost."""
     gate: trio.Event | None = None
     """Readers wait for it."""
 
@@ -52,7 +54,10 @@ class Line(SQLiteBackend):
             raise Unavailable("cut off")
         if self.wrong:
             raise Refused("no such column")
-        return await super().note(work)
+        done = await super().note(work)
+        if self.lost:
+            raise Unavailable("cut off")
+        return done
 
 
 @attrs.define(eq=False)
@@ -249,6 +254,20 @@ async def test_who_was_only_stopped_enters_again(world: World, capsys: pytest.Ca
     await world.seconds(3)
     assert world.with_duties() == ["b"]
     assert await world.there() == {"c": (0, True, False), "b": (1, True, True), "a": (2, True, False)}
+
+
+async def test_who_enters_again_and_hears_no_answer_learns_its_slot(world: World) -> None:
+    a = await world.start("a")
+    await world.start("b")
+    await world.seconds(11, "a")
+    await world.start("c")
+    world.backend.lost = True
+    with pytest.raises(Unavailable):
+        await a.enter()
+    world.backend.lost = False
+    await world.seconds(2)
+    assert await world.there() == {"c": (0, True, False), "b": (1, True, True), "a": (2, True, False)}
+    assert [one._store.tally_shard for one in world.servers.values()] == [16, 8, 0]
 
 
 async def test_who_is_cut_off_has_no_duties_and_is_told_when_it_is_back(world: World) -> None:
