@@ -5,6 +5,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,12 @@ def peer() -> Iterator[RawPeer]:
 
 
 @pytest.fixture(params=KINDS)
-def to(request: pytest.FixtureRequest) -> Callable[[str | None], Tarry]:
+def to(request: pytest.FixtureRequest) -> Callable[..., Tarry]:
     """A client of an address, which tries once."""
 
-    def client(url: str | None) -> Tarry:
-        return Tarry(url, deadline=0) if request.param == "threads" else Blocking(request.param, url, [], deadline=0)
+    def client(url: str | None, **options: Any) -> Tarry:
+        options["deadline"] = 0
+        return Tarry(url, **options) if request.param == "threads" else Blocking(request.param, url, [], **options)
 
     return client
 
@@ -114,33 +116,38 @@ def test_what_is_no_answer_is_in_doubt(
     assert [number for number, _ in peer.asked] == [0, 1]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_late_answer_is_nobody_s(peer: RawPeer, kind: str) -> None:
-    """Who has waited for `timeout` gives the connection up with the answer that is still to come on it."""
+def test_a_late_answer_is_nobody_s(peer: RawPeer, to: Callable[..., Tarry]) -> None:
+    """Who has waited for `timeout` gives the connection up with the answer that is still to come on it.
+
+    On a busy machine more can be late than the answer that is held: each call may be made again.
+    """
     held = threading.Event()
-    peer.say(Said(answer(b'{"of": "the first"}'), held=held), answer(b'{"of": "the second"}'))
-
-    async def ask() -> None:
-        async with AsyncTarry(peer.url, timeout=0.05, deadline=0) as tarry:
-            with pytest.raises(Unavailable) as error:
-                await tarry.topic("orders")
-            check(error.value)
-            assert await tarry.topic("orders") == {"of": "the second"}
-
-    def check(error: Unavailable) -> None:
-        assert type(error.__cause__) is httpx.ReadTimeout
-        assert error.in_doubt
-
-    if kind == "threads":
-        with Tarry(peer.url, timeout=0.05, deadline=0) as tarry:
-            with pytest.raises(Unavailable) as error:
-                call(tarry)
-            check(error.value)
-            assert call(tarry) == {"of": "the second"}
-    else:
-        anyio.run(ask, backend=kind)
+    peer.say(Said(answer(b'{"of": "the first"}'), held=held), *[answer(b'{"of": "the second"}')] * _BUSY)
+    with to(peer.url, timeout=0.05) as tarry:
+        first = next(error for error in _failures(tarry) if type(error.__cause__) is not httpx.ConnectTimeout)
+        assert type(first.__cause__) is httpx.ReadTimeout
+        assert first.in_doubt
+        assert len(peer.asked) == 1
+        assert _answered(tarry) == {"of": "the second"}
     held.set()
-    assert [number for number, _ in peer.asked] == [0, 1]
+    assert [number for number, _ in peer.asked].count(peer.asked[0][0]) == 1, "a new connection"
+
+
+_BUSY = 100
+
+
+def _failures(tarry: Tarry) -> Iterator[Unavailable]:
+    for _ in range(_BUSY):
+        with pytest.raises(Unavailable) as error:
+            call(tarry)
+        yield error.value
+
+
+def _answered(tarry: Tarry) -> dict[str, Any]:
+    for _ in range(_BUSY - 1):
+        with suppress(Unavailable):
+            return call(tarry)
+    return call(tarry)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -17,8 +17,8 @@ from tarry.client import AsyncDelivery, AsyncTarry, Tarry
 class Blocking(Tarry):
     """Makes every call in the event loop and waits for it."""
 
-    def __init__(self, backend: str, url: str | None, sleeps: list[float], deadline: float = 30.0) -> None:
-        self._deadline = deadline
+    def __init__(self, backend: str, url: str | None, sleeps: list[float], **options: Any) -> None:
+        self._options = options
         self._backend = backend
         self._url = url
         self._sleeps = sleeps
@@ -28,7 +28,7 @@ class Blocking(Tarry):
             self._sleeps.append(seconds)
 
         async def made() -> AsyncTarry:
-            return AsyncTarry(self._url, deadline=self._deadline, sleep=nap)
+            return AsyncTarry(self._url, sleep=nap, **self._options)
 
         # If no client can be created, the portal must be closed here. Otherwise the garbage collector would close it at
         # any moment, when a thread that is starting may hold the lock that the portal's thread needs to end.
