@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from support.effort import full, tries
+from support.effort import examples, full
 from support.planted import PLANTS, ended_early, recorded
 from tarry.bench.checker.clocks import Clocks
 from tarry.bench.checker.event import Event, read
@@ -68,7 +68,7 @@ def test_a_fire_that_a_pause_cancels_is_counted_as_told(kinds: dict[str, int], *
 @full
 @pytest.mark.parametrize("plant", PLANTS)
 @given(place=st.integers(0, 10_000))
-@settings(max_examples=tries(2, 5), deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(2, 5), deadline=None, phases=(Phase.explicit, Phase.generate))
 def test_a_planted_bug_is_caught(plant: str, place: int) -> None:
     change, kind = PLANTS[plant]
     report = check(change(recorded(), place))
@@ -92,7 +92,7 @@ def test_there_are_sixteen() -> None:
 
 @full
 @given(place=st.integers(0, 10_000))
-@settings(max_examples=tries(2, 5), deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(2, 5), deadline=None, phases=(Phase.explicit, Phase.generate))
 def test_what_ends_before_its_end_is_lost(place: int) -> None:
     """Seventeen: it shows as the first of them does."""
     assert "lost" in check(ended_early(recorded(), place)).figures["kinds"]

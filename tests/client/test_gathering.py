@@ -160,6 +160,7 @@ class Crowd:
             self.come()
 
 
+@pytest.mark.slow
 @given(callers=st.integers(1, 60), lives=st.lists(st.tuples(st.integers(1, 2), st.integers(0, 3)), max_size=10))
 def test_a_crowd_has_two_requests_under_way_each_of_half(callers: int, lives: list[tuple[int, int]]) -> None:
     """Whatever they began with, and whoever goes: none remains tiny."""

@@ -107,6 +107,7 @@ def test_those_with_as_many_workers_take_turns() -> None:
     within_a_loop(test)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 20), min_size=2, max_size=5), st.integers(1, 12))
 def test_nobody_waits_while_another_has_more_workers(waiting: list[int], workers: int) -> None:
     def test() -> None:

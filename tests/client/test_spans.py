@@ -202,6 +202,7 @@ def test_a_handler_goes_on_with_the_trace_of_its_message(
     assert {name: one["batch.message_count"] for name, one in settled.items()} == {"ack t": 1, "fail t": 1}
 
 
+@pytest.mark.slow
 def test_without_opentelemetry_nothing_is_imported_and_nothing_carried(script: ScriptedServer) -> None:
     script.respond = accept
     program = """

@@ -238,6 +238,7 @@ async def test_one_servers_answer_is_not_held_against_anothers() -> None:
     assert clock.now() == host.database
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(-500, 500), st.integers(0, 10**7)), max_size=30))
 def test_is_never_ahead_of_a_database_whose_clock_is_slowed(steps: list[tuple[int, int, int]]) -> None:
     """Each sample is taken after so many nanoseconds, by a clock that is off by so many ppm, and so long on its way."""

@@ -177,6 +177,7 @@ def test_a_time_is_the_oracles_rounded_up(local: datetime, offset: int) -> None:
     assert parse_time(time.isoformat()) == -(-exact // 1000)
 
 
+@pytest.mark.slow
 @given(st.integers(0, END_OF_2109))
 def test_the_text_is_the_oracles(ms: int) -> None:
     oracle = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03}Z"

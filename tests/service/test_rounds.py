@@ -48,6 +48,7 @@ async def told_of(step: Sick, seconds: float) -> list[tuple[str, float | None]]:
     return [(line["event"], line.get("seconds", line.get("failures"))) for line in logs]
 
 
+@pytest.mark.slow
 async def test_a_step_that_goes_on_failing_is_a_line_now_and_then(autojump_clock: trio.abc.Clock) -> None:
     told = await told_of(Sick(5 * 60 * 60), 3700)
     assert told[0] == ("round_failed", 1)

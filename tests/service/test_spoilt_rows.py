@@ -175,6 +175,7 @@ async def spoilt_in_the_middle(world: World, statement: str) -> tuple[Topic, Top
     return orders, others, ids
 
 
+@pytest.mark.slow
 @in_one("name", STAYS)
 async def test_a_row_that_cannot_be_promoted_is_set_aside_and_its_neighbours_go(world: World, name: str) -> None:
     statement, why = STAYS[name]

@@ -114,6 +114,7 @@ async def _is_at_work(server: Lifecycle) -> bool:
     return state.queues[0].end == 2 and sum(state.retries) == 1 and node.liveness.names() == {"bob"}
 
 
+@pytest.mark.slow
 async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path, faults: Faults) -> None:
     met: set[str] = set()
     await _a_store_with_a_claim(tmp_path / "as-it-was.db")

@@ -1,5 +1,6 @@
 """A claim's name outside leads back to its key, and nothing else does."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ def test_there_and_back(key: ClaimKey, ranges: set[tuple[int, int, int]]) -> Non
     assert parse_claim(format_claim(*keys)) == keys
 
 
+@pytest.mark.slow
 @given(st.text() | st.from_regex(r"[0-9]-[0-9]-[0-9]-[0-9]-[0-9a-f](\.[0-9]-[0-9]-[0-9]){0,3}", fullmatch=True))
 def test_anything_else_is_no_claim(name: str) -> None:
     keys = parse_claim(name)

@@ -24,6 +24,7 @@ def required(extra: str) -> set[str]:
     return names - {"tarry"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_what_an_extra_brings(extra: str) -> None:
     """All of it is told, by the names under which it is imported."""

@@ -1,5 +1,6 @@
 """When fire times have their turn."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ def test_never_before_its_time_and_within_a_fifteenth_of_a_second(due: int) -> N
     assert turn_at(turn) == turn, "what is due at a turn need not wait"
 
 
+@pytest.mark.slow
 @given(due=st.integers(0, 1 << 34).map(lambda second: second * SECOND))
 def test_a_full_second_need_not_wait(due: int) -> None:
     assert turn_at(due) == due

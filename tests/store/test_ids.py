@@ -105,6 +105,7 @@ def test_makers_are_not_coordinated() -> None:
     assert len(firsts) > 190
 
 
+@pytest.mark.slow
 def test_what_is_forgotten_begins_anew() -> None:
     """Memory is bounded; an id of a forgotten millisecond is as good as any other."""
     maker = IdMaker(random.Random(1))

@@ -46,6 +46,7 @@ def test_nothing_is_left_to_be_obeyed(text: str) -> None:
     visible(text).encode()
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_json_stays_the_same_json(value: Any) -> None:
     line = json_text(value)

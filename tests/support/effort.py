@@ -1,8 +1,7 @@
-"""How much each test tries: a moderate amount in `make test`, everything in `make long`, and two cases of each test in
+"""How much each test tries: a moderate amount in `make test`, everything in `make long`, and a case of each test in
 `make quick`."""
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable
 
 import pytest
@@ -21,16 +20,19 @@ def tries(some: int, whole: int) -> int:
     return whole if _FULL else some
 
 
+def examples(some: int, whole: int) -> int:
+    """As `tries`, of hypothesis; a fifth of `some` in `make quick`."""
+    return max(1, some // 5) if _QUICK else tries(some, whole)
+
+
 def take_quick(items: Iterable[pytest.Function]) -> None:
-    """In `make quick` keeps only the first and the last quick case of each test; marks all others as long."""
+    """In `make quick` keeps only the first quick case of each test; marks all others as long."""
     if not _QUICK:
         return
-    by_test: dict[str, list[pytest.Function]] = defaultdict(list)
+    tests: set[str] = set()
     for item in items:
-        if any(word in item.nodeid for word in _NOT_QUICK):
+        test = item.nodeid.partition("[")[0]
+        if test in tests or item.get_closest_marker("slow") or any(word in item.nodeid for word in _NOT_QUICK):
             item.add_marker(pytest.mark.long)
         else:
-            by_test[item.nodeid.partition("[")[0]].append(item)
-    for cases in by_test.values():
-        for item in cases[1:-1]:
-            item.add_marker(pytest.mark.long)
+            tests.add(test)

@@ -2,6 +2,7 @@
 
 from itertools import groupby
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from tarry.wheel.columns import Columns
 pairs = st.lists(st.tuples(st.integers(0, 5_000), st.integers(-(2**63), 2**63 - 1)), max_size=40).map(sorted)
 
 
+@pytest.mark.slow
 @given(pairs, pairs)
 def test_they_are_the_pairs(some: list[tuple[int, int]], more: list[tuple[int, int]]) -> None:
     columns = Columns.of(some)

@@ -38,6 +38,7 @@ def test_many_lie_evenly(offset: int, width: int) -> None:
     assert max(found.values()) - min(found.values()) <= 1
 
 
+@pytest.mark.slow
 @full
 def test_what_is_there_is_gone_round() -> None:
     rate = tries(10, 100)  # a second
@@ -50,6 +51,7 @@ def test_what_is_there_is_gone_round() -> None:
     assert sum(many for second, many in more.items() if second // 60 % 60 < 30) == pytest.approx(180 * rate, abs=2)
 
 
+@pytest.mark.slow
 def test_a_second_that_is_known_to_be_full_is_gone_round() -> None:
     spread = Spread()
     hour = NOW // HOUR
@@ -63,6 +65,7 @@ def test_a_second_that_is_known_to_be_full_is_gone_round() -> None:
     assert begin // SECOND + 7 not in found
 
 
+@pytest.mark.slow
 def test_a_key_comes_to_its_place_again() -> None:
     chance = random.Random(3)
     for _ in range(200):

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.effort import full, tries
+from support.effort import examples, full
 from tarry.wheel import entries, slots
 from tarry.wheel.timing_wheel import TimingWheel
 
@@ -265,7 +265,7 @@ class WheelMachine(RuleBasedStateMachine):
 
 
 SETTINGS = settings(
-    max_examples=tries(60, 250),
+    max_examples=examples(60, 250),
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

@@ -49,6 +49,7 @@ def test_the_pipeline_names_its_own() -> None:
     assert run("cyclopts", "pipeline", "audit") == (1, f"tarry pipeline: {told}\n")
 
 
+@pytest.mark.slow
 def test_a_fault_of_our_own_is_seen() -> None:
     code, told = run("tarry.service.cli.printing", "serve")
     assert code == 1
@@ -58,6 +59,7 @@ def test_a_fault_of_our_own_is_seen() -> None:
     assert told.startswith("tarry: a fault of its own, ModuleNotFoundError: import of tarry.service.serve halted")
 
 
+@pytest.mark.slow
 def test_nothing_stands_between_where_all_is_there() -> None:
     assert run("nothing", "--version") == (0, "")
     assert run("nothing", "serve", "--nonsense")[0] == 2

@@ -31,6 +31,7 @@ def complete(script: Path, *words: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_flags_and_values(script: Path) -> None:
     assert complete(script, "tarry", "re") == ["reschedule", "redrive"]
     assert complete(script, "tarry", "dead", "") == ["list", "purge"]
@@ -39,6 +40,7 @@ def test_bash_completes_commands_flags_and_values(script: Path) -> None:
     assert complete(script, "tarry", "topics", "--sort", "") == ["name", "rate", "backlog"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_have_theirs(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0

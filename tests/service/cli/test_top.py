@@ -172,6 +172,7 @@ class Screen:
         os.close(self._end)
 
 
+@pytest.mark.slow
 def test_live_on_a_terminal(server: Server) -> None:
     screen = Screen(120, 30)
     try:

@@ -115,6 +115,7 @@ async def test_what_is_taught_can_be_typed(browser: httpx.AsyncClient) -> None:
         command_line.parse_args(shlex.split(one)[1:], print_error=False, exit_on_error=False)
 
 
+@pytest.mark.slow
 async def test_each_page_is_whole(browser: httpx.AsyncClient, server: SpiedServer) -> None:
     ids = await fill(server)
     await put_schedule(browser)
@@ -687,6 +688,7 @@ async def test_groups_are_sorted_as_the_address_says(
     assert (await browser.get("/ui/groups?sort=age")).status_code == 400
 
 
+@pytest.mark.slow
 async def test_groups_with_most_dead_letters_come_first(
     browser: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

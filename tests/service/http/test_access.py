@@ -156,6 +156,7 @@ async def test_none_is_done_without_its_scope(client: httpx.AsyncClient, server:
         assert [one for one in effects if one != "groups.group_of"] == [], operation.name
 
 
+@pytest.mark.slow
 async def test_each_is_done_with_its_scope(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
     numbers = itertools.count()
     for operation in CLOSED:

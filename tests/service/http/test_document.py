@@ -4,6 +4,7 @@ import re
 from itertools import product
 
 import httpx
+import pytest
 
 from support.in_one import in_one
 from support.json_schema import fits
@@ -20,6 +21,7 @@ BOUNDED = [
 ]
 
 
+@pytest.mark.slow
 @in_one(("operation", "parameter"), BOUNDED)
 async def test_a_parameter_takes_what_the_document_says(
     client: httpx.AsyncClient, server: SpiedServer, operation: Operation, parameter: Parameter
@@ -46,6 +48,7 @@ OF_A_FORM = [
 ]
 
 
+@pytest.mark.slow
 @in_one(("operation", "parameter"), OF_A_FORM)
 async def test_a_parameter_has_the_form_that_the_document_says(
     client: httpx.AsyncClient, server: SpiedServer, operation: Operation, parameter: Parameter

@@ -14,7 +14,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from support.documented import documented
-from support.effort import full, tries
+from support.effort import examples, full
 from support.json_schema import fits
 from support.nodes import name_of
 from support.shared import Shared
@@ -227,7 +227,7 @@ def test_what_the_document_allows_is_taken_and_nothing_else(house: House, operat
     find(bodies(operation), lambda body: fits(body, schema), settings=_LOOK)
     find(bodies(operation), lambda body: not fits(body, schema), settings=_LOOK)
 
-    @settings(max_examples=tries(20, 100), deadline=None)
+    @settings(max_examples=examples(20, 100), deadline=None)
     @given(bodies(operation))
     def hold(body: Any) -> None:
         allowed = fits(body, schema)

@@ -84,6 +84,7 @@ async def test_who_cannot_be_told_waits_outside(
         assert await heard_by(5, listener) == [b"HTTP/1.1 503"] * 5
 
 
+@pytest.mark.slow
 async def test_very_many_at_once_are_all_served(listener: trio.SocketListener, nursery: trio.Nursery) -> None:
     nursery.start_soon(front_door(app).serve, [listener], trio.Event())
     assert await heard_by(300, listener) == [b"HTTP/1.1 200"] * 300

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.documented import documented
-from support.effort import full, tries
+from support.effort import examples, full
 from support.nodes import name_of
 from support.shared import Shared
 from support.spied import NOW, Asked, SpiedServer
@@ -251,7 +251,7 @@ def check_draft(draft: Draft) -> None:
 
 
 @full
-@settings(max_examples=tries(200, 1000), deadline=None)
+@settings(max_examples=examples(200, 1000), deadline=None)
 @given(asked=asks())
 def test_no_input_gives_a_500(shared: Shared, asked: Ask) -> None:
     async def ask() -> None:
@@ -276,7 +276,7 @@ def with_body(body: object) -> bytes:
 
 
 @full
-@settings(max_examples=tries(60, 300), deadline=None)
+@settings(max_examples=examples(60, 300), deadline=None)
 @given(body=st.one_of(publishes, values.map(with_body)))
 def test_what_is_accepted_comes_back_as_it_was(shared: Shared, body: bytes) -> None:
     client = shared.client

@@ -202,6 +202,7 @@ async def test_what_is_refused_for_its_data_holds_nothing_back(
     assert accepted == list(range(19)), "in their order"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ordering_key", "ordered", "together"), [(None, False, 2), ("a", False, 1), (None, True, 1), ("a", True, 1)]
 )
@@ -243,6 +244,7 @@ async def test_two_batches_are_written_at_a_time_unless_there_is_an_order_betwee
     assert (len(set(times)), times) == (many, sorted(times)), "in the order of the lines"
 
 
+@pytest.mark.slow
 async def test_batches_are_asked_for_in_their_order(client: httpx.AsyncClient, server: SpiedServer) -> None:
     answers = await publish(client, lines(*[{"body": number} for number in range(20_000)]))
     assert len(server.all("intake.publish_each")) > 9

@@ -67,6 +67,7 @@ async def test_so_many_begin_in_a_round(pace: Pace, many: int) -> None:
     assert [one for one in in_round if one] == wanted
 
 
+@pytest.mark.slow
 async def test_who_comes_after_a_crowd_does_not_wait_for_all_of_it(pace: Pace) -> None:
     rounds, begun = Rounds(), list[tuple[int, int]]()
     async with trio.open_nursery() as nursery:

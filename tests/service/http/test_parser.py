@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from support.effort import full, tries
+from support.effort import examples, full
 from tarry.service.http.server.parser import END, MAX_HEAD, Head, RequestParser
 
 GET = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -340,8 +340,9 @@ def _as_h11_has_it(header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
     return name, value.lower() if name == b"transfer-encoding" else value
 
 
+@pytest.mark.slow
 @full
-@settings(max_examples=tries(400, 2000), deadline=None, derandomize=True)
+@settings(max_examples=examples(400, 2000), deadline=None, derandomize=True)
 @given(data=streams(), cuts=st.lists(st.integers(0, 300), max_size=4))
 @example(data=GET + GET, cuts=[5])
 @example(data=CHUNKED.replace(b"chunked", b"Chunked") + b"3\r\nabc\r\n0\r\n\r\n", cuts=[])

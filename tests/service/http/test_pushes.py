@@ -52,6 +52,7 @@ async def test_set_changed_looked_at_and_removed(client: httpx.AsyncClient, serv
     assert (await client.get("/v1/topics/orders/groups/billing")).status_code == 200, "the group stays"
 
 
+@pytest.mark.slow
 async def test_nothing_tells_a_secret(client: httpx.AsyncClient, server: SpiedServer) -> None:
     bare = SECRET.removeprefix("whsec_")
     with structlog.testing.capture_logs() as logged:

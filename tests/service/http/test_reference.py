@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import httpx
+import pytest
 
 from tarry.service.http import reference
 from tarry.service.http.openapi import document
@@ -32,6 +33,7 @@ class _Read(HTMLParser):
         self.words += f"{data} "
 
 
+@pytest.mark.slow
 async def test_it_tells_every_call_body_and_field(client: httpx.AsyncClient) -> None:
     page = _Read((await client.get("/docs")).text)
     told = (await client.get("/openapi.json")).json()

@@ -277,6 +277,7 @@ async def test_a_change_loses_nothing_that_has_come(client: httpx.AsyncClient, s
     ]
 
 
+@pytest.mark.slow
 async def test_a_change_of_what_is_far_behind(client: httpx.AsyncClient, server: SpiedServer) -> None:
     """What has come is sent first, and so much at a time."""
     await put(client, every="1s", misfire={"catch_up": "1h"})

@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+import pytest
 
 from support.in_one import in_one
 from support.nodes import name_of
@@ -90,6 +91,7 @@ async def test_those_of_one_claim_keep_their_order(client: httpx.AsyncClient, se
     assert "error" in answers[3]
 
 
+@pytest.mark.slow
 async def test_they_share_transactions(client: httpx.AsyncClient, server: SpiedServer) -> None:
     claims = await claimed(server, *[1] * 100)
     before = server.store.backend.statistics()["transactions"]

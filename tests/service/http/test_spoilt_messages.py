@@ -88,6 +88,7 @@ async def three(client: httpx.AsyncClient, server: SpiedServer) -> list[str]:
     return [str(receipt.id) for receipt in await server.publish(topic, b"1", b"2", b"3", **headers)]
 
 
+@pytest.mark.slow
 @in_one("name", NO_JSON)
 async def test_a_body_that_is_no_json_goes_as_bytes(
     client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], name: str

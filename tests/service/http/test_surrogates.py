@@ -45,6 +45,7 @@ def faults(value: object, pointer: str = "") -> Iterator[str]:
             yield from faults(field, f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}")
 
 
+@pytest.mark.slow
 @given(documents)
 def test_the_first_of_the_text(text: str) -> None:
     whole = json.loads(text, object_pairs_hook=tuple)

@@ -119,6 +119,7 @@ def test_allowed(address: str) -> None:
     assert refused(ip_address(address), HOME) is None
 
 
+@pytest.mark.slow
 @given(st.ip_addresses(v=4))
 def test_an_address_in_another_is_judged_as_itself(address: object) -> None:
     alone = refused(ip_address(str(address)), ()) is None

@@ -60,6 +60,7 @@ async def test_switched_off_is_told_once(office: Office, pager: Receiver) -> Non
     assert await calls(pager, 2) == [OFF, OFF], "set anew it is told anew, and nothing else was"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 async def test_an_endpoint_that_is_away_for_long(
     office: Office, pager: Receiver, monkeypatch: pytest.MonkeyPatch

@@ -188,6 +188,7 @@ async def test_so_many_at_once_and_no_more(office: Office) -> None:
     assert office.there.most_at_once == 3
 
 
+@pytest.mark.slow
 async def test_the_lease_goes_on_while_it_is_under_way(office: Office) -> None:
     """The endpoint takes twice as long as a lease is."""
     gate = threading.Event()

@@ -74,6 +74,7 @@ def test_a_date_without_a_zone_is_not_of_the_machines(monkeypatch: pytest.Monkey
         time.tzset()
 
 
+@pytest.mark.slow
 @given(
     st.integers(100, 999),
     st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,5} [0-9:]{0,9} ?[-+A-Z0-9]*"),

@@ -243,6 +243,7 @@ def is_walked(case: tuple[str, str, int]) -> None:
 
 
 class TestAgainstCronsim:
+    @pytest.mark.slow
     @example(("30 2 * * *", "Europe/Berlin", 1_774_659_600_000))
     @example(("30 2 * * *", "Europe/Berlin", 1_792_890_600_000))
     @example(("45 2 * * *", "Europe/Berlin", 1_792_891_800_000))

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.effort import full, tries
+from support.effort import examples, full
 from support.oracle import Hand, Held, Oracle, choose
 from support.still import StillBackend
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
@@ -150,7 +150,7 @@ def wish(
 
 TestHistories = full(Histories.TestCase)
 TestHistories.settings = settings(
-    max_examples=tries(25, 100),
+    max_examples=examples(25, 100),
     stateful_step_count=40,
     deadline=None,
     database=None,
@@ -158,6 +158,7 @@ TestHistories.settings = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "seed"), [(1, 1), (1, 2), (2, 5), (2, 6), (3, 7)])
 @pytest.mark.cases(3)
 async def test_random_histories(stage: Stage, nodes: int, seed: int) -> None:

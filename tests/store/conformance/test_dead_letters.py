@@ -391,6 +391,7 @@ async def test_whatever_an_operator_does_every_letter_is_there_once(stage: Stage
     assert (await stage.store.read(catalogue.group_state, group)).letters == len(dead)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [DeadSearch(), DeadSearch(reason="no")])
 async def test_a_page_ends_at_its_bytes(stage: Stage, search: DeadSearch) -> None:
     """At 8 MiB. The order of the letters is by chance."""

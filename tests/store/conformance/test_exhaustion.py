@@ -151,6 +151,7 @@ class Lives:
         assert len(life.history) == 17
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jitter", [0.0, 0.1])
 @pytest.mark.cases(2)
 async def test_down_the_whole_ladder(stage: Stage, jitter: float) -> None:

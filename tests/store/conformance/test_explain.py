@@ -509,6 +509,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
 }
 
 
+@pytest.mark.slow
 async def test_hot_queries(kind: Kind, bare_dsn: str, explainer: Explainer) -> None:
     """All of them of the same tables, as these take long to fill."""
     await each_finds_its_rows(explainer)

@@ -128,6 +128,7 @@ async def test_what_is_dead_and_parked(stage: Stage, limit: int) -> None:
     assert [(event.what, event.group) for event in letter.life] == [("published", None), ("dead", "hard")]
 
 
+@pytest.mark.slow
 async def test_standings_go_on_where_a_read_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standings, "_ROWS", 5)
     monkeypatch.setattr(standings, "_CLAIMS", 2)

@@ -243,6 +243,7 @@ async def test_who_checks_waits_for_who_adds_up(stage: Stage) -> None:
     stage.tables.rows("UPDATE forecast_check SET began_at = 0")
 
 
+@pytest.mark.slow
 @given(
     dictionaries(integers(0, 5), lists(integers(0, 3), min_size=60, max_size=60)), integers(-10, 400), integers(0, 400)
 )

@@ -141,6 +141,7 @@ async def test_many_queues_with_a_message_each(stage: Stage, monkeypatch: pytest
     assert [one.id for one in page.messages] == ids[:3]
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 async def test_spans_of_many_claims(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search in the middle of claims goes on in the middle of them."""

@@ -283,6 +283,7 @@ async def test_who_is_locked_is_told(timed: Timers) -> None:
     assert standing.id == first.id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rounds", [pytest.param(150, id="some"), pytest.param(10_000, id="many", marks=pytest.mark.long)]
 )

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.effort import full, tries
+from support.effort import examples, full
 from support.order import CLIENTS, Watch
 from support.still import StillBackend
 from support.stores import Stage
@@ -84,7 +84,7 @@ class Orders(RuleBasedStateMachine):
 
 TestOrders = full(Orders.TestCase)
 TestOrders.settings = settings(
-    max_examples=tries(40, 150),
+    max_examples=examples(40, 150),
     stateful_step_count=40,
     deadline=None,
     database=None,

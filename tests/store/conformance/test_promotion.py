@@ -321,6 +321,7 @@ async def test_the_near_sweep_sees_its_window(stage: Stage) -> None:
     assert everything == {inside.id, moved_in.id, moved_out.id, outside.id, settled.timers[0][1]}
 
 
+@pytest.mark.slow
 async def test_many_bodies_at_once(stage: Stage) -> None:
     """The bodies never leave the server, so no packet limits a batch of promotions."""
     topic = await stage.topic()

@@ -130,6 +130,7 @@ async def test_any_body(stage: Stage, delay: int | None) -> None:
     assert sorted(got) == sorted(bodies)
 
 
+@pytest.mark.slow
 async def test_more_than_one_packet(stage: Stage) -> None:
     """A request beyond max_allowed_packet goes in several statements of one transaction."""
     topic = await stage.topic()

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import trio
 
 from support.effort import full, tries
@@ -13,6 +14,7 @@ from tarry.store.timers import timers
 MESSAGES, ROUND = tries(2_000, 10_000), 500
 
 
+@pytest.mark.slow
 @full
 async def test_thousands_of_cancels_race_promotion(stage: Stage) -> None:
     """Each message is cancelled by a transaction of its own while batches that hold it are promoted."""
@@ -70,6 +72,7 @@ async def test_thousands_of_cancels_race_promotion(stage: Stage) -> None:
     assert (state.accepted, state.streamed, state.cancelled) == (MESSAGES, len(too_late), len(cancelled))
 
 
+@pytest.mark.slow
 async def test_reschedules_race_promotion_and_cancel(stage: Stage) -> None:
     """A message that was put off is not handed out before, whoever came first."""
     topic = await stage.topic()
@@ -113,6 +116,7 @@ async def test_reschedules_race_promotion_and_cancel(stage: Stage) -> None:
     assert len({len(streamed) > 0, len(moved) > 0, len(cancelled) > 0}) == 1
 
 
+@pytest.mark.slow
 async def test_everybody_at_once(stage: Stage) -> None:
     """Publishers, promoters, cancellers and consumers: what is accepted is accounted for, and no error comes out."""
     topic = await stage.topic(queues=2)

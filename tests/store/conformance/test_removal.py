@@ -403,6 +403,7 @@ async def test_a_user_who_holds_a_claim_is_not_waited_for(stage: Stage) -> None:
     assert remains(stage, groups=[group.id]) == {}
 
 
+@pytest.mark.slow
 @full
 async def test_removal_beside_publishers_claimers_and_promotion(stage: Stage) -> None:
     """Topics and groups are removed and made anew while everybody works on them: of none is a row left."""
@@ -480,6 +481,7 @@ async def test_removal_beside_publishers_claimers_and_promotion(stage: Stage) ->
     assert await stage.claim_some(reader) is not None
 
 
+@pytest.mark.slow
 async def test_no_acknowledged_publish_goes_with_a_topic_unless_forced(stage: Stage) -> None:
     """I1 beside an unforced removal, tried again and again: it comes through only when all is settled."""
     dice = random.Random(stage.kind)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.effort import full, tries
+from support.effort import examples, full
 from support.letters import dead_letters_of
 from support.still import StillBackend
 from support.stores import START, Stage
@@ -286,7 +286,7 @@ async def _cursors(group_id: int, tx: Transaction) -> list[tuple[int, int, int]]
 
 TestLives = full(Lives.TestCase)
 TestLives.settings = settings(
-    max_examples=tries(40, 150),
+    max_examples=examples(40, 150),
     stateful_step_count=40,
     deadline=None,
     database=None,

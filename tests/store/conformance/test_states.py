@@ -307,6 +307,7 @@ class Lives:
         return before if before in ("skipped", "expired") else "skipped" if there else "expired"
 
 
+@pytest.mark.slow
 @pytest.mark.cases(1)
 async def test_lives_go_by_the_table(stage: Stage) -> None:
     dice = random.Random(4)

@@ -43,6 +43,7 @@ class TestOneServer:
     async def test_a_second_process_is_refused(self, stage: Stage, tmp_path: Path) -> None:
         assert await _second(tmp_path / "tarry.db") == "StoreInUse"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["link.db", "folder/tarry.db", "circle/../tarry.db", "far.db"])
     async def test_under_another_name(self, name: str, stage: Stage, tmp_path: Path) -> None:
         """A link to the file, to its folder, by a detour, to a link."""
@@ -54,6 +55,7 @@ class TestOneServer:
         with pytest.raises(StoreInUse):
             SQLiteBackend(tmp_path / name)
 
+    @pytest.mark.slow
     async def test_by_a_path_from_another_folder(
         self, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -62,6 +64,7 @@ class TestOneServer:
         with pytest.raises(StoreInUse):
             SQLiteBackend(Path("tarry.db"))
 
+    @pytest.mark.slow
     async def test_mounted_under_another_name(self, stage: Stage, tmp_path: Path) -> None:
         (tmp_path / "other").mkdir()
         mounted = tmp_path / "other" / "mounted.db"
@@ -78,6 +81,7 @@ class TestOneServer:
             pytest.skip("this machine lets nobody mount")
         assert await _second(mounted, before=[*alone, *mount]) == "StoreInUse"
 
+    @pytest.mark.slow
     async def test_a_file_with_two_names_is_refused(self, stage: Stage, tmp_path: Path) -> None:
         """Not only beside a running server: the write-ahead log lies under the other name."""
         other = tmp_path / "other.db"
@@ -92,6 +96,7 @@ class TestOneServer:
         other.unlink()
         await SQLiteBackend(tmp_path / "tarry.db").aclose()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["tarry.db", "link.db", "other.db"])
     async def test_a_refusal_takes_no_lock_from_the_first(self, name: str, stage: Stage, tmp_path: Path) -> None:
         """A process loses all its locks on a file, SQLite's too, when it closes any descriptor of it."""
@@ -107,6 +112,7 @@ class TestOneServer:
         assert _locks(tmp_path / "tarry.db") == before
         stage.tables.rows("ROLLBACK")
 
+    @pytest.mark.slow
     async def test_a_file_that_was_put_in_its_place(self, stage: Stage, tmp_path: Path) -> None:
         """The write-ahead log goes by the name: a new file must not take the first server's."""
         (tmp_path / "tarry.db").rename(tmp_path / "yesterday.db")
@@ -129,6 +135,7 @@ class TestOneServer:
             await backend.aclose()
             await backend.aclose()
 
+    @pytest.mark.slow
     async def test_after_the_first_was_killed(self, tmp_path: Path) -> None:
         """The lock goes with the process, and what was answered is there."""
         program = (

@@ -105,6 +105,7 @@ async def test_there_may_be_one_writer_now_and_two_later(nursery: trio.Nursery) 
         assert sorted(map(len, database.batches)) == many
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("callers", "halves", "sizes"),
     [(300, True, {150}), (300, False, {1, 299}), (60, True, {1, 59}), (120, True, {20, 100})],

@@ -163,6 +163,7 @@ async def test_who_waits_in_a_locked_lane_is_written_when_it_is_free(
     assert sorted(rows.order["a"]) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [1, 5])
 async def test_neighbours_of_a_gap_that_somebody_holds_go_on(
     gaps: int, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock

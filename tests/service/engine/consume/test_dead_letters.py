@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +52,7 @@ class Shelf:
 LETTERS = st.dictionaries(st.integers(0, 30), st.tuples(st.integers(0, 12), st.sampled_from("ab")), max_size=20)
 
 
+@pytest.mark.slow
 @given(
     letters=LETTERS,
     stay=st.sets(st.integers(0, 30)),

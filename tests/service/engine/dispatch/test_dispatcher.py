@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence, Set
 
+import pytest
 import trio
 import trio.testing
 
@@ -93,6 +94,7 @@ async def start(nursery: trio.Nursery) -> Bench:
     return bench
 
 
+@pytest.mark.slow
 async def test_fires_at_the_due_millisecond(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
     bench = await start(nursery)
     for due in (5, 17, 17, 1_000, 3_600_000, 3_600_001):
@@ -165,6 +167,7 @@ async def test_a_clock_in_doubt_fires_nothing(autojump_clock: trio.testing.MockC
     assert [entry for entry, _ in bench.fired] == [1]
 
 
+@pytest.mark.slow
 async def test_a_suspended_host_skips_nothing(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
     bench = await start(nursery)
     bench.pending.add_many([EPOCH + 1_000 * one for one in range(1, 10_000)], list(range(1, 10_000)))
@@ -372,6 +375,7 @@ async def test_a_batch_that_would_not_fit_is_smaller_and_leaves_no_crumbs(
     assert min(cut) >= 50
 
 
+@pytest.mark.slow
 async def test_the_first_of_a_crowd_that_is_known_hold_up_nobody(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:

@@ -118,6 +118,7 @@ async def test_a_locked_queue_keeps_no_other_waiting_and_goes_in_order_when_it_i
     assert len(stream.held) == 0
 
 
+@pytest.mark.slow
 @full
 async def test_very_many_locked_queues_take_two_connections(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock

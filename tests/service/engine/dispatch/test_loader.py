@@ -136,6 +136,7 @@ async def test_rescheduled_rows_and_retries_are_loaded_at_their_present_time(nod
     assert sorted(held[1:]) == sorted([near, retry])
 
 
+@pytest.mark.slow
 async def test_many_pages_of_all_shards_are_loaded_once_each(node: Node, nursery: trio.Nursery) -> None:
     ids: list[int] = []
     for start in range(0, 20_000, 1000):

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from support.effort import full, tries
+from support.effort import examples, full
 from tarry.service.engine.state.due_lanes import Batch, DueLanes
 from tarry.wheel.columns import Columns
 
@@ -132,7 +132,7 @@ class LanesMachine(RuleBasedStateMachine):
 @full
 class TestLanes(LanesMachine.TestCase):  # type: ignore[misc,valid-type]  # hypothesis makes it when asked
     settings = settings(
-        max_examples=tries(40, 200),
+        max_examples=examples(40, 200),
         stateful_step_count=30,
         deadline=None,
         derandomize=True,
