@@ -24,28 +24,28 @@ WORTH = 32
 """Calls that are worth a second request: half of those without an outcome must be so many, and wait."""
 
 
-T = TypeVar("T", bound="Turn")
+T = TypeVar("T", bound="Caller")
 
 
 @define(eq=False)
 class Load(Generic[T]):
     """The calls under way in one request."""
 
-    turns: Sequence[T]
+    callers: Sequence[T]
     """In their order."""
     unanswered: int
 
 
 @define(eq=False)
-class Turn:
-    """The call of one caller, and its way into a request."""
+class Caller:
+    """A caller with its call, on the way into a request."""
 
     call: Call[Any]
     share: Share
     sends: bool = field(default=False, init=False)
-    """Whether its caller is to send a request, or has sent one that is under way."""
+    """Whether it is to send a request, or has sent one that is under way."""
     load: "Load[Any] | None" = field(default=None, init=False)
-    """The request that its caller has sent."""
+    """The request that it has sent."""
     outcome: Outcome | None = field(default=None, init=False)
     """The result of the call, once there is one."""
 
@@ -71,19 +71,19 @@ class Gathering(Generic[T]):
         """Whether a request is under way, or a caller is about to send one."""
         return self._called or self._requests > 0
 
-    def enter(self, turn: T) -> T | None:
-        """Adds a turn; returns the turn that sends now, if any: at once if nothing is under way."""
-        self._waiting[turn] = None
+    def enter(self, caller: T) -> T | None:
+        """Adds a caller; returns the one that sends now, if any: at once if nothing is under way."""
+        self._waiting[caller] = None
         return self.call()
 
     def call(self) -> T | None:
-        """The turn that sends now: the one that has waited for the longest, if a request may go."""
+        """The caller that sends now: the one that has waited for the longest, if a request may go."""
         if self._called or not self._waiting or not self._may_go():
             return None
         self._called = True
-        turn = next(iter(self._waiting))
-        turn.sends = True
-        return turn
+        caller = next(iter(self._waiting))
+        caller.sends = True
+        return caller
 
     def _may_go(self) -> bool:
         if not self._requests:
@@ -92,17 +92,17 @@ class Gathering(Generic[T]):
         return self._requests < _AT_ONCE and half >= self._worth and len(self._waiting) >= half
 
     def take(self) -> Load[T]:
-        """Takes the calls for the request of the turn that was called: the longest waiting, and all that have room."""
+        """Takes the calls for the request of the caller that sends now: the longest waiting, and all that have room."""
         taken: list[T] = []
         size = 0
         most = self._most()
-        for turn in self._waiting:
-            size += turn.share.size + 1  # and the separator
+        for caller in self._waiting:
+            size += caller.share.size + 1  # and the separator
             if taken and (size > self._max_bytes or len(taken) >= most):
                 break
-            taken.append(turn)
-        for turn in taken:
-            del self._waiting[turn]
+            taken.append(caller)
+        for caller in taken:
+            del self._waiting[caller]
         self._called = False
         self._requests += 1
         self._unanswered += len(taken)
@@ -128,58 +128,58 @@ class Gathering(Generic[T]):
         self.answered(load, load.unanswered)
         self._requests -= 1
 
-    def leave(self, turn: T) -> T | None:
-        """Removes a turn that has an outcome or gives up; returns the turn that sends now in its place, if it did."""
-        self._waiting.pop(turn, None)
-        if not turn.sends:
+    def leave(self, caller: T) -> T | None:
+        """Removes a caller that has an outcome or gives up; returns the one that sends now in its place, if it did."""
+        self._waiting.pop(caller, None)
+        if not caller.sends:
             return None
-        turn.sends = False
-        if turn.load is None:
+        caller.sends = False
+        if caller.load is None:
             self._called = False
         else:
-            self.end(turn.load)
+            self.end(caller.load)
         return self.call()
 
-    def unsent(self, turn: T) -> bool:
-        """Whether the turn still waits."""
-        return turn in self._waiting
+    def unsent(self, caller: T) -> bool:
+        """Whether the caller still waits."""
+        return caller in self._waiting
 
 
 class Distribution(Generic[T]):
     """Hands out the answer to a shared request, to each caller its own part."""
 
-    def __init__(self, turns: Sequence[T]) -> None:
-        self.share = turns[0].share
-        self._turns = turns
+    def __init__(self, callers: Sequence[T]) -> None:
+        self.share = callers[0].share
+        self._callers = callers
         self._answers = self.share.form.answers()
         self._answered = 0
 
     def content(self) -> bytes:
         """The request's body."""
-        return self.share.form.content([turn.share.content for turn in self._turns])
+        return self.share.form.content([caller.share.content for caller in self._callers])
 
     def feed(self, piece: bytes) -> Sequence[T]:
-        """Takes a piece of the answer; returns the turns that have an outcome now. Raises `ValueError` if malformed."""
+        """Takes a piece of the answer; returns callers that have an outcome now. Raises `ValueError` if malformed."""
         return self._hand_out(self._answers.feed(piece))
 
     def end(self) -> Sequence[T]:
-        """Takes the end of the answer; returns the turns that have an outcome now. Those without one are in doubt.
+        """Takes the end of the answer; returns the callers that have an outcome now. Those without one are in doubt.
         Raises `ValueError`."""
         return self._hand_out(self._answers.end())
 
     def fail(self, error: BaseException | None) -> Sequence[T]:
-        """Gives all remaining turns an outcome, since no more answers come, with an error or without; returns them."""
-        left = self._turns[self._answered :]
+        """Gives all remaining callers an outcome, an error or none, since no more answers come; returns them."""
+        left = self._callers[self._answered :]
         if error is None:
-            error = Unavailable(f"the answer ended early: {self._answered} of {len(self._turns)} had theirs")
-        for turn in left:
-            turn.outcome = fate(error)
-        self._answered = len(self._turns)
+            error = Unavailable(f"the answer ended early: {self._answered} of {len(self._callers)} had theirs")
+        for caller in left:
+            caller.outcome = fate(error)
+        self._answered = len(self._callers)
         return left
 
     @contextmanager
     def handed_out(self, wake: Callable[[Sequence[T]], object]) -> Generator[None, None, None]:
-        """Around the request that brings the answers: at its end `wake` was given every turn, whatever happened."""
+        """Around the request that brings the answers: at its end `wake` was given every caller, whatever happened."""
         error: BaseException | None = None
         try:
             yield
@@ -193,9 +193,9 @@ class Distribution(Generic[T]):
 
     def _hand_out(self, outcomes: Sequence[Outcome]) -> Sequence[T]:
         first = self._answered
-        done = self._turns[first : first + len(outcomes)]
-        for turn, outcome in zip(done, outcomes, strict=False):  # surplus answers are nobody's
-            turn.outcome = outcome
+        done = self._callers[first : first + len(outcomes)]
+        for caller, outcome in zip(done, outcomes, strict=False):  # surplus answers are nobody's
+            caller.outcome = outcome
         self._answered += len(done)
         return done
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from attrs import define, field
 
 from .calls import Call, Reply, Share
-from .gathering import Distribution, Gathering, Load, Turn, not_sent
+from .gathering import Caller, Distribution, Gathering, Load, not_sent
 from .processes import PerProcess
 from .shares import Alone
 
@@ -30,7 +30,7 @@ class Sender(Protocol):
 
 
 @define(eq=False)
-class Waiter(Turn, ABC):
+class Waiter(Caller, ABC):
     """A caller that waits."""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class SharedState(Generic[T]):
 class Sharing(ABC, Generic[T]):
     """Makes calls, which may share requests."""
 
-    _turn: type[T]
+    _caller: type[T]
 
     def __init__(self, sender: Sender, lock: Callable[[], AbstractContextManager[object]]) -> None:
         self._sender = sender
@@ -77,7 +77,7 @@ class Sharing(ABC, Generic[T]):
 
     @abstractmethod
     def _rouse(self, state: SharedState[T], gathering: Gathering[T], called: T | None, own: T) -> None:
-        """Under the lock: has a request sent for the turn that is `called`, unless that is the caller's own."""
+        """Under the lock: has a request sent for the caller that is `called`, unless it is the one that asks."""
 
     @abstractmethod
     def _wake(self, done: Sequence[T], own: T | None, *, last: bool) -> None:
@@ -89,41 +89,41 @@ class Sharing(ABC, Generic[T]):
         Raises `TarryError`; `Unavailable` when its turn has not come in `patience` seconds.
         """
         state = self._states.get()
-        turn = self._turn(call, share)
+        caller = self._caller(call, share)
         with state.lock:
             gathering = state.enter(share.place)
-            self._rouse(state, gathering, gathering.enter(turn), turn)
-            sends = turn.sends
+            self._rouse(state, gathering, gathering.enter(caller), caller)
+            sends = caller.sends
         try:
             if not sends:
-                await self._await(state, gathering, turn, patience)
-            if turn.sends:
-                await self._send(state, gathering, turn)
+                await self._await(state, gathering, caller, patience)
+            if caller.sends:
+                await self._send(state, gathering, caller)
         except BaseException:
-            turn.give_up()
-            self._leave(state, gathering, turn)
+            caller.give_up()
+            self._leave(state, gathering, caller)
             raise
-        outcome = turn.outcome
+        outcome = caller.outcome
         if isinstance(outcome, Reply):
             return outcome
         if outcome is None or isinstance(outcome, Alone):
             return await self._sender.once(call)
         raise outcome
 
-    async def _await(self, state: SharedState[T], gathering: Gathering[T], turn: T, patience: float) -> None:
-        if await turn.woken(patience):
+    async def _await(self, state: SharedState[T], gathering: Gathering[T], caller: T, patience: float) -> None:
+        if await caller.woken(patience):
             return
         with state.lock:
-            if gathering.unsent(turn) and not turn.sends:
+            if gathering.unsent(caller) and not caller.sends:
                 raise not_sent(patience)
-        await turn.woken()  # it is to send, or its request is under way, which has time-outs of its own
+        await caller.woken()  # it is to send, or its request is under way, which has time-outs of its own
 
     async def _send(self, state: SharedState[T], gathering: Gathering[T], own: T) -> None:
         """Sends a request as a caller: an error of a request that it does not share is raised to it."""
         with state.lock:
             own.load = load = gathering.take()
             self._rouse(state, gathering, gathering.call(), own)
-        if len(load.turns) == 1:
+        if len(load.callers) == 1:
             own.outcome = await self._sender.once(own.call)
         else:
             await self._send_together(state, gathering, load, own)
@@ -132,7 +132,7 @@ class Sharing(ABC, Generic[T]):
     async def _send_together(
         self, state: SharedState[T], gathering: Gathering[T], load: Load[T], own: T | None
     ) -> None:
-        distribution = Distribution(load.turns)
+        distribution = Distribution(load.callers)
 
         def wake(done: Sequence[T]) -> None:
             with state.lock:
@@ -145,8 +145,8 @@ class Sharing(ABC, Generic[T]):
                 distribution.share, distribution.content(), lambda piece: wake(distribution.feed(piece))
             )
 
-    def _leave(self, state: SharedState[T], gathering: Gathering[T], turn: T) -> None:
-        """Removes a turn that is done or gives up, and rouses the caller that is to send in its place."""
+    def _leave(self, state: SharedState[T], gathering: Gathering[T], caller: T) -> None:
+        """Removes a caller that is done or gives up, and rouses the caller that is to send in its place."""
         with state.lock:
-            self._rouse(state, gathering, gathering.leave(turn), turn)
-            state.forget(turn.share.place, gathering)
+            self._rouse(state, gathering, gathering.leave(caller), caller)
+            state.forget(caller.share.place, gathering)

@@ -24,7 +24,7 @@ _PASSES = 2
 
 
 @define(eq=False)
-class _Turn(Waiter):
+class _Caller(Waiter):
     wake: Event = field(factory=Event, init=False)
     """Set when there is an outcome, or the caller is to send."""
     request: "_Request | None" = field(default=None, init=False)
@@ -56,10 +56,10 @@ class _Request:
             self.scope.cancel()
 
 
-class TaskSharing(Sharing[_Turn]):
+class TaskSharing(Sharing[_Caller]):
     """Shares requests between the tasks of one event loop."""
 
-    _turn = _Turn
+    _caller = _Caller
 
     def __init__(self, sender: Sender, room: Callable[[], TaskGroup | None]) -> None:
         # Nothing is awaited under the lock, so it is none: an eager task runs at once, within its starter.
@@ -68,7 +68,7 @@ class TaskSharing(Sharing[_Turn]):
         """The task group of the client's block, while it is open."""
 
     def _rouse(
-        self, state: SharedState[_Turn], gathering: Gathering[_Turn], called: _Turn | None, own: _Turn | None
+        self, state: SharedState[_Caller], gathering: Gathering[_Caller], called: _Caller | None, own: _Caller | None
     ) -> None:
         if called is None or called is own:
             return
@@ -79,12 +79,12 @@ class TaskSharing(Sharing[_Turn]):
             called.sends = False
             start(room, self._go_on, state, gathering, called.share.place)
 
-    def _wake(self, done: Sequence[_Turn], own: _Turn | None, *, last: bool) -> None:
-        for turn in done:
-            turn.wake.set()
+    def _wake(self, done: Sequence[_Caller], own: _Caller | None, *, last: bool) -> None:
+        for caller in done:
+            caller.wake.set()
 
-    async def _go_on(self, state: SharedState[_Turn], gathering: Gathering[_Turn], place: Hashable) -> None:
-        """Sends requests for callers, in the client's block, for as long as a turn is called."""
+    async def _go_on(self, state: SharedState[_Caller], gathering: Gathering[_Caller], place: Hashable) -> None:
+        """Sends requests for callers, in the client's block, for as long as a caller is called."""
         try:
             await self._send_for(state, gathering)
             while self._room() is not None and (called := gathering.call()) is not None:
@@ -95,17 +95,17 @@ class TaskSharing(Sharing[_Turn]):
                 left.wake.set()
             state.forget(place, gathering)
 
-    async def _send_for(self, state: SharedState[_Turn], gathering: Gathering[_Turn]) -> None:
+    async def _send_for(self, state: SharedState[_Caller], gathering: Gathering[_Caller]) -> None:
         load = gathering.take()
         try:
             self._rouse(state, gathering, gathering.call(), None)
-            if load.turns:
+            if load.callers:
                 with CancelScope() as scope:
-                    request = _Request(scope, len(load.turns))
-                    for turn in load.turns:
-                        turn.request = request
-                    if len(load.turns) == 1:
-                        await self._send_one(load.turns[0])
+                    request = _Request(scope, len(load.callers))
+                    for caller in load.callers:
+                        caller.request = request
+                    if len(load.callers) == 1:
+                        await self._send_one(load.callers[0])
                     else:
                         await self._send_together(state, gathering, load, None)
                 for _ in range(_PASSES):
@@ -113,15 +113,15 @@ class TaskSharing(Sharing[_Turn]):
         finally:
             gathering.end(load)
 
-    async def _send_one(self, turn: _Turn) -> None:
+    async def _send_one(self, caller: _Caller) -> None:
         """Sends a call that goes alone, for its caller."""
         try:
-            turn.outcome = await self._sender.once(turn.call)
+            caller.outcome = await self._sender.once(caller.call)
         except TarryError as error:
-            turn.outcome = error
+            caller.outcome = error
         except BaseException as error:
-            turn.outcome = fate(error)
+            caller.outcome = fate(error)
             if not isinstance(error, Exception):
                 raise
         finally:
-            turn.wake.set()
+            caller.wake.set()

@@ -22,11 +22,11 @@ def _held() -> threading.Lock:
 
 
 @define(eq=False)
-class _Turn(Waiter):
+class _Caller(Waiter):
     wake: threading.Lock = field(factory=_held, init=False)
     """Released when there is an outcome, or the caller is to send."""
-    following: "_Turn | None" = field(default=None, init=False)
-    """The turn that its caller wakes, once it is awake itself."""
+    following: "_Caller | None" = field(default=None, init=False)
+    """The caller that its caller wakes, once it is awake itself."""
     gone: bool = field(default=False, init=False)
     """Its caller has given up, and wakes nobody any more."""
     is_last: bool = field(default=False, init=False)
@@ -44,28 +44,28 @@ class _Turn(Waiter):
 
     def hand_on(self) -> None:
         """Wakes the next caller that has not given up."""
-        turn = self
-        while (following := turn.following) is not None:
-            turn.following = None
+        caller = self
+        while (following := caller.following) is not None:
+            caller.following = None
             try:  # noqa: SIM105 - `suppress` would cost a tenth of the wake
                 following.wake.release()
             except RuntimeError:  # two callers wake it, as one of them gives up
                 pass
             if not following.gone:
                 return
-            turn = following
+            caller = following
 
 
-class ThreadSharing(Sharing[_Turn]):
+class ThreadSharing(Sharing[_Caller]):
     """Shares requests between threads."""
 
-    _turn = _Turn
+    _caller = _Caller
 
     def __init__(self, sender: Sender) -> None:
         super().__init__(sender, threading.Lock)
 
     async def _send_together(
-        self, state: SharedState[_Turn], gathering: Gathering[_Turn], load: Load[_Turn], own: _Turn | None
+        self, state: SharedState[_Caller], gathering: Gathering[_Caller], load: Load[_Caller], own: _Caller | None
     ) -> None:
         await super()._send_together(state, gathering, load, own)
         if own is not None and own.is_last:
@@ -73,20 +73,22 @@ class ThreadSharing(Sharing[_Turn]):
             own.wake.acquire(timeout=_HANDING_OUT)
             own.hand_on()
 
-    def _rouse(self, state: SharedState[_Turn], gathering: Gathering[_Turn], called: _Turn | None, own: _Turn) -> None:
+    def _rouse(
+        self, state: SharedState[_Caller], gathering: Gathering[_Caller], called: _Caller | None, own: _Caller
+    ) -> None:
         if called is not None and called is not own:
             called.wake.release()
 
-    def _wake(self, done: Sequence[_Turn], own: _Turn | None, *, last: bool) -> None:
+    def _wake(self, done: Sequence[_Caller], own: _Caller | None, *, last: bool) -> None:
         """Wakes the first, and each wakes the next: hundreds that wake together would contend for Python's lock."""
-        turns = [turn for turn in done if turn is not own]
+        callers = [caller for caller in done if caller is not own]
         if own is not None and last:
-            turns.append(own)
+            callers.append(own)
             own.is_last = True
-        for turn, following in pairwise(turns):
-            turn.following = following
-        if turns:
-            first = turns[0]
+        for caller, following in pairwise(callers):
+            caller.following = following
+        if callers:
+            first = callers[0]
             first.wake.release()
             if first.gone:
                 first.hand_on()

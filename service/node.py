@@ -41,7 +41,7 @@ from .engine.dispatch.unblocking import Unblocking
 from .engine.publish.accepted import Accepted
 from .engine.publish.forecast import Forecast
 from .engine.publish.intake import Intake
-from .engine.publish.keyed import Timers
+from .engine.publish.keyed import KeyedTimers
 from .engine.publish.limits import Limits
 from .engine.publish.schedules import Schedules
 from .engine.publish.shaping import Shaping
@@ -121,7 +121,7 @@ class Node:
         self.intake = Intake(
             store, directory, clock, metrics, accepted, signals, limits, self.schedules, nodes, waiting
         )
-        self.timers = Timers(store, directory, clock, metrics, accepted, signals, limits, waiting)
+        self.timers = KeyedTimers(store, directory, clock, metrics, accepted, signals, limits, waiting)
         self.forecast = Forecast(store, clock, metrics)
         self.shaping = Shaping(store, clock, ground.pending.wheel, self.pace)
 

@@ -12,7 +12,7 @@
 - `lanes`          the topic of a task, by its queue and priority.
 - `models`         a row for each task that was enqueued, with its result.
 - `running`        runs a task, and records it in its row.
-- `turns`          gives workers the waiting task of the highest priority.
+- `priority_gate`  gives workers the waiting task of the highest priority.
 - `worker`         the work of `manage.py tarry_worker`.
 
 Nothing else of Tarry imports Django.

@@ -18,9 +18,9 @@ from ..errors import TarryError
 from ..tarry import Tarry
 from .lanes import topics_of
 from .models import StoredTask
+from .priority_gate import PriorityGate
 from .running import TryAgain, run_stored
 from .tasks import TarryBackend
-from .turns import Turns
 
 LEFT_BEHIND = timedelta(seconds=30)
 """The age from which on a row is no longer expected to be handed over by its own process."""
@@ -41,12 +41,12 @@ class Worker:
         self._backend = backend
         self._queues = queues
         self._workers = workers
-        self._turns = Turns(workers)
+        self._gate = PriorityGate(workers)
 
     @property
     def waiting(self) -> int:
         """How many tasks are claimed, and not run yet."""
-        return self._turns.waiting
+        return self._gate.waiting
 
     def run(self, stop: Event) -> None:
         """Works until `stop`; tasks that run by then are finished."""
@@ -89,7 +89,7 @@ class Worker:
 
     def _handle(self, message: Delivery) -> None:
         body: dict[str, Any] = message.body
-        with self._turns.turn(body["priority"]):
+        with self._gate.passing(body["priority"]):
             close_old_connections()
             try:
                 run_stored(self._backend, body["task"], self.id)

@@ -7,7 +7,7 @@ it, but may apply it a moment later: a session that changes to another node wait
 
 from collections.abc import Mapping, Sequence
 
-from .group import FEWEST, Group
+from .group import FEWEST, ServerGroup
 from .server_settings import text
 
 STATES = (
@@ -30,14 +30,14 @@ def why_cut_off(states: Sequence[Sequence[object]]) -> str | None:
     return f"it is not up to date in its Galera (wsrep_local_state_comment is {state}), and takes writes when it is"
 
 
-def describe(states: Sequence[Sequence[object]]) -> Group | None:
+def describe(states: Sequence[Sequence[object]]) -> ServerGroup | None:
     """The Galera of the connected node, from the rows of `STATES`; None if the node has found none."""
     told = _read(states)
     name, size = told.get("wsrep_cluster_state_uuid", _NOBODY), int(told.get("wsrep_cluster_size", 0))
     if name == _NOBODY:
         return None
     advice = [f"of {size} nodes none may be lost: a majority wants {FEWEST} at the least"] if size < FEWEST else []
-    return Group(name, several_primaries=True, members=size, text=f"Galera {name} of {size} nodes", advice=advice)
+    return ServerGroup(name, several_primaries=True, members=size, text=f"Galera {name} of {size} nodes", advice=advice)
 
 
 def _read(states: Sequence[Sequence[object]]) -> Mapping[str, str]:

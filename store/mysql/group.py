@@ -40,7 +40,7 @@ def why_cut_off(members: Sequence[Sequence[object]]) -> str | None:
 
 
 @frozen
-class Group:
+class ServerGroup:
     """What one member tells about its group, for the doctor."""
 
     name: str
@@ -73,7 +73,7 @@ _SEVERAL = (
 )
 
 
-async def describe(connection: "Connection") -> Group | None:
+async def describe(connection: "Connection") -> ServerGroup | None:
     """The group of the connected server; None if it is in none."""
     settings = {text(name): text(value) for name, value in await connection.fetch(_SETTINGS)}
     if not settings.get("group_replication_group_name"):
@@ -111,4 +111,4 @@ async def describe(connection: "Connection") -> Group | None:
     )
     several = settings.get("group_replication_single_primary_mode") == "OFF"
     name = settings["group_replication_group_name"]
-    return Group(name, several, len(members), told_of, advice, all_named=not several)
+    return ServerGroup(name, several, len(members), told_of, advice, all_named=not several)

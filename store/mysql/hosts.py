@@ -21,7 +21,7 @@ from ..errors import Contention, Foreign, Full, ReadOnly, StoreError, Unavailabl
 from . import galera
 from .connection import GALERA, Connection, connect
 from .dsn import Dsn
-from .group import Group, describe
+from .group import ServerGroup, describe
 
 _PATIENCE = 5.0
 _EACH = 3.0
@@ -304,7 +304,7 @@ class Looked:
     """The names of the servers that the host leads to, see `Connection.name`; empty if no login worked."""
     why: StoreError | None = None
     """Why it takes no writes: `ReadOnly`, or the error of the login. None: it takes them."""
-    group: Group | None = None
+    group: ServerGroup | None = None
     """The replication group or the Galera that it belongs to."""
 
     @property
@@ -322,7 +322,7 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
     """Logs in at one host this many times, and returns what was found."""
     names = set[str]()
     why: StoreError | None = None
-    group: Group | None = None
+    group: ServerGroup | None = None
     writes = False
     for _ in range(logins):
         try:
@@ -340,7 +340,7 @@ async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
     return Looked(dsn.place, frozenset(names), None if writes else why, group)
 
 
-async def _describe(connection: Connection) -> Group | None:
+async def _describe(connection: Connection) -> ServerGroup | None:
     if connection.cluster is GALERA:
         return galera.describe(await connection.fetch(galera.STATES))
     return await describe(connection)

@@ -25,7 +25,7 @@ from ..ports import Work
 from .checkpoints import Checkpoints
 from .connection import SQLiteTransaction, connect, drive
 from .errors import translate
-from .turns import Turns
+from .fairness import Fairness
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="tarry-sqlite-writer", daemon=True)
         self._closed = False
         self._ends = False
-        self._turns = Turns()
+        self._fairness = Fairness()
         self.transactions = 0
         self.works = 0
         self._thread.start()
@@ -99,7 +99,7 @@ class Writer:
     def waited_for(self) -> bool:
         """Whether light work waits and would have the next turn. Called by running work, in the writer's thread."""
         self._take_in()
-        return bool(self._light) and self._turns.light_first
+        return bool(self._light) and self._fairness.light_first
 
     def _run(self) -> None:
         while self._light or self._heavy or not self._ends:
@@ -107,21 +107,23 @@ class Writer:
                 self._sort(self._jobs.get())
             self._take_in()
             began = time.perf_counter()
-            if self._light and (self._turns.light_first or not self._heavy):
+            if self._light and (self._fairness.light_first or not self._heavy):
                 self._together([self._light.popleft() for _ in range(min(len(self._light), _TOGETHER))])
                 self._linger()
                 if self._heavy:
-                    self._turns.light(time.perf_counter() - began)
+                    self._fairness.light(time.perf_counter() - began)
             elif self._heavy:
                 self._together([self._heavy.popleft()])
-                self._turns.heavy(time.perf_counter() - began)
+                self._fairness.heavy(time.perf_counter() - began)
             self._checkpoints.committed(waited_for=self.waited_for())
 
     def _linger(self) -> None:
         """Waits a moment for more light work, if heavy work waits."""
         self._take_in()
         end = time.perf_counter() + _LINGER
-        while self._heavy and not self._light and self._turns.light_first and (left := end - time.perf_counter()) > 0:
+        while self._heavy and not self._light and self._fairness.light_first:
+            if (left := end - time.perf_counter()) <= 0:
+                break
             with suppress(queue.Empty):
                 self._sort(self._jobs.get(timeout=left))
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from tarry.client import NotFound, Unavailable
 from tarry.client.calls import Call, Reply
-from tarry.client.gathering import Distribution, Gathering, Turn
+from tarry.client.gathering import Caller, Distribution, Gathering
 from tarry.client.shares import ALONE, MAX_BYTES, message, settlement
 from tarry.client.transport import may_have_run
 
@@ -20,36 +20,36 @@ _BYTES = 100
 _WORTH = 2
 
 
-def turn_of(content: bytes = b"{}") -> Turn:
+def caller_of(content: bytes = b"{}") -> Caller:
     """A message on its way."""
     share = message("/v1/topics/t/messages", content)
     assert share is not None
-    return Turn(Call("POST", share.path, lambda reply: reply, content, share=share), share)
+    return Caller(Call("POST", share.path, lambda reply: reply, content, share=share), share)
 
 
 class Lives(RuleBasedStateMachine):
     """Callers come, send and give up in any order; answers come in pieces."""
 
-    turns = Bundle("turns")
+    callers = Bundle("callers")
 
     @initialize()
     def begin(self) -> None:
-        self.gathering: Gathering[Turn] = Gathering(_SHARES, _BYTES, _WORTH)
-        self.waiting: list[Turn] = []
-        self.sent: list[Turn] = []
-        self.called: Turn | None = None
-        self.under_way: list[Turn] = []
+        self.gathering: Gathering[Caller] = Gathering(_SHARES, _BYTES, _WORTH)
+        self.waiting: list[Caller] = []
+        self.sent: list[Caller] = []
+        self.called: Caller | None = None
+        self.under_way: list[Caller] = []
         """Who has sent a request."""
 
-    @rule(target=turns, size=st.integers(0, _BYTES + 20))
-    def come(self, size: int) -> Turn:
-        turn = turn_of(b"1" * size)
+    @rule(target=callers, size=st.integers(0, _BYTES + 20))
+    def come(self, size: int) -> Caller:
+        caller = caller_of(b"1" * size)
         free = self.called is None and not self.under_way
-        self.waiting.append(turn)
-        self.follow(self.gathering.enter(turn))
+        self.waiting.append(caller)
+        self.follow(self.gathering.enter(caller))
         if free:
-            assert self.called is turn, "who comes when nothing is under way sends at once"
-        return turn
+            assert self.called is caller, "who comes when nothing is under way sends at once"
+        return caller
 
     @precondition(lambda self: self.called is not None)
     @rule()
@@ -57,10 +57,10 @@ class Lives(RuleBasedStateMachine):
         assert self.called is not None
         sender, self.called = self.called, None
         sender.load = load = self.gathering.take()
-        taken = list(load.turns)
+        taken = list(load.callers)
         assert taken == self.waiting[: len(taken)], "in their order"
         assert taken[0] is sender
-        sizes = [turn.share.size + 1 for turn in taken]
+        sizes = [caller.share.size + 1 for caller in taken]
         assert len(taken) <= _SHARES
         assert len(taken) == 1 or sum(sizes) <= _BYTES
         rest = self.waiting[len(taken) :]
@@ -84,31 +84,31 @@ class Lives(RuleBasedStateMachine):
     def end(self, data: st.DataObject) -> None:
         self.leave(data.draw(st.sampled_from(self.under_way)))
 
-    @rule(turn=consumes(turns))
-    def give_up(self, turn: Turn) -> None:
+    @rule(caller=consumes(callers))
+    def give_up(self, caller: Caller) -> None:
         """Unsent, under way, or with its outcome."""
-        unsent = turn in self.waiting
-        assert self.gathering.unsent(turn) is unsent
+        unsent = caller in self.waiting
+        assert self.gathering.unsent(caller) is unsent
         if unsent:
-            self.waiting.remove(turn)
-        self.leave(turn)
+            self.waiting.remove(caller)
+        self.leave(caller)
 
-    def leave(self, turn: Turn) -> None:
-        sent = turn is self.called or turn in self.under_way
-        if turn is self.called:
+    def leave(self, caller: Caller) -> None:
+        sent = caller is self.called or caller in self.under_way
+        if caller is self.called:
             self.called = None
-        if turn in self.under_way:
-            self.under_way.remove(turn)
-        following = self.gathering.leave(turn)
+        if caller in self.under_way:
+            self.under_way.remove(caller)
+        following = self.gathering.leave(caller)
         assert sent or following is None
         self.follow(following)
 
-    def follow(self, called: Turn | None) -> None:
+    def follow(self, called: Caller | None) -> None:
         if called is not None:
             assert self.called is None, "one after the other"
             assert called is self.waiting[0], "whoever has waited for the longest"
             self.called = called
-        assert all(turn.sends is (turn is self.called) for turn in self.waiting)
+        assert all(caller.sends is (caller is self.called) for caller in self.waiting)
 
     @invariant()
     def somebody_sends_while_somebody_waits(self) -> None:
@@ -116,7 +116,7 @@ class Lives(RuleBasedStateMachine):
         assert self.gathering.busy is bool(self.under_way or self.called)
         assert not self.waiting or self.called or self.under_way
         if self.waiting and len(self.under_way) == 1 and self.called is None:
-            there = len(self.waiting) + sum(turn.load.unanswered for turn in self.under_way if turn.load)
+            there = len(self.waiting) + sum(caller.load.unanswered for caller in self.under_way if caller.load)
             assert there // 2 < _WORTH or len(self.waiting) < there // 2, "a crowd has two under way"
 
 
@@ -127,19 +127,19 @@ class Crowd:
     """So many callers who come again with their answers, in whatever order; a request takes some time of the server."""
 
     def __init__(self, callers: int) -> None:
-        self.gathering: Gathering[Turn] = Gathering(worth=_WORTH)
-        self.under_way: deque[Turn] = deque()
+        self.gathering: Gathering[Caller] = Gathering(worth=_WORTH)
+        self.under_way: deque[Caller] = deque()
         self.sizes: list[int] = []
         for _ in range(callers):
             self.come()
 
     def come(self) -> None:
-        self.send(self.gathering.enter(turn_of()))
+        self.send(self.gathering.enter(caller_of()))
 
-    def send(self, called: Turn | None) -> None:
+    def send(self, called: Caller | None) -> None:
         while called is not None:
             called.load = self.gathering.take()
-            self.sizes.append(len(called.load.turns))
+            self.sizes.append(len(called.load.callers))
             self.under_way.append(called)
             assert len(self.under_way) <= 2
             called = self.gathering.call()
@@ -153,7 +153,7 @@ class Crowd:
                 self.gathering.answered(sender.load, sender.load.unanswered)
         for sender in senders:
             assert sender.load is not None
-            for _ in sender.load.turns[1 + stay_away :]:
+            for _ in sender.load.callers[1 + stay_away :]:
                 self.come()
         for sender in senders:
             self.send(self.gathering.leave(sender))
@@ -167,7 +167,7 @@ def test_a_crowd_has_two_requests_under_way_each_of_half(callers: int, lives: li
     crowd = Crowd(callers)
     for requests, stay_away in lives:
         crowd.answer(requests, stay_away)
-    there = sum(turn.load.unanswered for turn in crowd.under_way if turn.load) + len(crowd.gathering._waiting)
+    there = sum(caller.load.unanswered for caller in crowd.under_way if caller.load) + len(crowd.gathering._waiting)
     for _ in range(20):
         crowd.answer()
     for requests in (1, 1, 1, 2, 1, 2, 2):
@@ -180,14 +180,14 @@ def test_a_crowd_has_two_requests_under_way_each_of_half(callers: int, lives: li
 
 
 def test_a_small_crowd_goes_together_and_one_caller_at_once() -> None:
-    gathering: Gathering[Turn] = Gathering(worth=2)
-    turns = [turn_of() for _ in range(5)]
-    assert gathering.enter(turns[0]) is turns[0]
-    turns[0].load = gathering.take()
-    assert [gathering.enter(turn) for turn in turns[1:3]] == [None, None], "of three, half is not worth it"
-    assert gathering.enter(turns[3]) is turns[1], "whoever has waited for the longest"
-    assert gathering.enter(turns[4]) is None, "one is called already"
-    assert gathering.leave(turns[1]) is turns[2], "it gives up, and the next is called"
+    gathering: Gathering[Caller] = Gathering(worth=2)
+    callers = [caller_of() for _ in range(5)]
+    assert gathering.enter(callers[0]) is callers[0]
+    callers[0].load = gathering.take()
+    assert [gathering.enter(caller) for caller in callers[1:3]] == [None, None], "of three, half is not worth it"
+    assert gathering.enter(callers[3]) is callers[1], "whoever has waited for the longest"
+    assert gathering.enter(callers[4]) is None, "one is called already"
+    assert gathering.leave(callers[1]) is callers[2], "it gives up, and the next is called"
 
 
 def line(number: int) -> dict[str, Any]:
@@ -207,41 +207,41 @@ def told(outcome: object) -> str:
 
 @given(count=st.integers(1, 12), answered=st.integers(0, 14), data=st.data())
 def test_each_has_its_own_answer_however_it_is_cut(count: int, answered: int, data: st.DataObject) -> None:
-    turns = [turn_of(b"%d" % number) for number in range(count)]
-    distribution = Distribution(turns)
+    callers = [caller_of(b"%d" % number) for number in range(count)]
+    distribution = Distribution(callers)
     assert [json.loads(text) for text in distribution.content().splitlines()] == list(range(count))
     answer = b"".join(json.dumps(line(number)).encode() + b"\n" for number in range(answered))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(answer)), max_size=5)))
-    handed_out: list[Turn] = []
+    handed_out: list[Caller] = []
     for start, end in zip([0, *cuts], [*cuts, len(answer)], strict=True):
         handed_out += distribution.feed(answer[start:end])
     handed_out += distribution.end()
-    assert handed_out == turns[:answered]
+    assert handed_out == callers[:answered]
     left = distribution.fail(None)
-    assert [*handed_out, *left] == turns
-    assert [told(turn.outcome) for turn in handed_out] == [str(number) for number in range(min(count, answered))]
-    for turn in left:
-        assert isinstance(turn.outcome, Unavailable)
-        assert may_have_run(turn.outcome)
-    assert len({id(turn.outcome) for turn in turns}) == count, "an error of its own for each"
+    assert [*handed_out, *left] == callers
+    assert [told(caller.outcome) for caller in handed_out] == [str(number) for number in range(min(count, answered))]
+    for caller in left:
+        assert isinstance(caller.outcome, Unavailable)
+        assert may_have_run(caller.outcome)
+    assert len({id(caller.outcome) for caller in callers}) == count, "an error of its own for each"
 
 
 def test_what_a_request_fails_with_as_a_whole_is_each_ones_to_try_again_or_to_ask_alone() -> None:
     cause = ConnectionError()
     away = Unavailable("away", status=503, problem={"executed": False}, retry_after=2.0)
     away.__cause__ = cause
-    turns = [turn_of(), turn_of()]
-    Distribution(turns).fail(away)
-    for turn in turns:
-        error = turn.outcome
+    callers = [caller_of(), caller_of()]
+    Distribution(callers).fail(away)
+    for caller in callers:
+        error = caller.outcome
         assert isinstance(error, Unavailable)
         assert error is not away
         assert (str(error), error.status, error.retry_after, error.__cause__) == ("away", 503, 2.0, cause)
         assert not may_have_run(error)
-    Distribution(turns).fail(NotFound("no such path", status=404))
-    assert [turn.outcome for turn in turns] == [ALONE, ALONE]
-    Distribution(turns).fail(KeyboardInterrupt())
-    assert all(isinstance(turn.outcome, Unavailable) for turn in turns)
+    Distribution(callers).fail(NotFound("no such path", status=404))
+    assert [caller.outcome for caller in callers] == [ALONE, ALONE]
+    Distribution(callers).fail(KeyboardInterrupt())
+    assert all(isinstance(caller.outcome, Unavailable) for caller in callers)
 
 
 @pytest.mark.parametrize("content", [b'{"body":\n1}', b"1" * MAX_BYTES])

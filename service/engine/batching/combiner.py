@@ -28,7 +28,7 @@ import trio
 
 from ....store.errors import Locked, is_of_one
 from ...errors import Busy, Overloaded
-from .lanes import ASIDE_FOR, Answer, Batch, Items, Lane, Request, Waiting, lanes_of, refuse
+from .lanes import ASIDE_FOR, Answer, Batch, Items, Lane, PendingRequest, Request, lanes_of, refuse
 
 _WORTH_SHARING = 100
 """The least share of the waiting requests that a batch takes, if there are so many: each transaction costs a commit."""
@@ -125,7 +125,7 @@ class Combiner(Generic[Request, Answer]):
             lane = self._lanes[key] = Lane(key)
         elif lane.locked_since is not None and (self._weight_aside + weight) * _ASIDE_SHARE > self._limit:
             raise Busy(_HELD)
-        item = Waiting(lane, request, weight, trio.lowlevel.current_task())
+        item = PendingRequest(lane, request, weight, trio.lowlevel.current_task())
         if lane.aside_until is not None:
             item.since = trio.current_time()
         self._put(item)
@@ -164,7 +164,7 @@ class Combiner(Generic[Request, Answer]):
             self._waking = True
             self._at_rest.unpark()
 
-    def _put(self, item: Waiting[Request, Answer], *, back: bool = False) -> None:
+    def _put(self, item: PendingRequest[Request, Answer], *, back: bool = False) -> None:
         """Lets the request wait; `back`: it waited before, and comes first."""
         lane = item.lane
         if back:
@@ -190,7 +190,7 @@ class Combiner(Generic[Request, Answer]):
             self._suspects.setdefault(lane)
         self._wake()
 
-    def _pop(self, lane: Lane[Request, Answer]) -> Waiting[Request, Answer]:
+    def _pop(self, lane: Lane[Request, Answer]) -> PendingRequest[Request, Answer]:
         item = lane.waiting.popleft()
         self._weight -= item.weight
         self._count -= 1

@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 @define(eq=False)
-class Waiting(Generic[Request, Answer]):
+class PendingRequest(Generic[Request, Answer]):
     lane: "Lane[Request, Answer]"
     request: Request
     weight: int
@@ -47,7 +47,7 @@ class Lane(Generic[Request, Answer]):
     """Requests that need the same rows, in order of arrival. Kept while there is something to know of the lane."""
 
     key: Hashable
-    waiting: deque[Waiting[Request, Answer]] = field(factory=lambda: deque[Waiting[Request, Answer]]())
+    waiting: deque[PendingRequest[Request, Answer]] = field(factory=lambda: deque[PendingRequest[Request, Answer]]())
     flying: int = 0
     """Batches under way that have requests of this lane."""
     slow: int = 0
@@ -82,7 +82,7 @@ class Lane(Generic[Request, Answer]):
         self.aside_until = now + ASIDE_FOR
 
 
-Items = list[Waiting[Request, Answer]]
+Items = list[PendingRequest[Request, Answer]]
 
 
 @define(eq=False)

@@ -18,7 +18,7 @@ _PATIENCE, _EACH = 0.2, 0.001
 _SUSPECTS = 1000
 """Suspects that are remembered."""
 
-Waiting = dict[int, None]
+QueueIds = dict[int, None]
 """Queues, in order. Each queue is in one of the four places below; in none while its entries are being promoted."""
 
 
@@ -32,15 +32,15 @@ class Held:
     _again: set[int] = field(factory=set[int], init=False)
     """Entries that came once more while they were under way. The transaction under way may have passed them over,
     because the one that brought them had them locked: they are tried again."""
-    line: Waiting = field(factory=Waiting, init=False)
+    line: QueueIds = field(factory=QueueIds, init=False)
     """Queues that are to be stood in line for."""
-    stuck: Waiting = field(factory=Waiting, init=False)
+    stuck: QueueIds = field(factory=QueueIds, init=False)
     """Queues that a look has found locked."""
-    slow: Waiting = field(factory=Waiting, init=False)
+    slow: QueueIds = field(factory=QueueIds, init=False)
     """Suspects, which wait for nothing else."""
-    _suspects: Waiting = field(factory=Waiting, init=False)
+    _suspects: QueueIds = field(factory=QueueIds, init=False)
     """Suspects, whether entries of them are here or not."""
-    apart: Waiting = field(factory=Waiting, init=False)
+    apart: QueueIds = field(factory=QueueIds, init=False)
     """Queues that have been waited for in vain, where it is not known whether a look shows the lock."""
     changed: trio.Event = field(factory=trio.Event, init=False)
 
@@ -81,7 +81,7 @@ class Held:
         while self.by_queue:
             await trio.sleep(0.01)
 
-    def wait(self, queues: Iterable[int], place: Waiting) -> None:
+    def wait(self, queues: Iterable[int], place: QueueIds) -> None:
         """Puts the queues in this place."""
         place.update(dict.fromkeys(queues))
         self.changed.set()
@@ -89,11 +89,11 @@ class Held:
     def _is_under_way(self, queue_id: int) -> bool:
         return not any(queue_id in place for place in (self.line, self.stuck, self.slow, self.apart))
 
-    def _home(self, queue_id: int) -> Waiting:
+    def _home(self, queue_id: int) -> QueueIds:
         """The place where a queue begins."""
         return self.slow if queue_id in self._suspects else self.line
 
-    def take(self, queue_id: int, place: Waiting, many: int = BATCH) -> list[int]:
+    def take(self, queue_id: int, place: QueueIds, many: int = BATCH) -> list[int]:
         """Takes the queue out of its place; returns the first of its entries."""
         del place[queue_id]
         return list(islice(self.by_queue[queue_id], many))

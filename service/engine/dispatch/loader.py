@@ -22,7 +22,7 @@ from ..cluster.nodes import Nodes
 from ..cluster.ownership import Ownership
 from ..state.coverage import Coverage
 from ..state.pending import Pending
-from .pages import Pages, Timers, look
+from .pages import Pages, TimerRun, look
 
 _FIRST_PAGE = 500
 """Rows of a shard in the first page of overdue ones: few, so that the first message goes out soon."""
@@ -136,7 +136,7 @@ class Loader:
             await self._add(some, pages.upto)
             await trio.lowlevel.checkpoint()
 
-    async def _add(self, runs: Sequence[Timers], upto: int) -> None:
+    async def _add(self, runs: Sequence[TimerRun], upto: int) -> None:
         many = sum(len(dues) for dues, _ in runs)
         self.loaded += many
         if many > _PIECE and min(dues[0] for dues, _ in runs) > self._clock.now() + _SOON:

@@ -16,7 +16,7 @@ from ....store.timers import timers
 
 _EVER = (1 << 63) - 1
 
-Timers = tuple[list[int], list[int]]
+TimerRun = tuple[list[int], list[int]]
 """Due times and entries, as two columns, in order of time."""
 
 
@@ -24,7 +24,7 @@ Timers = tuple[list[int], list[int]]
 class _Reader:
     """Reads one table of one shard. `ask` reads rows behind a place, at most so many."""
 
-    ask: Callable[[tuple[int, int], int], Awaitable[Timers]]
+    ask: Callable[[tuple[int, int], int], Awaitable[TimerRun]]
     upto: int
     """Everything due before this has been read; `_EVER` when there is no more."""
     _last: tuple[int, int]
@@ -43,7 +43,7 @@ class _Reader:
         self._dues = self._dues + dues if self._dues else dues
         self._entries = self._entries + entries if self._entries else entries
 
-    def give(self, upto: int) -> Timers | None:
+    def give(self, upto: int) -> TimerRun | None:
         """Gives out the rows that are due at that time or before; None if there are none."""
         if not self._dues or self._dues[0] > upto:
             return None
@@ -80,7 +80,7 @@ class Pages:
         self.upto = since if self._readers else until
         """Everything due before this has been given out."""
 
-    async def more(self, limit: int) -> list[Timers] | None:
+    async def more(self, limit: int) -> list[TimerRun] | None:
         """Reads another page, and returns what is now known to come next, for each table and shard that has some; None
         after the last page."""
         if self.upto >= self._until:
@@ -95,22 +95,22 @@ class Pages:
         """Whether a page of each table and shard has been read."""
         return self.upto > self._begin
 
-    def _messages(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[Timers]]:
-        async def ask(last: tuple[int, int], limit: int) -> Timers:
+    def _messages(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[TimerRun]]:
+        async def ask(last: tuple[int, int], limit: int) -> TimerRun:
             rows = await self._store.read(timers.due_messages, shard, last[1] + 1, self._until, limit)
             return [due for _, due in rows], [id_ for id_, _ in rows]
 
         return ask
 
-    def _moved(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[Timers]]:
-        async def ask(last: tuple[int, int], limit: int) -> Timers:
+    def _moved(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[TimerRun]]:
+        async def ask(last: tuple[int, int], limit: int) -> TimerRun:
             rows = await self._store.read(timers.due_moved, shard, last, self._until, limit)
             return [due for _, due in rows], [id_ for id_, _ in rows]
 
         return ask
 
-    def _retries(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[Timers]]:
-        async def ask(last: tuple[int, int], limit: int) -> Timers:
+    def _retries(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[TimerRun]]:
+        async def ask(last: tuple[int, int], limit: int) -> TimerRun:
             ids = await self._store.read(timers.due_retries, shard, ~last[1] + 1, self._until, limit)
             return [due_of(id_) for id_ in ids], [~id_ for id_ in ids]
 

@@ -19,7 +19,7 @@ from ....store.records import Promoted
 from ...clock import Clock
 from ...outages import tell_failure
 from ..signals import Signals
-from .held import BATCH, Held, Waiting
+from .held import BATCH, Held, QueueIds
 from .promotion import Promotion
 
 _LINES = 2
@@ -84,7 +84,7 @@ class Unblocking:
             half = (len(self._held.slow) + 1) // 2
             await self._try_together(list(self._held.slow)[: min(half, BATCH)], self._held.slow, held=self._held.line)
 
-    async def _try_together(self, queues: list[int], place: Waiting, *, held: Waiting) -> None:
+    async def _try_together(self, queues: list[int], place: QueueIds, *, held: QueueIds) -> None:
         """Tries these queues in one transaction; those that are held back go to `held`."""
         each = max(1, BATCH // len(queues))
         asked = {queue_id: self._held.take(queue_id, place, each) for queue_id in queues}
@@ -115,14 +115,14 @@ class Unblocking:
             if queue_id in self._held.apart:
                 await trio.sleep(_LOOK)
 
-    async def _until(self, place: Waiting) -> None:
+    async def _until(self, place: QueueIds) -> None:
         while not place or self._clock.in_doubt:
             if self._held.changed.is_set():
                 self._held.changed = trio.Event()
             with trio.move_on_after(_LOOK if place else float("inf")):
                 await self._held.changed.wait()
 
-    def _first_of(self, place: Waiting) -> int:
+    def _first_of(self, place: QueueIds) -> int:
         """The next queue; those of a topic with another locked queue come after all others."""
         return next((q for q in place if not self._locked_of_topic[self._promotion.topic_of(q)]), next(iter(place)))
 

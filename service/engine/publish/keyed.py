@@ -26,7 +26,7 @@ _WISH = 300
 
 
 @define(eq=False)
-class Timers:
+class KeyedTimers:
     """Sets and cancels timers by key."""
 
     _store: Store

@@ -9,13 +9,13 @@ from attrs import define, field
 from ....store.records import Group
 
 
-class Waiting(Protocol):
+class Caller(Protocol):
     """A caller that waits for messages of a group."""
 
     answered: trio.Event
 
 
-Who = TypeVar("Who", bound=Waiting)
+Who = TypeVar("Who", bound=Caller)
 
 
 @define(eq=False)

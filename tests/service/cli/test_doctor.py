@@ -23,7 +23,7 @@ from tarry.service.settings import Settings
 from tarry.store.errors import ReadOnly, Refused, StoreError, Unavailable
 from tarry.store.migrations import Migration, load_migrations, newest
 from tarry.store.mysql import hosts
-from tarry.store.mysql.group import Group
+from tarry.store.mysql.group import ServerGroup
 from tarry.store.mysql.hosts import Looked
 
 
@@ -293,7 +293,8 @@ async def test_the_hosts_of_one_cluster(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def look(_: object) -> list[Looked]:
         await trio.lowlevel.checkpoint()
-        return [Looked(at, frozenset({at}), group=Group(name, True, 3, "several", ())) for at, name in clusters.items()]
+        groups = {at: ServerGroup(name, True, 3, "several", ()) for at, name in clusters.items()}
+        return [Looked(at, frozenset({at}), group=group) for at, group in groups.items()]
 
     monkeypatch.setattr(hosts, "look_at_each", look)
     told, group = await _hosts("mysql://u@a,b/d")
@@ -305,7 +306,7 @@ async def test_the_hosts_of_one_cluster(monkeypatch: pytest.MonkeyPatch) -> None
     assert (group.state, "a: f595; b: 0000. Name those of one" in group.detail) == ("wrong", True)
 
 
-GROUP = Group("one", False, 3, "group one", ("group_replication_consistency is EVENTUAL",))
+GROUP = ServerGroup("one", False, 3, "group one", ("group_replication_consistency is EVENTUAL",))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +321,7 @@ GROUP = Group("one", False, 3, "group one", ("group_replication_consistency is E
     ],
 )
 async def test_the_hosts_of_replication_groups(
-    groups: list[Group | None], told: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    groups: list[ServerGroup | None], told: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = "abc"[: len(groups)]
 

@@ -1,4 +1,4 @@
-"""Turns of the one writer: decides whether light or heavy work gets the next transaction.
+"""Fairness of the one writer: decides whether light or heavy work gets the next transaction.
 
 Light work goes first, and heavy work may be asked to end early for it. But each kind gets half of the time if it needs
 it: when light work is ahead by more than `_AHEAD`, heavy work is not disturbed until it has caught up.
@@ -8,7 +8,7 @@ _AHEAD = 0.02
 """Seconds: less than the promotion of a thousand due messages takes."""
 
 
-class Turns:
+class Fairness:
     """Counts the seconds that transactions of each kind took."""
 
     def __init__(self) -> None:

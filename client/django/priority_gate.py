@@ -7,7 +7,7 @@ from itertools import count
 from threading import Condition
 
 
-class Turns:
+class PriorityGate:
     """Lets `places` threads in at a time."""
 
     def __init__(self, places: int) -> None:
@@ -22,7 +22,7 @@ class Turns:
         return len(self._waiting)
 
     @contextmanager
-    def turn(self, priority: int) -> Generator[None, None, None]:
+    def passing(self, priority: int) -> Generator[None, None, None]:
         """Waits for a place, and holds it."""
         with self._changed:
             own = (-priority, next(self._numbers))
