@@ -77,8 +77,8 @@ class Lane(Generic[Request, Answer]):
     def found_locked(self, now: float) -> None:
         """The lane was locked at this look: it stays aside, and rests a little longer than the last time."""
         self.locked_since = now if self.locked_since is None else self.locked_since
-        self.rest = min(2 * self.rest, LONGEST_REST)
         self.rests_until = now + self.rest
+        self.rest = min(2 * self.rest, LONGEST_REST)
         self.aside_until = now + ASIDE_FOR
 
 
