@@ -10,7 +10,7 @@ export PYTHON
 help:
 	@echo 'make demo    set up .venv, then watch a day of flights go through Tarry (about a minute)'
 	@echo 'make test    set up, check, and run every test'
-	@echo 'make quick   lint, and a case of each test that wants no server and no process; for in between'
+	@echo 'make quick   lint, and a case of each quick test that wants no server and no process; for in between'
 	@echo 'make long    the other tests: whose turn it was on MariaDB alone or on MySQL, and those that take minutes, the pipeline on'
 	@echo '             Spark, on every store and all the way round; the campaign in short'
 	@echo 'make container  of the long ones, the one that builds the image and runs two servers of it: wants podman, as root'

@@ -168,7 +168,7 @@ class Distribution(Generic[T]):
         return self._hand_out(self._answers.end())
 
     def fail(self, error: BaseException | None) -> Sequence[T]:
-        """Gives all remaining callers an outcome, an error or none, since no more answers come; returns them."""
+        """Gives all remaining callers an outcome, as no more answers come, with an error or without; returns them."""
         left = self._callers[self._answered :]
         if error is None:
             error = Unavailable(f"the answer ended early: {self._answered} of {len(self._callers)} had theirs")

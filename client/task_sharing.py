@@ -84,7 +84,7 @@ class TaskSharing(Sharing[_Caller]):
             caller.wake.set()
 
     async def _go_on(self, state: SharedState[_Caller], gathering: Gathering[_Caller], place: Hashable) -> None:
-        """Sends requests for callers, in the client's block, for as long as a caller is called."""
+        """Sends requests for callers, in the client's block, for as long as one is called to send."""
         try:
             await self._send_for(state, gathering)
             while self._room() is not None and (called := gathering.call()) is not None:

@@ -26,11 +26,11 @@ class _Caller(Waiter):
     wake: threading.Lock = field(factory=_held, init=False)
     """Released when there is an outcome, or the caller is to send."""
     following: "_Caller | None" = field(default=None, init=False)
-    """The caller that its caller wakes, once it is awake itself."""
+    """The caller that this one wakes, once it is awake itself."""
     gone: bool = field(default=False, init=False)
-    """Its caller has given up, and wakes nobody any more."""
+    """It has given up, and wakes nobody any more."""
     is_last: bool = field(default=False, init=False)
-    """Its caller has sent a request, and is woken after all others that share it."""
+    """It has sent a request, and is woken after all others that share it."""
 
     async def woken(self, patience: float | None = None) -> bool:
         woken = self.wake.acquire(timeout=-1 if patience is None else min(patience, threading.TIMEOUT_MAX))

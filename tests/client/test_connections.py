@@ -127,10 +127,12 @@ def test_a_late_answer_is_nobody_s(peer: RawPeer, to: Callable[..., Tarry]) -> N
         first = next(error for error in _failures(tarry) if type(error.__cause__) is not httpx.ConnectTimeout)
         assert type(first.__cause__) is httpx.ReadTimeout
         assert first.in_doubt
-        assert len(peer.asked) == 1
+        wait_until(lambda: len(peer.asked) == 1)
         assert _answered(tarry) == {"of": "the second"}
     held.set()
-    assert [number for number, _ in peer.asked].count(peer.asked[0][0]) == 1, "a new connection"
+    late = peer.asked[0][0]
+    wait_until(lambda: late in peer.ended)
+    assert [number for number, _ in peer.asked].count(late) == 1
 
 
 _BUSY = 100

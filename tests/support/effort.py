@@ -1,5 +1,5 @@
-"""How much each test tries: a moderate amount in `make test`, everything in `make long`, and a case of each test in
-`make quick`."""
+"""How much each test tries: a moderate amount in `make test`, everything in `make long`, and a case of each quick
+test in `make quick`."""
 
 import os
 from collections.abc import Iterable
@@ -12,7 +12,8 @@ _NOT_QUICK = ("mysql", "mariadb", "asyncio", "process")
 """Words in the names of tests that need a server or a process, or that also run on trio."""
 
 full = pytest.mark.full
-"""Marks a test, or a module as `pytestmark`, whose effort depends on `tries`: `make long` runs it once more."""
+"""Marks a test, or a module as `pytestmark`, whose effort depends on `tries` or `examples`: `make long` runs it once
+more."""
 
 
 def tries(some: int, whole: int) -> int:
@@ -26,12 +27,14 @@ def examples(some: int, whole: int) -> int:
 
 
 def take_quick(items: Iterable[pytest.Function]) -> None:
-    """In `make quick` keeps only the first quick case of each test; marks all others as long."""
+    """In `make quick` keeps the first quick case of each test, and another on Trio's loop; marks all others as long."""
     if not _QUICK:
         return
-    tests: set[str] = set()
+    tests: set[tuple[str, bool]] = set()
     for item in items:
-        test = item.nodeid.partition("[")[0]
+        test = item.nodeid.partition("[")[0], "trio]" in item.nodeid
+        if item.get_closest_marker("long"):
+            continue
         if test in tests or item.get_closest_marker("slow") or any(word in item.nodeid for word in _NOT_QUICK):
             item.add_marker(pytest.mark.long)
         else:

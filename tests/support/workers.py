@@ -11,7 +11,7 @@ _FIRST = (_TOGETHER, "tests/bench/test_bench_smoke")
 """The tests that take longest."""
 _WAITING = ("tests/acceptance/", "tests/bench/", "tests/testing/")
 """Tests that mostly wait for other processes."""
-_COMPUTING = ("gw0", "gw1")
+_COMPUTING = frozenset(f"gw{number}" for number in range(os.cpu_count() or 1))
 """The workers that take the other tests first, so that the processors are busy while those wait."""
 
 
