@@ -333,7 +333,8 @@ class MySQLBackend:
         """As `now`, with the microseconds as a fraction.
 
         When a server vanishes silently, its sessions get neither an answer nor an error. Since this is asked every two
-        seconds, it is here that a new login is tried, which finds another server if there is one.
+        seconds while no other answer brings the time, it is here that a new login is tried, which finds another server
+        if there is one.
         """
         with trio.move_on_after(self._hosts.timeout):
             async with self._readers.connection() as connection:
