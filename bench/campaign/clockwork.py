@@ -1,7 +1,11 @@
-"""The schedules of the load: creates them at the start, pauses them before the drain, and records their fire times."""
+"""The schedules of the load: creates them at the start, pauses them before the drain, and records their fire times.
+
+Tarry keeps the last thousand fire times of a schedule, so in a long run they are asked for now and then.
+"""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import trio
@@ -16,6 +20,10 @@ _SENT = ("fired", "run", "backfilled")
 _FIRST = 2_000
 """Milliseconds from now to the first fire time."""
 _REST = 0.2
+_TOLD_EVERY = 600.0
+"""Seconds: in a thousand, the shortest schedule has fired 500 times."""
+_SETTLED = 120_000
+"""Milliseconds after which a pause does not change the outcome of a fire time any more."""
 
 
 async def make_schedules(crew: Crew, caller: Caller) -> None:
@@ -37,11 +45,23 @@ async def pause_schedules(crew: Crew, caller: Caller) -> None:
         crew.journal.write("schedule", "ok", reason="paused", facts={"schedule": name})
 
 
-async def tell_fires(crew: Crew, caller: Caller) -> None:
-    """Records each fire time's outcome, as the service reports it, and the digest of the message it must have sent."""
+async def keep_telling_fires(crew: Crew, caller: Caller) -> None:
+    """Records fire times now and then, until it is cancelled."""
+    while True:
+        await trio.sleep(_TOLD_EVERY)
+        await tell_fires(crew, caller, until_ms=crew.store_ms - _SETTLED)
+
+
+async def tell_fires(crew: Crew, caller: Caller, until_ms: float = inf) -> None:
+    """Records the outcome of each fire time before `until_ms` that was not recorded before, as the service reports it,
+    and the digest of the message it must have sent."""
     for name in SCHEDULES:
+        known = crew.fires_told.setdefault(name, set())
         async for fire in _fires(caller, name):
             due, at = ms_of(fire["fire_at"]), ms_of(fire["at"])
+            if due in known or due > until_ms:
+                continue
+            known.add(due)
             message = {"body": _BODY, "headers": {SCHEDULE: name, FIRE_AT: fire["fire_at"]}}
             line: dict[str, Any] = {"name": fire_name(name, fire["fire_at"]), "topic": TICKS, "due_ms": due}
             line |= {"digest": digest_of(message), "id": fire.get("id") or "", "reason": fire["what"]}

@@ -31,6 +31,9 @@ class Crew:
     offered: "trio.MemorySendChannel[tuple[str, str, int]] | None" = None
     """Offers name, id and due time of waiting messages to the actors that cancel and reschedule."""
 
+    fires_told: dict[str, set[int]] = field(factory=dict[str, set[int]])
+    """By schedule: the fire times that the history has already."""
+
     connect: Callable[[int], Line] = LeanHTTP
     """Connects to a node by its port."""
     ahead_ms: int = 0

@@ -74,6 +74,19 @@ class Member:
         return False
 
     @property
+    def commits(self) -> bool:
+        """As the group's primary. A group that is not sure yet whether a member is gone keeps a COMMIT waiting."""
+        with suppress(pymysql.err.MySQLError):
+            if self.takes_writes:
+                self.ask(
+                    "CREATE DATABASE IF NOT EXISTS probe",
+                    "CREATE TABLE IF NOT EXISTS probe.one (id INT PRIMARY KEY)",
+                    "REPLACE INTO probe.one VALUES (1)",
+                )
+                return True
+        return False
+
+    @property
     def sees(self) -> list[str]:
         """The states of all members, as this one has them, by their ports; of none where it does not answer."""
         with suppress(pymysql.err.MySQLError):
@@ -92,7 +105,7 @@ class Member:
 class Group:
     members: list[Member]
     chosen: trio.Event = field(factory=trio.Event)
-    """Set when it has a primary with a majority again."""
+    """Set when it commits again."""
 
     @property
     def primary(self) -> Member:
@@ -106,13 +119,13 @@ class Group:
         _wait(lambda: all(one.sees_all for one in self.members), _JOINED, "the members did not come together")
 
     def elected(self, among: Collection[Member]) -> None:
-        """Waits until one of these is the primary."""
-        _wait(lambda: any(one.takes_writes for one in among), _ELECTED, "no other primary was elected")
+        """Waits until one of these is the primary, and commits."""
+        _wait(lambda: any(one.commits for one in among), _ELECTED, "no other primary was elected")
         trio.from_thread.run_sync(self.chosen.set)
 
 
 Fault = Callable[[Group, Random], Callable[[], None]]
-"""Returns when the group has a primary with a majority; what that returns makes it whole."""
+"""Returns when the group commits again; what that returns makes it whole."""
 
 
 @define
@@ -230,10 +243,8 @@ def _member(folder: Path, number: int, homes: Sequence[_Home]) -> Member:
 
 def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:
     """kill -9, and a start. Until it has joined it takes writes, which the group would never get."""
-    was_primary = member.takes_writes
     member.program.kill()
-    if was_primary:
-        group.elected(group.others(member))
+    group.elected(group.others(member))
 
     def heal() -> None:
         member.program.start(member.command)
@@ -344,7 +355,7 @@ async def faults(stage: Stage, some: Mapping[str, Fault] = FAULTS) -> None:
             stage.stuck(f"{late}: {[one.sees for one in group.members]}")
             break
         await _ready(stage)
-        stage.end(what)
+        stage.end(what, back_ms=round(stage.ups[-1]))
         await stage.journal.reached("ack:ok", random.randrange(20, 200), PATIENCE)
 
 
@@ -355,8 +366,8 @@ def _with_lines(nodes: Sequence[Node]) -> Mapping[str, Fault]:
 
 
 async def measured(stage: Stage, group: Group, fault: Callable[[], Callable[[], None]]) -> Callable[[], None]:
-    """Does it, and waits until the service is back: that is measured from when the group has a primary with a majority,
-    though the fault may still go on. Returns what makes the group whole."""
+    """Does it, and waits until the service is back: that is measured from when the group commits again, and the fault
+    may still go on. Returns what makes the group whole."""
     group.chosen = trio.Event()
     heal = nothing
     async with trio.open_nursery() as nursery:

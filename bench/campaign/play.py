@@ -12,7 +12,7 @@ from ..checker.report import check
 from ..lean_http import LeanHTTP
 from ..proxy import Proxy
 from ..report import say
-from .clockwork import make_schedules, pause_schedules
+from .clockwork import keep_telling_fires, make_schedules, pause_schedules
 from .crew import Crew
 from .database import Server, private_redis
 from .drain import Drain
@@ -103,7 +103,7 @@ async def _stop(node: Node, journal: Journal) -> None:
 
 @asynccontextmanager
 async def _telling(stage: Stage) -> AsyncGenerator[None, None]:
-    """How far it is, on a terminal."""
+    """How far it is, on a terminal; and the fire times, in the history."""
 
     async def tell() -> None:
         counts = stage.journal.counts
@@ -115,5 +115,6 @@ async def _telling(stage: Stage) -> AsyncGenerator[None, None]:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tell)
+        nursery.start_soon(keep_telling_fires, stage.crew, stage.crew.caller("fires"))
         yield
         nursery.cancel_scope.cancel()
