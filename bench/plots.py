@@ -115,6 +115,9 @@ def _panel(axes: Any, title: str, over: str, curves: Curves, stores: list[str]) 
     axes.set_title(title, loc="left", fontsize=9, color=_INK)
     axes.set_xlabel(over, color=_INK)
     axes.set_xscale("log")
+    at = sorted({x for points in curves.values() for x, _ in points})
+    axes.set_xticks(at, [_short(x) for x in at])
+    axes.minorticks_off()
     axes.tick_params(colors=_INK, which="both", length=0)
     axes.grid(axis="y", color=_INK, alpha=0.25, linewidth=0.6)
     axes.spines[:].set_visible(False)
@@ -123,6 +126,10 @@ def _panel(axes: Any, title: str, over: str, curves: Curves, stores: list[str]) 
             *zip(*points, strict=True), marker="o", markersize=3, color=_COLOURS[stores.index(store)], label=store
         )
     axes.set_ylim(bottom=0)
+
+
+def _short(number: float) -> str:
+    return f"{number / 1e6:g} M" if number >= 1e6 else f"{number:,g}"
 
 
 if __name__ == "__main__":
