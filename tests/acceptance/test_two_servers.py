@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from support.server import client_of, start_server
-from support.stores import Tables, connect_raw, open_tables
+from support.stores import connect_raw, open_tables, row_lock_waits
 from support.waiting import wait_until
 from tarry.client import Claim, Tarry
 from tarry.service.demo.server_process import ServerProcess
@@ -266,8 +266,3 @@ def test_who_asks_while_another_server_has_the_group_is_of_the_next_turn(mysql_d
             other.rollback()
         assert len({task.result() for task in claims}) == 6
         assert len(tables.rows("SELECT DISTINCT claimed_at FROM claim")) == 1
-
-
-def row_lock_waits(tables: Tables) -> int:
-    """How often a transaction has waited for a row, on the whole server."""
-    return int(tables.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")[0][1])

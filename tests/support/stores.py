@@ -1,8 +1,8 @@
 """A store under test: the test moves its clock, and can read its tables directly."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import unquote, urlsplit
@@ -136,6 +136,20 @@ def connect_raw(dsn: str) -> "pymysql.connections.Connection[pymysql.cursors.Cur
         init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     )
     return connection
+
+
+def row_lock_waits(tables: Tables) -> int:
+    """How often a transaction has waited for a row that another had locked, on the whole server."""
+    return int(tables.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")[0][1])
+
+
+@contextmanager
+def nobody_waits(tables: Tables) -> Generator[None, None, None]:
+    """Checks that no transaction has waited for a row in the block: however slow the machine is. Of MySQL and
+    MariaDB."""
+    before = row_lock_waits(tables)
+    yield
+    assert row_lock_waits(tables) == before
 
 
 def open_tables(dsn: str) -> Tables:

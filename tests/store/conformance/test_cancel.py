@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of, nobody_waits
 from tarry.store import catalogue
 from tarry.store.records import Verdict
 from tarry.store.stream import stretches
@@ -133,7 +133,7 @@ class TestCancel:
         held, free = await stage.schedule(topic, HOUR, HOUR)
         with connect_raw(stage.dsn) as other, other.cursor() as cursor:
             cursor.execute("SELECT id FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (held.id & 15, held.id))
-            with trio.fail_after(1):
+            with nobody_waits(stage.tables):
                 verdicts = await stage.store.cancel([held.id, free.id], stage.now)
                 moved = await stage.store.write(timers.reschedule, [(held.id, stage.now)], stage.now)
             other.rollback()

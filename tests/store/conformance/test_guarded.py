@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of, nobody_waits
 from tarry.store import catalogue
 from tarry.store.ids import SHARDS, SHARDS_OF_DELAY
 from tarry.store.looking import finding, tracing
@@ -144,7 +144,7 @@ class TestPromotion:
         with connect_raw(stage.dsn) as other, other.cursor() as cursor:
             cursor.execute("SELECT * FROM queue FOR UPDATE")
             cursor.execute("SELECT * FROM topic FOR UPDATE")  # the tally of guards is yet to be made
-            with trio.fail_after(0.9):
+            with nobody_waits(stage.tables):
                 done = await stage.store.promote_guarded(answers, stage.now, fresh)
             other.rollback()
         assert done == ([], [], {yes.id, no.id})

@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from support.drivers import ASYNC_DRIVERS, DRIVERS, close
 from support.nodes import name_of
-from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies
+from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies, nobody_waits
 from tarry.client import BadRequest, Draft, LeaseLost, Message, NotFound, TooLarge, TooLate
 from tarry.client.durations import instant_in
 from tarry.client.outbox import Outbox, aio
@@ -489,27 +489,27 @@ async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
     soon = outbox.publish(cursor, "orders", "soon", key="k", delay="30m")
     outbox.cancel(cursor, id=str(cancelled.id))
     outbox.ack(cursor, message_of(held), claim=format_claim(held.key))
-    with trio.fail_after(10):  # each would wait for two seconds and be refused, were it held up
-        for step in range(60):
-            stage.now += MINUTE
-            _straight, later = await stage.publish(
-                stage.draft(topic, b"straight", key="k"), stage.draft(topic, b"later", 30 * SECOND, key="k")
-            )
-            stage.now += 30 * SECOND
-            assert [one.entry for one in await stage.fall_due()] == [later.id]
-            claim = await stage.claim(group)
-            assert bodies(claim) == [b"straight", b"later"]
-            if step % 2:
-                assert (await stage.ack(group, claim)).acked == 2
-            else:
-                assert (await stage.fail(group, claim, count=False, retry_after=HOUR * 3)).retried == 2
-            (verdict,) = await stage.store.cancel([cancelled.id], stage.now)
-            assert verdict.result == "locked"
-            (settled,) = await stage.settle(group, Settlement(held.key, "ack"))
-            assert settled is not None
-            assert settled.locked
-        # The lease has long run out: it is ended once the transaction is over.
-        assert [one.locked for one in await stage.end_leases(group) if one] == [True]
+    # Each step would be refused after two seconds, were it held up.
+    for step in range(60):
+        stage.now += MINUTE
+        _straight, later = await stage.publish(
+            stage.draft(topic, b"straight", key="k"), stage.draft(topic, b"later", 30 * SECOND, key="k")
+        )
+        stage.now += 30 * SECOND
+        assert [one.entry for one in await stage.fall_due()] == [later.id]
+        claim = await stage.claim(group)
+        assert bodies(claim) == [b"straight", b"later"]
+        if step % 2:
+            assert (await stage.ack(group, claim)).acked == 2
+        else:
+            assert (await stage.fail(group, claim, count=False, retry_after=HOUR * 3)).retried == 2
+        (verdict,) = await stage.store.cancel([cancelled.id], stage.now)
+        assert verdict.result == "locked"
+        (settled,) = await stage.settle(group, Settlement(held.key, "ack"))
+        assert settled is not None
+        assert settled.locked
+    # The lease has long run out: it is ended once the transaction is over.
+    assert [one.locked for one in await stage.end_leases(group) if one] == [True]
     user.commit()
     assert sorted(one.entry for one in await stage.fall_due()) == sorted([int(due.id), int(soon.id)])
     (ended,) = await stage.end_leases(group)
@@ -597,7 +597,7 @@ async def test_it_holds_no_gap_for_a_message_that_has_left(
     with pytest.raises(TooLate):
         outbox.cancel(cursor, id=str(left.id))
     assert outbox.cancel(cursor, id=str(stolen.id)) == [str(stolen.id)]
-    with trio.fail_after(5):
+    with nobody_waits(stage.tables):
         await stage.schedule(topic, *(n * MINUTE for n in range(200)))
     user.commit()
     await conserves(stage, topic, accepted=202, streamed=2, cancelled=1)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of
+from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of, nobody_waits
 from tarry.store import catalogue
 from tarry.store.errors import StoreError
 from tarry.store.ids import shard_of
@@ -231,7 +231,7 @@ async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage) -> None
     stage.now += MINUTE
     with connect_raw(stage.dsn) as other, other.cursor() as cursor:
         cursor.execute("DELETE FROM delay WHERE shard = %s AND id = %s", (held.id & 15, held.id))
-        with trio.fail_after(1):
+        with nobody_waits(stage.tables):
             assert [p.entry for p in await stage.promote(held.id, free.id)] == [free.id]
         other.rollback()
     assert [p.entry for p in await stage.promote(held.id, free.id)] == [held.id]

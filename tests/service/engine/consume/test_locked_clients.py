@@ -7,7 +7,7 @@ from typing import cast
 import attrs
 import trio
 
-from support.stores import Tables, connect_raw, open_tables
+from support.stores import connect_raw, open_tables, row_lock_waits
 from support.waiting import wait_until
 from tarry.service.clock import Clock
 from tarry.service.engine.consume.groups import Groups
@@ -18,11 +18,6 @@ from tarry.store.records import ClaimKey
 from tarry.store.store import Store
 
 TIMEOUT = 15_000
-
-
-def row_lock_waits(tables: Tables) -> int:
-    """How often a transaction has waited for a row, on the whole server."""
-    return int(tables.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")[0][1])
 
 
 @attrs.define
