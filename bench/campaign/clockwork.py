@@ -21,7 +21,7 @@ _FIRST = 2_000
 """Milliseconds from now to the first fire time."""
 _REST = 0.2
 _TOLD_EVERY = 600.0
-"""Seconds: in a thousand, the shortest schedule has fired 500 times."""
+"""Seconds, in which the schedule that fires most often does so 300 times."""
 _SETTLED = 120_000
 """Milliseconds after which a pause does not change the outcome of a fire time any more."""
 

@@ -1,11 +1,13 @@
 """A row that another program holds: the store waits for it once, and what needs no wait goes on."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from functools import partial
 
 import pytest
 import trio
 
-from support.stores import START, connect_raw, open_tables
+from support.stores import START, connect_raw, open_tables, row_lock_waits
 from support.waiting import wait_until
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -37,15 +39,10 @@ def _for(topic: Topic, queue: int, delay: int | None = None) -> Publication:
 
 
 @pytest.fixture
-def lock_waits(mysql_dsn: str) -> Callable[[], int]:
+def lock_waits(mysql_dsn: str) -> Iterator[Callable[[], int]]:
     """How often a transaction has waited for a row, on the whole server."""
-
-    def ask() -> int:
-        with connect_raw(mysql_dsn) as connection, connection.cursor() as cursor:
-            cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")
-            return int(cursor.fetchall()[0][1])
-
-    return ask
+    with closing(open_tables(mysql_dsn)) as tables:
+        yield partial(row_lock_waits, tables)
 
 
 async def test_a_batch_over_many_locked_queues_waits_once(
