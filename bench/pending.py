@@ -36,7 +36,7 @@ from ..pipeline import session
 from ..service.demo.server_process import ServerProcess
 from ..service.settings import Settings
 from ..store.catalogue import TopicDraft
-from ..store.ids import COUNT_BITS, SEQUENCE_BITS, SHARD_BITS, SHARDS
+from ..store.ids import COUNT_BITS, OUTBOX_COUNTS, SEQUENCE_BITS, SHARD_BITS, SHARDS
 from ..store.records import Topic
 from ..store.sqlite.connection import connect as connect_sqlite
 from . import archive, cleaning, databases, lateness, restart
@@ -50,8 +50,10 @@ _LEAD = 1_800_000
 """Milliseconds until the first waiting message may fall due, so that none does during the measurement."""
 _CHUNK = 100_000
 _GROWTHS = 16
-_COUNTS = (1 << COUNT_BITS) // _GROWTHS
+_COUNTS = OUTBOX_COUNTS // _GROWTHS
 """Counts of ids for each growth: far more than one has messages of a shard in a millisecond."""
+_FIRST_COUNT = (1 << COUNT_BITS) - OUTBOX_COUNTS
+"""The outboxes' counts begin here. The server never takes one of these for what is scheduled meanwhile."""
 _DIGITS = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
 _NUMBERS = "a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d"
 _HELD_SECONDS = 300
@@ -136,7 +138,7 @@ def _grow(execute: Callable[[str], object], topic: Topic, growth: int, rows: int
     queue = topic.queues[0].id
     # Bits of the growth and of the row number in place of random ones, so that no two rows get the same id.
     shard = f"n % {SHARDS}"
-    count = f"({growth * _COUNTS} + (n >> {SHARD_BITS}) % {_COUNTS}) << {SHARD_BITS}"
+    count = f"({_FIRST_COUNT + growth * _COUNTS} + (n >> {SHARD_BITS}) % {_COUNTS}) << {SHARD_BITS}"
     for start in range(0, rows, _CHUNK):
         say(f"writing {start} of {rows}")
         execute(
