@@ -31,7 +31,7 @@ class Known:
     """By group and queue: the furthest offset that a seek has named. The seek gives up claimed messages before it."""
     asked: dict[int, float] = field(factory=dict[int, float])
     """By call: when a claim was asked for, by the harness's wall clock."""
-    given_back: dict[str, int] = field(factory=dict[str, int])
+    given_back: dict[str, Event] = field(factory=dict[str, Event])
     """By claim: when it first failed a message. In an ordered topic later messages of the key are given back, too."""
 
     def add(self, event: Event) -> None:
@@ -49,7 +49,7 @@ class Known:
             if event.op == "seek":
                 self.sought[group, event.queue] = max(event.offset, self.sought.get((group, event.queue), 0))
         elif event.op == "fail" and self.setup.topics[event.topic].ordered:
-            self.given_back.setdefault(event.token, event.mono_ns)
+            self.given_back.setdefault(event.token, event)
 
 
 @define
@@ -88,10 +88,14 @@ class Hand:
         latest = (event.due_ms + round(self.clocks.ahead_most(event)) for event in asked)
         return max([self.lease_first, *latest])
 
+    def rung(self, rungs: list[int]) -> int:
+        """The rest after this attempt, in milliseconds."""
+        return rungs[min(self.given.attempt, len(rungs)) - 1] if rungs else 0
+
     def over_at(self, rungs: list[int]) -> float:
         """The earliest time of the store at which the message may be available again after this hand-out."""
         ends: list[float] = []
-        rung = rungs[min(self.given.attempt, len(rungs)) - 1] if rungs else 0
+        rung = self.rung(rungs)
         for event in self.maybe(self.fails):
             ends.append(self.clocks.least(event.wall_ms) + (rung if event.rest_ms < 0 else event.rest_ms))
         # The first lease, unless it was extended before it could have been over.
@@ -100,7 +104,7 @@ class Hand:
 
     def back_by(self, rungs: list[int]) -> float:
         """The latest time of the store at which the message would be available again."""
-        rung = rungs[min(self.given.attempt, len(rungs)) - 1] if rungs else 0
+        rung = self.rung(rungs)
         answered = {event.call: event.wall_ms for event in self.fails if event.phase == "ok"}
         backs: list[float] = [] if answered else [self.lease_last + rung]
         for event in self.maybe(self.fails):
@@ -230,11 +234,17 @@ class Hands:
             return "unknown outcome"
         if shown >= before.lease_first:
             return "lost lease"
-        if self.ordered and self.known.given_back.get(before.given.token, NEVER) < at:
+        if self._given_back(before, after) is not None:
             return "parked"
         if self.operated_at < at:
             return "operator"
         return None
+
+    def _given_back(self, before: Hand, after: Hand) -> Event | None:
+        """The first failure of a claim of an ordered topic, if it came before the next hand-out: if it was of the same
+        key, this message was parked behind it."""
+        back = self.known.given_back.get(before.given.token) if self.ordered else None
+        return None if back is None or back.mono_ns >= after.given.mono_ns else back
 
     def _attempts(self) -> Iterator[Violation]:
         """Checks that attempts count up and stay within the ladder, and that no retry comes before its rung."""
@@ -251,6 +261,9 @@ class Hands:
                 yield self._wrong("retries", f"attempt {after.given.attempt} came twice")
             parked = again and not uncounted  # held up by an earlier message of its key, whose rung applies
             over = before.over_at(self.rules.ladder)
+            if (back := self._given_back(before, after)) is not None:
+                # Parked, it was handed out again as the same attempt: the answer was lost, and that lease is over.
+                over = min(over, self.known.clocks.least(back.wall_ms) + before.rung(self.rules.ladder))
             shown = self._shown(before, after.given)
             if not parked and shown < over:
                 early = over - shown

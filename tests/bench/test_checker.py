@@ -197,6 +197,46 @@ def test_what_nobody_can_tell_is_no_violation() -> None:
     assert check(doubtful).violations == []
 
 
+@pytest.mark.parametrize(
+    ("ordered", "again_ms", "kinds"),
+    [(True, 150, {}), (True, 90, {"rung": 1}), (False, 150, {"duplicate": 1, "rung": 1})],
+    ids=["parked", "before its rung", "no order"],
+)
+def test_a_parked_message_may_have_been_handed_out_unheard(
+    again_ms: int, kinds: dict[str, int], *, ordered: bool
+) -> None:
+    """Two messages of a key, one claim: the first fails, the second is parked. It comes again as the same attempt, in
+    an answer that is lost, and when that lease is over as the next attempt."""
+    begun_ms = 1_000_000_000
+
+    def at(ms: int, op: str, name: str = "", phase: str = "ok", **rest: Any) -> Event:
+        ns = (begun_ms + ms) * 1_000_000
+        return Event(op, phase, ns, ns, name=name, id=name, topic="t", key="k", digest="d", **rest)
+
+    def settled(ms: int, op: str, call: int, name: str, token: str, **rest: Any) -> list[Event]:
+        return [at(ms, op, name, phase, call=call, group="g", token=token, **rest) for phase in ("invoke", "ok")]
+
+    def claimed(ms: int, name: str, attempt: int, token: str) -> Event:
+        offset = place = int(name[1])
+        held: dict[str, Any] = {"group": "g", "token": token, "place": place, "due_ms": begun_ms + 10_000}
+        return at(ms, "claim", name, attempt=attempt, seq=offset + 1, queue=0, offset=offset, **held)
+
+    history = [
+        at(0, "setup", facts={"topics": {"t": {"groups": {"g": {"ladder": [100]}}, "ordered": ordered}}}),
+        *(at(1, "publish", f"m{n}", phase, call=n + 1, seq=n + 1) for n in (0, 1) for phase in ("invoke", "ok")),
+        claimed(5, "m0", 1, "a"),
+        claimed(5, "m1", 1, "a"),
+        *settled(10, "fail", 3, "m0", "a", rest_ms=20),
+        claimed(31, "m0", 2, "b"),
+        *settled(32, "ack", 4, "m0", "b"),
+        claimed(again_ms, "m1", 2, "c"),
+        *settled(again_ms + 1, "ack", 5, "m1", "c"),
+        *(at(200, "stream", f"m{n}", queue=0, offset=n) for n in (0, 1)),
+        at(300, "drained"),
+    ]
+    assert check(history).figures["kinds"] == kinds
+
+
 def test_the_checker_knows_nothing_of_tarry() -> None:
     source = "import sys, tarry.bench.checker.report as r; print(*(m for m in sys.modules if m.startswith('tarry')))"
     done = subprocess.run(
