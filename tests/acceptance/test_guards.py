@@ -245,7 +245,11 @@ class Refused(Fault):
         self.house.run(f"ALTER USER '{self.house.user}' IDENTIFIED BY 'pw'")
 
 
-@pytest.mark.parametrize("kind", [Locked, Slow, Gone, TwoRows, Refused])
+LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in (Locked, TwoRows, Refused)]
+"""Each of them meets the guard where one of the others does, or a quick test: test_guardroom.py, test_question.py."""
+
+
+@pytest.mark.parametrize("kind", [Slow, Gone, *LONG])
 def test_held_until_it_is_mended(kind: type[Fault], house: House, mysql_dsn: str, tmp_path: Path) -> None:
     house.put(("order-1", "UNPAID"), ("order-2", "PAID"))
     fault = kind(house)
