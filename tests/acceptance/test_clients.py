@@ -2,9 +2,6 @@
 while claims are open. Nothing is lost, and every answer says what was done."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,10 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from support.commands import command
 from support.server import client_of, start_server
 from support.worker_process import wait_for
 from tarry.client import Claim, Delivery, LeaseLost, Tarry
-from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +36,8 @@ def drain(tarry: Tarry, topic: str, client: str, left: set[int]) -> None:
 
 
 def test_the_command_lists_clients(server: ServerProcess, tarry: Tarry) -> None:
-    def command(*arguments: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "tarry.service.cli.app", "clients", *arguments],
-            env=os.environ | python_path() | {"TARRY_URL": server.url},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    def listed(*arguments: str) -> list[str]:
+        done = command(server.url, "clients", *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
@@ -57,12 +47,12 @@ def test_the_command_lists_clients(server: ServerProcess, tarry: Tarry) -> None:
     claimed(tarry, "listed", "list-ann")
     claimed(tarry, "plain", "list-bob")
     tarry.renew("list-bob")
-    found = {one["client"]: one for one in map(json.loads, command("--json"))}
+    found = {one["client"]: one for one in map(json.loads, listed("--json"))}
     ann, bob = found["list-ann"], found["list-bob"]
     assert (ann["registered_at"], ann["alive"]) == (None, None)
     assert bob["alive"]
     assert bob["holds"] == [{"topic": "plain", "group": "g", "queue": 0, "claims": 1, "owner": False}]
-    head, *rows = (line.split("\t") for line in command())
+    head, *rows = (line.split("\t") for line in listed())
     assert head == ["client", "registered", "renewed", "alive", "claims", "holds"]
     by_name = {row[0]: row for row in rows}
     assert by_name["list-ann"][1:] == ["", "", "", "1", "listed/g: 0*, 1* (1)"]

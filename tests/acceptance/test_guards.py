@@ -15,6 +15,7 @@ import httpx
 import pymysql
 import pytest
 
+from support.commands import command
 from support.server import client_of, start_server
 from support.stores import connect_raw
 from support.waiting import wait_until
@@ -246,7 +247,7 @@ class Refused(Fault):
 
 
 LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in (Locked, TwoRows, Refused)]
-"""Each of them meets the guard where one of the others does, or a quick test: test_guardroom.py, test_question.py."""
+"""What the asker meets as it meets the other two, or what test_guardroom.py and test_question.py try."""
 
 
 @pytest.mark.parametrize("kind", [Slow, Gone, *LONG])
@@ -341,10 +342,4 @@ def test_how_to_remind_unless_done(house: House, mysql_dsn: str, tmp_path: Path)
             assert done.returncode == 0, done.stderr
             said += done.stdout.splitlines()
         assert said == ["scheduled scheduled", "remind of order-7", "['order-8']"]
-        listed = subprocess.run(
-            [sys.executable, "-m", "tarry.service.cli.app", "guards", "--url", server.url, "--json"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert json.loads(listed.stdout)["guard"] == "unpaid"
+        assert json.loads(command(server.url, "guards", "--json").stdout)["guard"] == "unpaid"
