@@ -1,19 +1,16 @@
 """Through the front door: what is settled goes, also when the server is killed in the middle of it."""
 
-import os
-import subprocess
-import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from support.in_turn import KINDS
 from support.server import client_of, start_server
-from support.servers import free_port
 from support.waiting import wait_until
 from tarry.client import Tarry
+from tarry.service.demo.server_process import ServerFailed, ServerProcess
 
-ROOT = Path(__file__).parents[2]
 SETTLED, OWED = 2500, 40
 
 
@@ -32,27 +29,14 @@ def test_kill_in_the_middle_of_cleaning(dsn: str, point: str, tmp_path: Path) ->
             assert claim is not None
             assert tarry.ack(claim) == 500
     # Cleaning begins with the server, and the second batch is its end.
-    port = free_port()
-    dying = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "tarry.bench.killing",
-            point,
-            "2",
-            "serve",
-            "--dsn",
-            dsn,
-            "--listen",
-            f"127.0.0.1:{port}",
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT / ".tree")},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert dying.returncode == -9, dying.stderr.decode()
+    dying = ServerProcess(tmp_path, dsn, program=("tarry.bench.killing", point, "2"))
+    try:
+        with suppress(ServerFailed):
+            dying.start()
+        wait_until(lambda: dying.ended)
+        assert dying.stop() == -9, dying.tail()
+    finally:
+        dying.kill()
     with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
         wait_until(lambda: _lowest(tarry) >= SETTLED)
         assert _lowest(tarry) == SETTLED
