@@ -224,6 +224,7 @@ def unfinished(attacked: Attacked, path: str, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("path", ["/v1/session", "/ui/sign-in"])
+@pytest.mark.cases(1)
 def test_who_has_no_key_takes_nothing_from_who_has(attacked: Attacked, path: str) -> None:
     """A crowd that sends more together than the requests of all may have."""
     body = {"messages": [{"body": "x" * 100_000} for _ in range(20)]}
@@ -251,6 +252,7 @@ def test_answers_that_nobody_reads_have_a_limit(attacked: Attacked) -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/livez", "/ui/sign-in"])
+@pytest.mark.cases(1)
 def test_nor_does_who_sends_on_and_reads_nothing_take_much(attacked: Attacked, path: str) -> None:
     with ExitStack() as stack, attacked.bounded(130, 2):
         crowd = attacked.crowd(stack, 400)
