@@ -346,6 +346,7 @@ async def add_group(dsn: str, topic: str, group: str) -> int:
         await store.backend.aclose()
 
 
+@pytest.mark.long
 def test_groups_that_were_lost_come_again_and_none_has_anothers_messages(tmp_path: Path) -> None:
     """The new server lacks both, and gives the number of one to the other. Nobody can follow after that: the pair is of
     this test alone."""
@@ -430,6 +431,7 @@ async def test_a_commit_in_doubt_is_looked_for_at_the_server_that_takes_over(
             pair.follow()
 
 
+@pytest.mark.long
 def test_a_server_that_has_another_database_is_left_alone(tmp_path: Path, next_program: Path) -> None:
     """It takes writes, and has no schema, then another one, then an older one; and of two that take writes whoever
     looks is told. No replica: the pair is of this test alone."""
