@@ -10,10 +10,13 @@ import httpx
 import pytest
 
 from support.commands import command
+from support.effort import full, tries
 from support.server import client_of, start_server
 from support.worker_process import wait_for
 from tarry.client import Claim, Delivery, LeaseLost, Tarry
 from tarry.service.demo.server_process import ServerProcess
+
+ROUNDS = tries(10, 30)
 
 
 @pytest.fixture(scope="module")
@@ -145,13 +148,14 @@ def test_a_seek_while_a_consumer_works(server: ServerProcess, tarry: Tarry) -> N
     assert tarry.group("sought", "other")["acked"] == 30
 
 
+@full
 def test_acks_that_meet_a_change_of_hands(server: ServerProcess, tarry: Tarry) -> None:
     """Of each claim either the ack holds and nothing of it comes again, or it is refused and all of it does."""
     tarry.put_topic("handed", ordered=True)
     refused = acked = 0
     left: set[int] = set()
     with client_of(server) as second, client_of(server) as third:
-        for number in range(30):
+        for number in range(ROUNDS):
             tarry.publish("handed", number, ordering_key="k")
             left.add(number)
             claim = claimed(tarry, "handed", "giver", max=100)
@@ -196,9 +200,9 @@ def test_acks_that_meet_a_change_of_hands(server: ServerProcess, tarry: Tarry) -
             assert tarry.deregister("taker") == 0
     if left:
         drain(tarry, "handed", "last", left)
-    assert acked + refused == 30
+    assert acked + refused == ROUNDS
     state = tarry.group("handed", "g")
-    assert (state["acked"], state["dead"], state["parked"]) == (30, 0, 0)
+    assert (state["acked"], state["dead"], state["parked"]) == (ROUNDS, 0, 0)
 
 
 def test_what_is_acked_after_a_restart_is_no_time_out(tmp_path: Path) -> None:
