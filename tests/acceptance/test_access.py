@@ -1,7 +1,6 @@
 """Keys at the front door of a real server, and where it listens."""
 
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from support.certificates import write_certificates
 from support.serving import Served, served
+from support.waiting import wait_until
 from tarry.service.demo.server_process import free_port
 
 
@@ -23,14 +23,8 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def status_within(seconds: float, url: str, key: str, wanted: int) -> int:
-    """The first answer of this status, or the last one there was."""
-    until = time.monotonic() + seconds
-    while True:
-        status = httpx.get(url, headers=bearer(key)).status_code
-        if status == wanted or time.monotonic() > until:
-            return status
-        time.sleep(0.1)
+def wait_for_status(url: str, key: str, wanted: int) -> None:
+    wait_until(lambda: httpx.get(url, headers=bearer(key)).status_code == wanted, 5)
 
 
 def test_a_running_server_knows_of_a_key_and_of_its_end(server: Served) -> None:
@@ -38,11 +32,11 @@ def test_a_running_server_knows_of_a_key_and_of_its_end(server: Served) -> None:
     server.start("--listen", url.removeprefix("http://"))
     assert httpx.get(f"{url}/v1/topics").status_code == 200
     key = server.key("reader", "read:*")
-    assert status_within(5, f"{url}/v1/topics", "nobody", 401) == 401
+    wait_for_status(f"{url}/v1/topics", "nobody", 401)
     other = server.key("other", "read:*")
-    assert status_within(5, f"{url}/v1/topics", other, 200) == 200
+    wait_for_status(f"{url}/v1/topics", other, 200)
     assert server.tarry("keys", "revoke", "reader").returncode == 0
-    assert status_within(5, f"{url}/v1/topics", key, 401) == 401
+    wait_for_status(f"{url}/v1/topics", key, 401)
     assert httpx.get(f"{url}/v1/topics", headers=bearer(other)).status_code == 200
     assert httpx.post(f"{url}/v1/topics/a/messages", json={"body": 1}, headers=bearer(other)).status_code == 403
     assert httpx.get(f"{url}/readyz").status_code == httpx.get(f"{url}/livez").status_code == 200
@@ -78,7 +72,7 @@ def test_or_when_it_is_told_to(server: Served) -> None:
     assert "0.0.0.0" not in node["url"]
     assert httpx.get(f"{node['url']}/livez").status_code == 200
     server.key("reader", "publish:*")
-    assert status_within(5, f"http://127.0.0.1:{port}/v1/topics", "nobody", 401) == 401
+    wait_for_status(f"http://127.0.0.1:{port}/v1/topics", "nobody", 401)
     assert server.stop() == 0
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.waiting import wait_until
 from tarry.client import LeaseLost, NotFound, Tarry
 from tarry.service.cli.app import run as run_here
 from tarry.service.demo.server_process import ServerProcess, python_path
@@ -468,9 +468,7 @@ def test_a_follower_ends_on_a_signal(server: ServerProcess, tarry: Tarry, number
         assert follower.stdout is not None
         tarry.publish(topic, "one")
         assert json.loads(follower.stdout.readline())["body"] == "one"
-        deadline = time.monotonic() + 10
-        while not tarry.group(topic, "g")["acked"] and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: tarry.group(topic, "g")["acked"] == 1)
         follower.send_signal(number)
         _, errors = follower.communicate(timeout=30)
     assert follower.returncode == 130

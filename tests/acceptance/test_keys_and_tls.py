@@ -14,6 +14,7 @@ import pytest
 from support.fork_server import put_tarry
 from support.nginx import nginx
 from support.serving import Served, served
+from support.waiting import wait_until
 from tarry.client import Tarry, TooLarge, Unavailable
 from tarry.service.demo.server_process import free_port
 
@@ -98,23 +99,15 @@ def test_behind_nothing(reader: Reader) -> None:
     assert reader.python(blocks()["python"][0]) == "published"
     assert "shop-2" in reader.sh(changing)
     url = f"https://localhost:{reader.ports['8277']}/v1/topics/orders/messages"
-    until = time.monotonic() + 5
-    statuses = {}
-    for name in ("shop", "shop-2"):
-        while True:
-            key = (reader.folder / f"{name}.key").read_text().strip()
-            with httpx.Client(verify=False, headers={"Authorization": f"Bearer {key}"}) as client:
-                statuses[name] = client.post(url, json={"body": 1}).status_code
-            if statuses[name] == {"shop": 401, "shop-2": 201}[name] or time.monotonic() > until:
-                break
-            time.sleep(0.1)
-    assert statuses == {"shop": 401, "shop-2": 201}
+
+    def status(name: str) -> int:
+        key = (reader.folder / f"{name}.key").read_text().strip()
+        return httpx.post(url, json={"body": 1}, headers={"Authorization": f"Bearer {key}"}, verify=False).status_code
+
+    wait_until(lambda: [status(name) for name in ("shop", "shop-2")] == [401, 201], 5)
     reader.environment["SERVER"] = str(reader.server.process.pid)
     reader.sh(renewing)
-    until = time.monotonic() + 5
-    while "certificate_renewed" not in reader.server.log and time.monotonic() < until:
-        time.sleep(0.05)
-    assert "certificate_renewed" in reader.server.log
+    wait_until(lambda: "certificate_renewed" in reader.server.log)
     assert reader.server.stop() == 0
 
 
