@@ -84,40 +84,6 @@ def test_two_clients_with_one_name_share_its_fate_and_lose_nothing(
     assert (state["acked"], state["dead"], state["claims"]) == (6, 0, 0)
 
 
-def test_two_runs_with_one_name(server: ServerProcess, tarry: Tarry) -> None:
-    """The first to end takes the claims of the other, whose work is done again."""
-    tarry.publish_many("runs", [{"body": number} for number in range(40)])
-    tarry.put_group("runs", "g")
-    stop, go_on, both = threading.Event(), threading.Event(), threading.Barrier(2, timeout=20)
-    done: list[int] = []
-    waited = threading.local()
-
-    def handle(message: Delivery) -> None:
-        if not hasattr(waited, "yes"):
-            waited.yes = True
-            both.wait()
-            go_on.wait(20)
-        done.append(message.body)
-
-    def run(until: threading.Event) -> None:
-        with client_of(server) as mine:
-            mine.run("runs", "g", handle, 1, pass_message=True, client="twin", max=5, wait="200ms", stop=until)
-
-    last = threading.Event()
-    threads = [threading.Thread(target=run, args=(until,), daemon=True) for until in (stop, last)]
-    for thread in threads:
-        thread.start()
-    wait_for(lambda: tarry.group("runs", "g")["claimed"] >= 10, "both have claimed")
-    stop.set()
-    go_on.set()
-    threads[0].join(30)
-    wait_for(lambda: tarry.group("runs", "g")["acked"] == 40, "all is acked")
-    last.set()
-    threads[1].join(30)
-    assert set(done) == set(range(40))
-    assert tarry.group("runs", "g")["dead"] == 0
-
-
 def test_a_seek_while_a_consumer_works(server: ServerProcess, tarry: Tarry) -> None:
     """Its acks are refused and it goes on from the new place; another group feels nothing."""
     tarry.publish_many("sought", [{"body": number} for number in range(30)])

@@ -146,21 +146,6 @@ async def test_only_who_calls_it_by_its_name_is_served(server: ServerProcess) ->
     assert await ask("GET /livez HTTP/1.1\r\nHost: evil.example") == 200
 
 
-async def test_an_early_no_says_whether_the_connection_goes_on(server: ServerProcess) -> None:
-    with trio.fail_after(10):
-        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
-            await stream.send_all(post("/v1/topics/no such/messages".replace(" ", "%20"), b"x" * 60_000))
-            await stream.send_all(post("/nowhere", b"{}") + get("/livez"))
-            await stream.send_eof()
-            answers = await answer_on(stream)
-        assert [answer[:3] for answer in answers.split(b"HTTP/1.1 ")[1:]] == [b"400", b"404", b"200"]
-        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
-            await stream.send_all(post("/nowhere", b"x" * 1000, 1 << 20))
-            answer = await answer_on(stream)
-        assert status_of(answer) == 404
-        assert b"connection: close" in answer.lower()
-
-
 async def test_a_body_that_trickles_is_408_and_closed(tmp_path: Path) -> None:
     with start_server(tmp_path, env={"TARRY_BODY_TIMEOUT": "300ms"}) as slow, trio.fail_after(20):
         async with await trio.open_tcp_stream("127.0.0.1", slow.port) as stream:

@@ -104,10 +104,22 @@ def metric(server: ServerProcess, name: str) -> float:
     return float(found[1]) if found else 0.0
 
 
+def refuses_what_is_wrong(tarry: Tarry) -> None:
+    for fields, pointer in (
+        ({"guard": "unpaid", "key": "order-1"}, "/delay"),
+        ({"guard": "unpaid", "delay": "1h"}, "/key"),
+        ({"guard": "unpayed", "key": "order-1", "delay": "1h"}, "/guard"),
+    ):
+        with pytest.raises(BadRequest, match=pointer):
+            tarry.publish("orders", 1, **fields)  # type: ignore[arg-type]
+    assert not list(tarry.topics()), "nothing was done"
+
+
 def test_true_is_sent_and_false_ends(house: House, mysql_dsn: str, tmp_path: Path) -> None:
     declare(tmp_path, house)
     house.put(("order-1", "UNPAID"), ("order-2", "PAID"), ("order-4", "UNPAID"))
     with serving(tmp_path, mysql_dsn) as (server, tarry):
+        refuses_what_is_wrong(tarry)
         sent, paid, none = guarded(tarry, "order-1", "order-2", "order-3")
         timer = tarry.set_timer("orders", "order-4", 4, delay=SOON, guard="unpaid")
         lines = b'{"body": 5, "key": "order-1", "delay": "100ms", "guard": "unpaid"}\n{"body": 6}\n'
@@ -139,19 +151,6 @@ def test_true_is_sent_and_false_ends(house: House, mysql_dsn: str, tmp_path: Pat
         assert (guard["waiting"], guard["holds"], guard["declared"]) == (0, None, True)
         assert "pw" not in str(tarry.guards()).replace(house.user, "")
         assert "***" in guard["dsn"]
-
-
-def test_what_is_refused(house: House, mysql_dsn: str, tmp_path: Path) -> None:
-    declare(tmp_path, house)
-    with serving(tmp_path, mysql_dsn) as (_, tarry):
-        for fields, pointer in (
-            ({"guard": "unpaid", "key": "order-1"}, "/delay"),
-            ({"guard": "unpaid", "delay": "1h"}, "/key"),
-            ({"guard": "unpayed", "key": "order-1", "delay": "1h"}, "/guard"),
-        ):
-            with pytest.raises(BadRequest, match=pointer):
-                tarry.publish("orders", 1, **fields)  # type: ignore[arg-type]
-        assert not list(tarry.topics()), "nothing was done"
 
 
 def lock(house: House) -> Callable[[], None]:
