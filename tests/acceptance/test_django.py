@@ -29,7 +29,6 @@ from tarry.client import Tarry
 from tarry.service.demo.server_process import python_path
 
 BACKENDS = ["default", "outbox"]
-ENDED = ("FAILED", "SUCCESSFUL")
 
 
 class Site:
