@@ -1,9 +1,6 @@
 """Keys at the front door of a real server, and where it listens."""
 
-import signal
-import ssl
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import pytest
 
 from support.certificates import write_certificates
 from support.serving import Served, served
+from support.waiting import wait_until
 from tarry.service.demo.server_process import free_port
 
 
@@ -25,14 +23,8 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def status_within(seconds: float, url: str, key: str, wanted: int) -> int:
-    """The first answer of this status, or the last one there was."""
-    until = time.monotonic() + seconds
-    while True:
-        status = httpx.get(url, headers=bearer(key)).status_code
-        if status == wanted or time.monotonic() > until:
-            return status
-        time.sleep(0.1)
+def wait_for_status(url: str, key: str, wanted: int) -> None:
+    wait_until(lambda: httpx.get(url, headers=bearer(key)).status_code == wanted, 5)
 
 
 def test_a_running_server_knows_of_a_key_and_of_its_end(server: Served) -> None:
@@ -40,11 +32,11 @@ def test_a_running_server_knows_of_a_key_and_of_its_end(server: Served) -> None:
     server.start("--listen", url.removeprefix("http://"))
     assert httpx.get(f"{url}/v1/topics").status_code == 200
     key = server.key("reader", "read:*")
-    assert status_within(5, f"{url}/v1/topics", "nobody", 401) == 401
+    wait_for_status(f"{url}/v1/topics", "nobody", 401)
     other = server.key("other", "read:*")
-    assert status_within(5, f"{url}/v1/topics", other, 200) == 200
+    wait_for_status(f"{url}/v1/topics", other, 200)
     assert server.tarry("keys", "revoke", "reader").returncode == 0
-    assert status_within(5, f"{url}/v1/topics", key, 401) == 401
+    wait_for_status(f"{url}/v1/topics", key, 401)
     assert httpx.get(f"{url}/v1/topics", headers=bearer(other)).status_code == 200
     assert httpx.post(f"{url}/v1/topics/a/messages", json={"body": 1}, headers=bearer(other)).status_code == 403
     assert httpx.get(f"{url}/readyz").status_code == httpx.get(f"{url}/livez").status_code == 200
@@ -80,7 +72,7 @@ def test_or_when_it_is_told_to(server: Served) -> None:
     assert "0.0.0.0" not in node["url"]
     assert httpx.get(f"{node['url']}/livez").status_code == 200
     server.key("reader", "publish:*")
-    assert status_within(5, f"http://127.0.0.1:{port}/v1/topics", "nobody", 401) == 401
+    wait_for_status(f"http://127.0.0.1:{port}/v1/topics", "nobody", 401)
     assert server.stop() == 0
 
 
@@ -119,47 +111,6 @@ def test_a_path_that_is_no_socket(server: Served, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "is no socket" in done.stderr
     assert path.read_text() == "text"
-
-
-def test_https_with_a_key(server: Served, tmp_path: Path) -> None:
-    ca = write_certificates(tmp_path)
-    url = f"https://127.0.0.1:{free_port()}"
-    flags = ("--listen", url.removeprefix("https://"), "--tls-cert", "server.pem", "--tls-key", "server-key.pem")
-    assert server.tarry("migrate").returncode == 0
-    key = server.key("cli", "publish:orders", "consume:orders/billing")
-    server.start(*flags)
-    (tmp_path / "key").write_text(key)
-    place = {"TARRY_URL": url, "SSL_CERT_FILE": str(ca), "TARRY_KEY_FILE": str(tmp_path / "key")}
-    published = server.tarry("publish", "orders", '{"order": 7}', **place)
-    assert published.returncode == 0, published.stderr
-    consumed = server.tarry("consume", "orders", "--group", "billing", "--from", "earliest", **place)
-    assert '{"order": 7}' in consumed.stdout, consumed.stderr
-    refused = server.tarry("publish", "parcels", "1", **place)
-    assert refused.returncode == 1
-    assert "has no scope publish:parcels" in refused.stderr
-    assert server.tarry("publish", "orders", "1", **place).returncode == 0
-    assert key not in server.log + server.tarry("config", "show", **place).stdout
-    assert server.tarry("doctor", *flags, **place).returncode == 0
-
-
-def test_a_certificate_is_renewed_by_sighup(server: Served, tmp_path: Path) -> None:
-    ca = write_certificates(tmp_path)
-    before = ssl.create_default_context(cafile=ca)
-    url = f"https://127.0.0.1:{free_port()}"
-    server.start("--listen", url.removeprefix("https://"), "--tls-cert", "server.pem", "--tls-key", "server-key.pem")
-    with httpx.Client(verify=before) as client:
-        assert client.get(f"{url}/livez").status_code == 200
-        write_certificates(tmp_path)
-        server.process.send_signal(signal.SIGHUP)
-        until = time.monotonic() + 10
-        while "certificate_renewed" not in server.log and time.monotonic() < until:
-            time.sleep(0.02)
-        assert client.get(f"{url}/livez").status_code == 200, "a connection that is there stays"
-    after = ssl.create_default_context(cafile=ca)
-    assert httpx.get(f"{url}/livez", verify=after).status_code == 200
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}/livez", verify=before)
-    assert server.stop() == 0
 
 
 def test_a_wrong_certificate_is_told_at_the_start(server: Served, tmp_path: Path) -> None:

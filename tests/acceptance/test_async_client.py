@@ -1,9 +1,5 @@
 """`AsyncTarry` against a real server, on both event loops: nothing lost, nothing kept, nothing twice."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +7,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from support import web_app
 from support.server import start_server
-from tarry.client import AsyncTarry, LeaseLost, NotFound, Tarry, TooLate
-from tarry.service.demo.server_process import free_port, python_path
+from tarry.client import AsyncTarry, LeaseLost, NotFound, TooLate
 
 ALL = 300
 
@@ -94,23 +88,8 @@ async def consumers(url: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.cases(1)
 def test_all_calls_and_loops(tmp_path: Path, backend: str) -> None:
     with start_server(tmp_path) as server:
         anyio.run(life, server.url, backend=backend)
         anyio.run(consumers, server.url, backend=backend)
-
-
-def test_in_a_web_server_the_first_signal_is_the_servers(tmp_path: Path) -> None:
-    with start_server(tmp_path) as server, Tarry(server.url) as tarry:
-        tarry.publish("t", 1)
-        command = [sys.executable, str(web_app.__file__), server.url, str(free_port())]
-        with subprocess.Popen(command, env=os.environ | python_path(), stdout=subprocess.PIPE, text=True) as web:
-            try:
-                assert web.stdout is not None
-                assert web.stdout.readline() == "handled\n"
-                web.send_signal(signal.SIGTERM)
-                assert web.wait(20) == 0
-                assert web.stdout.read().split() == ["stopped", "served"]
-            finally:
-                web.kill()
-        assert tarry.group("t", "g")["acked"] == 1

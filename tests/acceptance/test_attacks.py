@@ -19,6 +19,7 @@ from statistics import median
 import httpx
 import pytest
 
+from support.effort import full, tries
 from support.serving import Served, served
 from support.waiting import wait_until
 from tarry.service.demo.server_process import free_port
@@ -224,6 +225,7 @@ def unfinished(attacked: Attacked, path: str, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("path", ["/v1/session", "/ui/sign-in"])
+@pytest.mark.cases(1)
 def test_who_has_no_key_takes_nothing_from_who_has(attacked: Attacked, path: str) -> None:
     """A crowd that sends more together than the requests of all may have."""
     body = {"messages": [{"body": "x" * 100_000} for _ in range(20)]}
@@ -251,6 +253,7 @@ def test_answers_that_nobody_reads_have_a_limit(attacked: Attacked) -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/livez", "/ui/sign-in"])
+@pytest.mark.cases(1)
 def test_nor_does_who_sends_on_and_reads_nothing_take_much(attacked: Attacked, path: str) -> None:
     with ExitStack() as stack, attacked.bounded(130, 2):
         crowd = attacked.crowd(stack, 400)
@@ -259,11 +262,12 @@ def test_nor_does_who_sends_on_and_reads_nothing_take_much(attacked: Attacked, p
             assert client.post(MESSAGES, json={"body": 1}).status_code == 201
 
 
+@full
 def test_crowds_that_come_and_go_do_not_hold_up_who_is_there(attacked: Attacked) -> None:
     """Thousands of connections, of which the one hears nothing that was answered before they came."""
     many = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n" * 1_500
     with attacked.bounded(200, 0.8):
-        for _ in range(15):
+        for _ in range(tries(5, 15)):
             with ExitStack() as stack:
                 say(attacked.crowd(stack, 400), many)
 

@@ -14,40 +14,25 @@ from pathlib import Path
 import pytest
 
 from support import servers
-from support.fork_server import put_tarry
 from support.generations import adding
 from support.nginx import nginx
 from support.rolling import Load
 from support.serving import Served, served
+from support.typist import Typist, blocks_of
 from support.waiting import wait_until
 from tarry.client import Tarry
-from tarry.service.demo.server_process import free_port
 
 HOW_TO = Path(__file__).parents[2] / "docs/how-to"
-ENVIRONMENT = {"TARRY_CLIENT_TIMEOUT": "5s", "TARRY_LADDER": ",".join(["250ms"] * 16), "NO_COLOR": "1"}
+ENVIRONMENT = {"TARRY_CLIENT_TIMEOUT": "5s", "TARRY_LADDER": ",".join(["250ms"] * 16)}
 
 
-def blocks(page: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", (HOW_TO / page).read_text("utf-8"), re.M | re.S):
-        found.setdefault("serve" if text.startswith("tarry serve") else language, []).append(text)
-    return found
-
-
-class Reader:
-    """Runs the blocks of the pages in a folder, with ports of its own, on one database."""
+class Reader(Typist):
+    """Of both pages, with servers on one database."""
 
     def __init__(self, folder: Path, dsn: str, stack: ExitStack) -> None:
-        self.folder, self._stack = folder, stack
-        self.ports = {port: str(free_port()) for port in ("8277", "8278", "8443")}
-        put_tarry(folder)
-        self.environment = ENVIRONMENT | {"TARRY_DSN": dsn}
-        self._path = f"{folder}:{os.environ['PATH']}"
+        super().__init__(folder, "8277", "8278", "8443", TARRY_DSN=dsn, **ENVIRONMENT)
+        self._stack = stack
         self.servers: dict[str, Served] = {}
-
-    def local(self, text: str) -> str:
-        # All at once: a port of ours may have one of theirs among its digits.
-        return re.sub("|".join(self.ports), lambda known: self.ports[known[0]], text)
 
     def serve(self, block: str, **environment: str) -> None:
         """Starts the server of a block, under its name."""
@@ -59,23 +44,9 @@ class Reader:
             self.servers[name] = self._stack.enter_context(served(folder))
         server = self.servers[name]
         # Started anew, it takes this program unless another is named.
-        server.environment = Served(folder).environment | self.environment | environment
+        server.environment = self.environment | environment
         server.start(*words)
         assert server.process.poll() is None, server.log
-
-    def sh(self, text: str, **environment: str) -> str:
-        own = Served(self.folder).environment | self.environment | {"PATH": self._path} | environment
-        done = subprocess.run(
-            ["sh", "-euc", self.local(text)],
-            cwd=self.folder,
-            env=own,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
-        return done.stdout
 
     @property
     def url(self) -> str:
@@ -145,7 +116,7 @@ def trusting(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("trusting")
 def test_two_servers(reader: Reader) -> None:
-    page = blocks("several-servers.md")
+    page = blocks_of("several-servers.md")
     making, calling, stopping = page["sh"]
     reader.sh(making)
     for block in page["serve"]:
@@ -173,11 +144,11 @@ def test_two_servers(reader: Reader) -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("trusting")
 def test_two_servers_behind_nginx(reader: Reader) -> None:
-    page = blocks("several-servers.md")
+    page = blocks_of("several-servers.md")
     reader.sh(page["sh"][0])
     for block in page["serve"]:
         reader.serve(block)
-    (one,) = blocks("keys-and-tls.md")["nginx"]
+    (one,) = blocks_of("keys-and-tls.md")["nginx"]
     server = one[one.index("server {\n    listen") :]
     config = f"{reader.local(page['nginx'][0])}{server}"
     with nginx(reader.folder, reader.ports["8443"], config), Tarry(reader.url, key=reader.key, deadline=0) as tarry:
@@ -191,7 +162,7 @@ def test_two_servers_behind_nginx(reader: Reader) -> None:
 @pytest.mark.usefixtures("trusting")
 def test_many_lines_pass_haproxy(reader: Reader) -> None:
     """In chunks: their answers come meanwhile, as many as they are."""
-    page = blocks("several-servers.md")
+    page = blocks_of("several-servers.md")
     reader.sh(page["sh"][0])
     reader.serve(page["serve"][0])
     line, count = b'{"body": "%b"}\n' % (b"x" * 970), 12_000
@@ -228,7 +199,7 @@ def is_asked(reader: Reader, names: str = "ab") -> bool:
 @pytest.mark.long
 def test_upgrading(reader: Reader, next_program: Path) -> None:
     """Under load, through HAProxy: clients see nothing of it that they do not put right with another try."""
-    page, upgrade = blocks("several-servers.md"), blocks("upgrade.md")
+    page, upgrade = blocks_of("several-servers.md"), blocks_of("upgrade.md")
     asking, stopping, waiting, looking = upgrade["sh"]
     new = {"PYTHONPATH": os.fspath(next_program)}
     reader.sh(page["sh"][0])
@@ -261,7 +232,7 @@ def test_upgrading(reader: Reader, next_program: Path) -> None:
 
 def test_every_block_is_tried() -> None:
     count = {
-        page: {kind: len(texts) for kind, texts in blocks(page).items()}
+        page: {kind: len(texts) for kind, texts in blocks_of(page).items()}
         for page in ("several-servers.md", "upgrade.md")
     }
     assert count == {

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tarry.client import LeaseLost, NotFound, Tarry, TooLate
+from support.waiting import wait_until
+from tarry.client import LeaseLost, NotFound, Tarry
 from tarry.service.cli.app import run as run_here
 from tarry.service.demo.server_process import ServerProcess, python_path
 
@@ -417,13 +417,6 @@ def test_several_topics_are_printed_up_to_a_number(run: Run, tarry: Tarry) -> No
     assert "print-b" in missing.stderr
 
 
-def test_no_ack_gives_back(run: Run, tarry: Tarry) -> None:
-    tarry.publish("shown", "x")
-    for _ in range(2):
-        (message,) = lines(run("consume", "shown", "--group", "g", "--from", "earliest", "--no-ack", "--json"))
-        assert (message["body"], message["attempt"]) == ("x", 1)
-
-
 def test_doctor_beside_a_server(run: Run, server: ServerProcess) -> None:
     listen = server.url.removeprefix("http://")
     found = {line["check"]: line for line in lines(run("doctor", "--json", "--dsn", server.dsn, "--listen", listen))}
@@ -438,32 +431,6 @@ def test_never_early_and_soon(tarry: Tarry) -> None:
         late = datetime.now(UTC) - due[message.body]
         with message:
             assert timedelta(0) <= late < timedelta(seconds=5)
-
-
-def test_reschedule(tarry: Tarry) -> None:
-    receipt = tarry.publish("later", 1, delay="1h")
-    earlier = tarry.reschedule(receipt.id, delay="1ms")
-    assert earlier.id == receipt.id
-    for message in tarry.consume("later", "g", limit=1):
-        with message:
-            assert message.deliver_at == earlier.deliver_at
-    with pytest.raises(TooLate):
-        tarry.reschedule(receipt.id, delay="1h")
-    with pytest.raises(NotFound):
-        tarry.reschedule("1", delay="1h")
-
-
-def test_a_handler_that_fails_climbs_to_the_dead_letters(tarry: Tarry) -> None:
-    tarry.publish("climb", {"n": 1}, headers={"h": "1"})
-    attempts: list[int] = []
-    for message in tarry.consume("climb", "g", limit=3):
-        with message:
-            attempts.append(message.attempt)
-            raise ValueError("never")
-    assert attempts == [1, 2, 3]
-    (letter,) = tarry.dead("climb", "g")
-    assert (letter.message.body, letter.message.headers) == ({"n": 1}, {"h": "1"})
-    assert [attempt["reason"] for attempt in letter.attempts] == ["ValueError: never"] * 3
 
 
 def test_a_lease_that_is_over_is_lost(tarry: Tarry) -> None:
@@ -501,9 +468,7 @@ def test_a_follower_ends_on_a_signal(server: ServerProcess, tarry: Tarry, number
         assert follower.stdout is not None
         tarry.publish(topic, "one")
         assert json.loads(follower.stdout.readline())["body"] == "one"
-        deadline = time.monotonic() + 10
-        while not tarry.group(topic, "g")["acked"] and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: tarry.group(topic, "g")["acked"] == 1)
         follower.send_signal(number)
         _, errors = follower.communicate(timeout=30)
     assert follower.returncode == 130

@@ -2,9 +2,6 @@
 while claims are open. Nothing is lost, and every answer says what was done."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,10 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
+from support.commands import command
+from support.effort import full, tries
 from support.server import client_of, start_server
 from support.worker_process import wait_for
 from tarry.client import Claim, Delivery, LeaseLost, Tarry
-from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess
+
+ROUNDS = tries(10, 30)
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +39,8 @@ def drain(tarry: Tarry, topic: str, client: str, left: set[int]) -> None:
 
 
 def test_the_command_lists_clients(server: ServerProcess, tarry: Tarry) -> None:
-    def command(*arguments: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "tarry.service.cli.app", "clients", *arguments],
-            env=os.environ | python_path() | {"TARRY_URL": server.url},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    def listed(*arguments: str) -> list[str]:
+        done = command(server.url, "clients", *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
@@ -57,12 +50,12 @@ def test_the_command_lists_clients(server: ServerProcess, tarry: Tarry) -> None:
     claimed(tarry, "listed", "list-ann")
     claimed(tarry, "plain", "list-bob")
     tarry.renew("list-bob")
-    found = {one["client"]: one for one in map(json.loads, command("--json"))}
+    found = {one["client"]: one for one in map(json.loads, listed("--json"))}
     ann, bob = found["list-ann"], found["list-bob"]
     assert (ann["registered_at"], ann["alive"]) == (None, None)
     assert bob["alive"]
     assert bob["holds"] == [{"topic": "plain", "group": "g", "queue": 0, "claims": 1, "owner": False}]
-    head, *rows = (line.split("\t") for line in command())
+    head, *rows = (line.split("\t") for line in listed())
     assert head == ["client", "registered", "renewed", "alive", "claims", "holds"]
     by_name = {row[0]: row for row in rows}
     assert by_name["list-ann"][1:] == ["", "", "", "1", "listed/g: 0*, 1* (1)"]
@@ -89,40 +82,6 @@ def test_two_clients_with_one_name_share_its_fate_and_lose_nothing(
     drain(tarry, topic, "twin", set(range(6)) - {first.messages[0].body})
     state = tarry.group(topic, "g")
     assert (state["acked"], state["dead"], state["claims"]) == (6, 0, 0)
-
-
-def test_two_runs_with_one_name(server: ServerProcess, tarry: Tarry) -> None:
-    """The first to end takes the claims of the other, whose work is done again."""
-    tarry.publish_many("runs", [{"body": number} for number in range(40)])
-    tarry.put_group("runs", "g")
-    stop, go_on, both = threading.Event(), threading.Event(), threading.Barrier(2, timeout=20)
-    done: list[int] = []
-    waited = threading.local()
-
-    def handle(message: Delivery) -> None:
-        if not hasattr(waited, "yes"):
-            waited.yes = True
-            both.wait()
-            go_on.wait(20)
-        done.append(message.body)
-
-    def run(until: threading.Event) -> None:
-        with client_of(server) as mine:
-            mine.run("runs", "g", handle, 1, pass_message=True, client="twin", max=5, wait="200ms", stop=until)
-
-    last = threading.Event()
-    threads = [threading.Thread(target=run, args=(until,), daemon=True) for until in (stop, last)]
-    for thread in threads:
-        thread.start()
-    wait_for(lambda: tarry.group("runs", "g")["claimed"] >= 10, "both have claimed")
-    stop.set()
-    go_on.set()
-    threads[0].join(30)
-    wait_for(lambda: tarry.group("runs", "g")["acked"] == 40, "all is acked")
-    last.set()
-    threads[1].join(30)
-    assert set(done) == set(range(40))
-    assert tarry.group("runs", "g")["dead"] == 0
 
 
 def test_a_seek_while_a_consumer_works(server: ServerProcess, tarry: Tarry) -> None:
@@ -155,13 +114,14 @@ def test_a_seek_while_a_consumer_works(server: ServerProcess, tarry: Tarry) -> N
     assert tarry.group("sought", "other")["acked"] == 30
 
 
+@full
 def test_acks_that_meet_a_change_of_hands(server: ServerProcess, tarry: Tarry) -> None:
     """Of each claim either the ack holds and nothing of it comes again, or it is refused and all of it does."""
     tarry.put_topic("handed", ordered=True)
     refused = acked = 0
     left: set[int] = set()
     with client_of(server) as second, client_of(server) as third:
-        for number in range(30):
+        for number in range(ROUNDS):
             tarry.publish("handed", number, ordering_key="k")
             left.add(number)
             claim = claimed(tarry, "handed", "giver", max=100)
@@ -206,9 +166,9 @@ def test_acks_that_meet_a_change_of_hands(server: ServerProcess, tarry: Tarry) -
             assert tarry.deregister("taker") == 0
     if left:
         drain(tarry, "handed", "last", left)
-    assert acked + refused == 30
+    assert acked + refused == ROUNDS
     state = tarry.group("handed", "g")
-    assert (state["acked"], state["dead"], state["parked"]) == (30, 0, 0)
+    assert (state["acked"], state["dead"], state["parked"]) == (ROUNDS, 0, 0)
 
 
 def test_what_is_acked_after_a_restart_is_no_time_out(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 import os
 import resource
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,14 +12,11 @@ import pytest
 
 from support.server import start_server
 from support.waiting import wait_until
-from tarry.client import Tarry
-from tarry.service.demo.server_process import ServerProcess, free_port, python_path
+from tarry.service.demo.server_process import ServerProcess
 
 IDLE, SLOW_HEADS, SLOW_BODIES = 2000, 300, 100
 OWN = 10
 """Descriptors that come and go with the server's own work, and with who asks whether it is ready."""
-SMALL_LIMIT = 256
-"""Descriptors of a server that was started with `ulimit -n 256`."""
 
 
 @pytest.fixture(autouse=True)
@@ -80,32 +75,20 @@ def test_a_crowd_that_says_too_little_keeps_nobody_out(tmp_path: Path, connect: 
 
 
 @pytest.fixture
-def small_server(tmp_path: Path) -> Iterator[tuple[str, int, Path]]:
-    """The URL, the process and the log of a server that `ulimit -n 256` leaves few descriptors."""
-    port, log = free_port(), tmp_path / "log"
-    serve = f"exec {sys.executable} -m tarry.service.cli.app serve --dsn sqlite:///t.db --listen 127.0.0.1:{port}"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            ["sh", "-c", f"ulimit -n {SMALL_LIMIT}; {serve}"],
-            cwd=tmp_path,
-            env=os.environ | python_path(),
-            stdout=out,
-            stderr=out,
-        )
+def small_server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """One that `ulimit -n 256` leaves few descriptors."""
+    few = ("sh", "-c", 'ulimit -n 256; exec "$@"', "sh")
+    server = ServerProcess(tmp_path, f"sqlite:///{tmp_path}/tarry.db", within=few)
     try:
-        with Tarry(f"http://127.0.0.1:{port}") as tarry:
-            wait_until(tarry.ready)
-        yield f"http://127.0.0.1:{port}", port, log
-        process.terminate()
-        assert process.wait(20) == 0
+        server.start()
+        yield server
+        assert server.stop() == 0
     finally:
-        process.kill()
-        process.wait()
+        server.kill()
 
 
-def test_with_few_descriptors_it_says_no_and_goes_on(small_server: tuple[str, int, Path], connect: Connect) -> None:
-    url, port, log = small_server
-    crowd = connect(port, 400)
+def test_with_few_descriptors_it_says_no_and_goes_on(small_server: ServerProcess, connect: Connect) -> None:
+    crowd = connect(small_server.port, 400)
     answers: list[bytes] = []
     for one in crowd:
         with suppress(OSError):
@@ -117,5 +100,5 @@ def test_with_few_descriptors_it_says_no_and_goes_on(small_server: tuple[str, in
     assert {b"HTTP/1.1 200", b"HTTP/1.1 503"} == set(answers)
     for one in crowd:
         one.close()
-    wait_until(lambda: httpx.get(f"{url}/livez").status_code == 200)
-    assert "Traceback" not in log.read_text()
+    wait_until(lambda: httpx.get(f"{small_server.url}/livez").status_code == 200)
+    assert "Traceback" not in small_server.tail(1 << 20)

@@ -463,11 +463,9 @@ STOPS = """() => { globalThis.stops = []; addEventListener("focusin", ({ target 
     const after = behind && behind !== target
         && !(behind.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_FOLLOWING);
     const wrong = after ? "comes too late" : !seen ? "is out of sight" : !shown ? "has no ring" : "";
-    if (again) stops.over = true;
-    else stops.push({ target, wrong });
+    if (!again) stops.push({ target, wrong });
 }) }"""
 """Notes each element that gets the focus, and what is wrong with it."""
-OVER = "stops.over || document.activeElement === document.body || document.activeElement.tagName === 'IFRAME'"
 WRONG = """() => { const to = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
         .filter(one => one.checkVisibility() && !one.disabled && one.type !== "hidden" && one.tabIndex >= 0
             && !(one.type === "radio" && !one.checked) && !one.closest("details:not([open]) > .menu"));

@@ -29,7 +29,6 @@ from tarry.client import Tarry
 from tarry.service.demo.server_process import python_path
 
 BACKENDS = ["default", "outbox"]
-ENDED = ("FAILED", "SUCCESSFUL")
 
 
 class Site:
@@ -101,12 +100,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 def ended(site: Site) -> Callable[[Any], Any]:
     def wait(result: Any) -> Any:
         """The result, refreshed until it is finished."""
-        until = time.monotonic() + 60
-        while not result.is_finished:
-            assert time.monotonic() < until, result
-            time.sleep(0.01)
-            result.refresh()
-        return result
+        return _until(lambda: _refreshed(result).is_finished and result)
 
     return wait
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.server import client_of, start_server
 from support.stores import open_tables
-from tarry.client import AsyncTarry, Conflict, NotFound, Tarry
+from tarry.client import Conflict, NotFound, Tarry
 from tarry.service.demo.server_process import ServerProcess
 
 SECRET = "Ada Lovelace, 12 St James's Square"
@@ -33,6 +33,7 @@ def found(dsn: str) -> list[str]:
     return [t for t, some in rows.items() if any(isinstance(v, bytes) and secret in v for row in some for v in row)]
 
 
+@pytest.mark.cases(1)
 def test_nothing_of_it_is_left(placed: tuple[ServerProcess, str]) -> None:
     server, dsn = placed
     with client_of(server) as tarry:
@@ -80,11 +81,3 @@ def _consumers_are_told(tarry: Tarry, id_: str) -> None:
             with message:
                 told.append((message.id, message.erased, message.body, message.headers, message.content_type))
         assert told == [(id_, True, None, {}, None)]
-
-
-async def test_by_the_asynchronous_client(server: ServerProcess) -> None:
-    async with AsyncTarry(server.url) as tarry:
-        sent = await tarry.publish("letters", b"\0", content_type="image/png")
-        erased = await tarry.erase(sent)
-        (message,) = (await tarry.pull("letters")).messages
-        assert (message.erased_at, message.body, message.content_type) == (erased.erased_at, None, None)

@@ -5,11 +5,9 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,16 @@ import httpx
 import pytest
 import trio
 
+from support.commands import doctor
 from support.replicas import HOW_TO, Pair, pair_of_servers, place_of
 from support.server import client_of, start_server
-from support.servers import Line, NoServerError, free_port, run_sql, skip_or_fail
+from support.servers import Line, NoServerError, run_sql, skip_or_fail
+from support.waiting import wait_until
 from tarry.client import Tarry
 from tarry.client.errors import TarryError
 from tarry.pipeline.errors import StoreAway
 from tarry.pipeline.store_connection import StoreConnection, with_one_host
-from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess
 from tarry.store import catalogue, nodes
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import ReadOnly, Unavailable
@@ -53,13 +53,6 @@ def pair() -> Iterator[Pair]:
         yield pair
 
 
-def wait_for(happened: Callable[[], bool], seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-
-
 def answers(server: ServerProcess) -> int:
     try:
         return ready(server).status_code
@@ -75,16 +68,11 @@ def closing_all() -> Iterator[list[Any]]:
         one.close()
 
 
-def doctor(dsn: str) -> dict[str, tuple[str, str]]:
-    """What it finds, by its checks."""
-    command = [sys.executable, "-m", "tarry.service.cli.app", "doctor", "--json", "--dsn", dsn]
-    command += ["--listen", f"127.0.0.1:{free_port()}"]
-    ended = subprocess.run(command, env=os.environ | python_path(), capture_output=True, text=True, check=False)
-    assert ended.returncode in (0, 1), ended.stderr
-    assert ended.stdout, ended.stderr
-    assert ":app@" not in ended.stdout + ended.stderr
-    records = map(json.loads, ended.stdout.splitlines())
-    return {record["check"]: (record["state"], record["detail"]) for record in records}
+def found_by_doctor(dsn: str) -> dict[str, tuple[str, str]]:
+    """State and detail of each check."""
+    found = {check: (state, detail) for check, state, detail in doctor(dsn)}
+    assert ":app@" not in str(found)
+    return found
 
 
 def ready(server: ServerProcess) -> httpx.Response:
@@ -117,12 +105,12 @@ def test_read_only_for_a_while(pair: Pair, tmp_path: Path) -> None:
                     assert answer.headers["retry-after"] == "1"
                     assert answer.json()["executed"] is False
                     assert "read-only" in answer.json()["detail"]
-                wait_for(lambda: ready(server).status_code == 503)
+                wait_until(lambda: ready(server).status_code == 503)
                 assert "read-only" in ready(server).json()["detail"]
-                wait_for(lambda: time.time() > kept.deliver_at.timestamp() + 0.2)
+                wait_until(lambda: time.time() > kept.deliver_at.timestamp() + 0.2)
             finally:
                 run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
-            wait_for(lambda: ready(server).status_code == 200)
+            wait_until(lambda: ready(server).status_code == 200)
             assert tarry.ack(claim) == 1
             again = tarry.claim("orders", "billing", wait="10s", max=10)
             assert again is not None
@@ -141,18 +129,18 @@ def test_idle_and_read_only(pair: Pair, tmp_path: Path) -> None:
     with pair.database() as both, start_server(tmp_path, both.replace("app:app", "tarry:tarry")) as server:
         run_sql(pair.leader.dsn, "SET GLOBAL read_only = 1")
         try:
-            wait_for(lambda: ready(server).status_code == 503)
+            wait_until(lambda: ready(server).status_code == 503)
             told = ready(server).json()["detail"]
             for host in (pair.leader, pair.follower):
                 assert f"{urlsplit(host.dsn).port}/{urlsplit(both).path[1:]}: it is read-only" in told
             assert "tarry:tarry" not in told
-            found = doctor(both)
+            found = found_by_doctor(both)
             assert (found["store"][0], found["hosts"][0]) == ("wrong", "wrong")
             assert place_of(pair.follower) in found["store"][1]
         finally:
             run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
-        wait_for(lambda: ready(server).status_code == 200)
-        found = doctor(both)
+        wait_until(lambda: ready(server).status_code == 200)
+        found = found_by_doctor(both)
         assert found["store"][0] == "ok"
         assert found["hosts"] == (
             "ok",
@@ -211,7 +199,7 @@ class Load:
         for thread in self._producers:
             thread.join(30)
         try:
-            wait_for(lambda: self.acknowledged.keys() <= self.received.keys(), 20)
+            wait_until(lambda: self.acknowledged.keys() <= self.received.keys(), 20)
         finally:
             self._over.set()
             self._consumer.join(30)
@@ -259,22 +247,22 @@ def test_another_server_takes_the_writes(pair: Pair, tmp_path: Path) -> None:
     with pair.database() as dsn, start_server(tmp_path, dsn) as server:
         load = Load(server.url)
         load.start()
-        wait_for(lambda: len(load.received) > 20)
+        wait_until(lambda: len(load.received) > 20)
         old, new = place_of(pair.leader), place_of(pair.follower)
         with client_of(server) as tarry:
             far = tarry.publish("later", "kept", delay="1h")
         pair.switch()
         switched = set(load.acknowledged)
         try:
-            wait_for(lambda: ready(server).status_code == 200)
-            wait_for(lambda: len(load.acknowledged.keys() - switched) > 20)
+            wait_until(lambda: ready(server).status_code == 200)
+            wait_until(lambda: len(load.acknowledged.keys() - switched) > 20)
             load.end()
             early = {id_ for id_, due in load.acknowledged.items() if load.received[id_] < due}
             assert not early
             assert [str(error) for error in load.wrong] == []
             (told,) = events(server, "store_host")
             assert (told["before"], told["now"]) == (old, new)
-            wait_for(lambda: bool(events(server, "wheel_reloaded")))
+            wait_until(lambda: bool(events(server, "wheel_reloaded")))
             assert not events(server, "request_failed", "crashed", "store_refused")
             with client_of(server) as tarry:
                 assert tarry.cancel(far.id) == "cancelled"
@@ -290,7 +278,7 @@ def test_few_sessions_are_enough_and_none_is_waited_for(pair: Pair, tmp_path: Pa
             with start_server(tmp_path, dsn) as server:
                 load = Load(server.url)
                 load.start()
-                wait_for(lambda: len(load.received) > 50)
+                wait_until(lambda: len(load.received) > 50)
                 load.end()
                 assert [str(error) for error in load.wrong] == []
                 assert not events(server, "request_failed", "crashed")
@@ -299,7 +287,7 @@ def test_few_sessions_are_enough_and_none_is_waited_for(pair: Pair, tmp_path: Pa
             starting = threading.Thread(target=late.start)
             starting.start()
             try:
-                wait_for(lambda: answers(late) == 503)
+                wait_until(lambda: answers(late) == 503)
                 asked = httpx.post(f"{late.url}/v1/topics/orders/messages", json={"body": 1})
                 assert (asked.status_code, asked.json()["executed"]) == (503, False)
                 held.pop().close()
@@ -331,8 +319,8 @@ def test_a_server_that_goes_without_a_word(tmp_path: Path) -> None:
             pair.promote()
             publishing = threading.Thread(target=tarry.publish, args=("orders", "after"))
             publishing.start()
-            wait_for(lambda: bool(events(server, "store_host")), 20)
-            wait_for(lambda: ready(server).status_code == 200, 10)
+            wait_until(lambda: bool(events(server, "store_host")), 20)
+            wait_until(lambda: ready(server).status_code == 200, 10)
             took = time.monotonic() - began
             publishing.join(30)
             assert tarry.ack(claim) == 1
@@ -358,6 +346,7 @@ async def add_group(dsn: str, topic: str, group: str) -> int:
         await store.backend.aclose()
 
 
+@pytest.mark.long
 def test_groups_that_were_lost_come_again_and_none_has_anothers_messages(tmp_path: Path) -> None:
     """The new server lacks both, and gives the number of one to the other. Nobody can follow after that: the pair is of
     this test alone."""
@@ -375,7 +364,7 @@ def test_groups_that_were_lost_come_again_and_none_has_anothers_messages(tmp_pat
         made = trio.run(add_group, f"mysql://app:app@{place_of(pair.leader)}{urlsplit(dsn).path}", "orders", "mails")
         assert lost == [(made,)]
         run_sql(old, "SET GLOBAL read_only = ON")
-        wait_for(lambda: bool(events(server, "wheel_reloaded")))
+        wait_until(lambda: bool(events(server, "wheel_reloaded")))
         for group in ("mails", "billing"):
             claim = tarry.claim("orders", group, wait="5s", max=10)
             assert claim is not None, group
@@ -442,6 +431,7 @@ async def test_a_commit_in_doubt_is_looked_for_at_the_server_that_takes_over(
             pair.follow()
 
 
+@pytest.mark.long
 def test_a_server_that_has_another_database_is_left_alone(tmp_path: Path, next_program: Path) -> None:
     """It takes writes, and has no schema, then another one, then an older one; and of two that take writes whoever
     looks is told. No replica: the pair is of this test alone."""
@@ -462,23 +452,23 @@ def test_a_server_that_has_another_database_is_left_alone(tmp_path: Path, next_p
                 if spoil:
                     run_sql(other, spoil)
                 run_sql(pair.leader.dsn, "SET GLOBAL read_only = 1")
-                wait_for(lambda: ready(server).status_code == 503)
-                wait_for(lambda says=says: says in ready(server).json()["detail"])  # type: ignore[misc]
+                wait_until(lambda: ready(server).status_code == 503)
+                wait_until(lambda says=says: says in ready(server).json()["detail"])  # type: ignore[misc]
                 answer = httpx.post(f"{server.url}/v1/topics/orders/messages", json={"body": "refused"})
                 assert (answer.status_code, answer.json()["executed"]) == (503, False)
                 run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
-                wait_for(lambda: ready(server).status_code == 200)
+                wait_until(lambda: ready(server).status_code == 200)
                 assert tarry.publish("orders", says).state == "published"
             refused = events(server, "store_host_refused")
             assert [line["host"] for line in refused] == [place_of(pair.follower)] * 3
             assert not events(server, "store_host", "round_failed", "store_refused", "request_failed", "crashed")
             assert len(server.log.read_text().splitlines()) < 60
-            wait_for(lambda: place_of(pair.follower) in str(check_of(server, "writers")["detail"]), 30)
+            wait_until(lambda: place_of(pair.follower) in str(check_of(server, "writers")["detail"]))
             assert ready(server).status_code == 200
             assert events(server, "store_two_writers")[-1]["hosts"] == [place_of(pair.follower)]
             (tmp_path / "another").mkdir()
             with start_server(tmp_path / "another", dsn) as another:  # the one with the duties looks, and tells it
-                wait_for(lambda: place_of(pair.follower) in str(check_of(another, "writers")["detail"]))
+                wait_until(lambda: place_of(pair.follower) in str(check_of(another, "writers")["detail"]))
                 assert events(another, "store_two_writers") == []
         assert pair.ask(dsn, "SELECT COUNT(*) FROM message") == [(3,)]
         assert run_sql(other, "SELECT COUNT(*) FROM topic") == [(0,)]

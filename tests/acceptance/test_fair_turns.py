@@ -3,7 +3,7 @@
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,11 +22,7 @@ BATCH = 1000
 """Twice the hand's."""
 
 
-@pytest.fixture(params=["sqlite", "mariadb"])
-def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/tarry.db"
-    return fresh_database(request.getfixturevalue("mariadb_server"))
+pytestmark = pytest.mark.parametrize("dsn", ["sqlite", "mariadb"], indirect=True)
 
 
 @pytest.fixture
@@ -81,7 +77,7 @@ def test_a_neighbour_has_its_turns(server: ServerProcess, dsn: str) -> None:
     assert max(passed) <= 6 * BATCH, passed
 
 
-@pytest.mark.cases(1)
+@pytest.mark.long
 def test_kill_in_the_middle_of_a_crowd(server: ServerProcess, dsn: str) -> None:
     with httpx.Client(base_url=server.url, timeout=30) as http:
         begin(http)
@@ -101,7 +97,7 @@ def test_a_release_rate_holds_its_topic_back(server: ServerProcess, dsn: str) ->
     rate, many = 100, 400
     with httpx.Client(base_url=server.url, timeout=30) as http:
         assert http.put("/v1/topics/a", json={"release_rate": rate}).status_code == 201
-        at = time.time() + paced(3)
+        at = time.time() + paced(2)
         schedule(http, "a", [at] * many)
         schedule(http, "b", [at + 0.01 * number for number in range(FEW)])
         assert http.post("/v1/topics/a/messages", json={"body": many}).status_code == 201

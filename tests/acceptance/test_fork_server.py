@@ -18,7 +18,7 @@ from tarry.service.demo.server_process import ServerProcess, free_port, python_p
 TARRY = (sys.executable, "-m", "tarry.service.cli.app")
 
 
-@pytest.fixture(params=["forked", "started"])
+@pytest.fixture(params=["forked", pytest.param("started", marks=pytest.mark.long)])
 def environment(request: pytest.FixtureRequest) -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("TARRY_")}
     return own | python_path() | {"TARRY_TEST_FORK": "1" if request.param == "forked" else "0"}
@@ -67,7 +67,6 @@ def test_threads_start_their_own(environment: dict[str, str], tmp_path: Path) ->
         assert list(pool.map(exit_code, wanted)) == [*wanted.values()]
 
 
-@pytest.mark.cases(1)
 def test_it_reads_its_input_and_has_its_own_session(environment: dict[str, str], tmp_path: Path) -> None:
     environment["COLUMNS"] = "100"
     process = subprocess.Popen(
@@ -85,7 +84,6 @@ def test_it_reads_its_input_and_has_its_own_session(environment: dict[str, str],
     assert process.returncode == 75, wrong
 
 
-@pytest.mark.cases(1)
 def test_a_shell_types_it(environment: dict[str, str], tmp_path: Path) -> None:
     put_tarry(tmp_path)
     environment["PATH"] = f"{tmp_path}{os.pathsep}{environment['PATH']}"

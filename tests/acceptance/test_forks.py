@@ -4,14 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import forked, forked_loop
-from support.server import client_of, start_server
-from tarry.service.demo.server_process import python_path
+from tarry.client import Tarry
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 COUNT = 50
 
@@ -28,21 +27,19 @@ def run(script: Any, *arguments: str) -> list[Any]:
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
 @pytest.mark.cases(1)
-def test_each_process_has_the_receipts_of_its_own_messages(tmp_path: Path, kind: str) -> None:
-    with start_server(tmp_path) as server, client_of(server) as tarry:
-        child, parent = run(forked, server.url, kind, str(COUNT))
-        assert len(child) == COUNT
-        assert len(parent) == (0 if kind == "asyncio" else COUNT)
-        assert [[id_, tarry.message(id_)["body"]] for id_, _ in child + parent] == child + parent
+def test_each_process_has_the_receipts_of_its_own_messages(server: ServerProcess, tarry: Tarry, kind: str) -> None:
+    child, parent = run(forked, server.url, kind, str(COUNT))
+    assert len(child) == COUNT
+    assert len(parent) == (0 if kind == "asyncio" else COUNT)
+    assert [[id_, tarry.message(id_)["body"]] for id_, _ in child + parent] == child + parent
 
 
-def test_a_loop_belongs_to_the_process_that_began_it(tmp_path: Path) -> None:
+def test_a_loop_belongs_to_the_process_that_began_it(server: ServerProcess, tarry: Tarry) -> None:
     """The child cannot go on with it, settles nothing of it, and its end does not end it."""
-    with start_server(tmp_path) as server, client_of(server) as tarry:
-        (loop, lent, child), (seen, parent) = run(forked_loop, server.url)
-        assert "call consume in the process that handles" in loop
-        assert "after the fork" in lent
-        assert not set(child) & set(parent)
-        assert seen == [[n, 1] for n in range(20)]
-        group = tarry.group("looped", "g")
-        assert (group["acked"], group["retried"], group["backlog"]) == (20, 0, 0)
+    (loop, lent, child), (seen, parent) = run(forked_loop, server.url)
+    assert "call consume in the process that handles" in loop
+    assert "after the fork" in lent
+    assert not set(child) & set(parent)
+    assert seen == [[n, 1] for n in range(20)]
+    group = tarry.group("looped", "g")
+    assert (group["acked"], group["retried"], group["backlog"]) == (20, 0, 0)

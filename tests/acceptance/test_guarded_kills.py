@@ -54,6 +54,7 @@ def ids(tables: Tables, sql: str) -> list[int]:
 
 
 @pytest.mark.parametrize(("dsn", "point"), in_turn(*((point,) for point in POINTS)), indirect=["dsn"])
+@pytest.mark.cases(4)
 def test_each_has_one_end(dsn: str, point: str) -> None:
     published = run(dsn, "publish", str(MANY))
     assert published.returncode == 0, published.stderr

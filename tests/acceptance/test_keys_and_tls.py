@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -11,14 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from support.fork_server import put_tarry
 from support.nginx import nginx
 from support.serving import Served, served
+from support.typist import Typist, blocks_of
+from support.waiting import wait_until
 from tarry.client import Tarry, TooLarge, Unavailable
-from tarry.service.demo.server_process import free_port
 
-ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "docs/how-to/keys-and-tls.md").read_text("utf-8"), re.M | re.S)
+BLOCKS = blocks_of("keys-and-tls.md")
 
 
 @pytest.fixture
@@ -29,103 +27,55 @@ def reader(tmp_path: Path) -> Iterator["Reader"]:
         yield Reader(server)
 
 
-class Reader:
-    """Runs the blocks of the page in its folder, with ports of its own."""
+class Reader(Typist):
+    """Of the page, with a server of its own."""
 
     def __init__(self, server: Served) -> None:
+        super().__init__(server.folder, "8277", "8443")
         self.server = server
-        self.folder = server.folder
-        self.ports = {"8277": str(free_port()), "8443": str(free_port())}
-        put_tarry(self.folder)
-        self.environment = server.environment | {
-            "PATH": f"{self.folder}:{server.environment['PATH']}",
-            "NO_COLOR": "1",
-        }
-
-    def local(self, text: str) -> str:
-        # All at once: a port of ours may have one of theirs among its digits.
-        return re.sub("|".join(self.ports), lambda known: self.ports[known[0]], text)
-
-    def sh(self, text: str) -> str:
-        done = subprocess.run(
-            ["sh", "-euc", self.local(text)],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, f"{text}\n{done.stderr}"
-        return done.stdout
 
     def python(self, text: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", self.local(text)],
-            cwd=self.folder,
-            env=self.environment | {"SSL_CERT_FILE": str(self.folder / "tarry.pem"), "TARRY_TEST_FORK": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        trusting = {"SSL_CERT_FILE": str(self.folder / "tarry.pem"), "TARRY_TEST_FORK": "1"}
+        return self.run(sys.executable, "-c", self.local(text), **trusting).strip()
 
     def serve(self, text: str) -> None:
         self.server.start(*self.local(text).split()[2:])
 
 
-def blocks() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for language, text in BLOCKS:
-        kind = "serve" if text.startswith("tarry serve") else language
-        found.setdefault(kind, []).append(text)
-    return found
-
-
 def test_behind_nothing(reader: Reader) -> None:
-    making, certificate, using, asking, changing, renewing, _behind_nginx = blocks()["sh"]
+    making, certificate, using, asking, changing, renewing, _behind_nginx = BLOCKS["sh"]
     reader.sh(making)
     for name in ("shop", "billing", "ops"):
         assert re.fullmatch(r"tarry_[\w-]{43}\n", (reader.folder / f"{name}.key").read_text())
     reader.sh(certificate)
-    reader.serve(blocks()["serve"][0])
+    reader.serve(BLOCKS["serve"][0])
     told = reader.sh(using)
     assert "published" in told
     assert '{"order": 7}' in told
     assert '"topic":"orders"' in reader.sh(asking)
-    assert reader.python(blocks()["python"][0]) == "published"
+    assert reader.python(BLOCKS["python"][0]) == "published"
     assert "shop-2" in reader.sh(changing)
     url = f"https://localhost:{reader.ports['8277']}/v1/topics/orders/messages"
-    until = time.monotonic() + 5
-    statuses = {}
-    for name in ("shop", "shop-2"):
-        while True:
-            key = (reader.folder / f"{name}.key").read_text().strip()
-            with httpx.Client(verify=False, headers={"Authorization": f"Bearer {key}"}) as client:
-                statuses[name] = client.post(url, json={"body": 1}).status_code
-            if statuses[name] == {"shop": 401, "shop-2": 201}[name] or time.monotonic() > until:
-                break
-            time.sleep(0.1)
-    assert statuses == {"shop": 401, "shop-2": 201}
+
+    def status(name: str) -> int:
+        key = (reader.folder / f"{name}.key").read_text().strip()
+        return httpx.post(url, json={"body": 1}, headers={"Authorization": f"Bearer {key}"}, verify=False).status_code
+
+    wait_until(lambda: [status(name) for name in ("shop", "shop-2")] == [401, 201], 5)
     reader.environment["SERVER"] = str(reader.server.process.pid)
     reader.sh(renewing)
-    until = time.monotonic() + 5
-    while "certificate_renewed" not in reader.server.log and time.monotonic() < until:
-        time.sleep(0.05)
-    assert "certificate_renewed" in reader.server.log
+    wait_until(lambda: "certificate_renewed" in reader.server.log)
     assert reader.server.stop() == 0
 
 
 def test_behind_nginx(reader: Reader) -> None:
-    making, certificate, *_, asking = blocks()["sh"]
+    making, certificate, *_, asking = BLOCKS["sh"]
     reader.sh(making)
     reader.sh(certificate)
-    reader.serve(blocks()["serve"][1])
+    reader.serve(BLOCKS["serve"][1])
     assert (reader.folder / "tarry.sock").stat().st_mode & 0o777 == 0o660
     url = f"https://localhost:{reader.ports['8443']}"
-    (page,) = blocks()["nginx"]
+    (page,) = BLOCKS["nginx"]
     with nginx(reader.folder, reader.ports["8443"], page):
         key = (reader.folder / "ops.key").read_text().strip()
         with httpx.Client(verify=False, base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
@@ -145,10 +95,10 @@ def test_behind_nginx(reader: Reader) -> None:
 
 def serve_behind_nginx(reader: Reader) -> str:
     """Its address."""
-    making, certificate, *_ = blocks()["sh"]
+    making, certificate, *_ = BLOCKS["sh"]
     reader.sh(making)
     reader.sh(certificate)
-    reader.serve(blocks()["serve"][1])
+    reader.serve(BLOCKS["serve"][1])
     return f"https://localhost:{reader.ports['8443']}"
 
 
@@ -156,7 +106,7 @@ def serve_behind_nginx(reader: Reader) -> str:
 def test_ten_thousand_lines_pass_nginx(reader: Reader) -> None:
     """12 MB, and what the client shares: nginx stops sending a request once its answer has begun."""
     url = serve_behind_nginx(reader)
-    (page,) = blocks()["nginx"]
+    (page,) = BLOCKS["nginx"]
     key = (reader.folder / "ops.key").read_text().strip()
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/x-ndjson"}
     where = f"{url}/v1/topics/lines/messages"
@@ -177,7 +127,7 @@ def test_ten_thousand_lines_pass_nginx(reader: Reader) -> None:
 def test_what_nginx_answers_itself_is_told_to_be_so(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     url = serve_behind_nginx(reader)
     monkeypatch.setenv("SSL_CERT_FILE", str(reader.folder / "tarry.pem"))
-    (page,) = blocks()["nginx"]
+    (page,) = BLOCKS["nginx"]
     assert "client_max_body_size 32m;" in page
     with (
         nginx(reader.folder, reader.ports["8443"], page.replace("client_max_body_size 32m;", "")),
@@ -191,5 +141,4 @@ def test_what_nginx_answers_itself_is_told_to_be_so(reader: Reader, monkeypatch:
 
 
 def test_every_block_is_tried() -> None:
-    found = blocks()
-    assert {kind: len(texts) for kind, texts in found.items()} == {"sh": 7, "serve": 2, "python": 1, "nginx": 1}
+    assert {kind: len(texts) for kind, texts in BLOCKS.items()} == {"sh": 7, "serve": 2, "python": 1, "nginx": 1}
