@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -36,11 +36,14 @@ def now() -> int:
 
 @contextmanager
 def served(
-    dsn: str, log_level: str = "info", environment: Mapping[str, str] | None = None
+    dsn: str, log_level: str = "info", program: Sequence[str] = ("tarry.service.cli.app",)
 ) -> Generator[ServerProcess, None, None]:
-    """Starts a server on this database and stops it at the end; adds the end of its log to an exception."""
+    """Starts a server on this database and stops it at the end; adds the end of its log to an exception.
+
+    `program`: a module that acts as `tarry`.
+    """
     with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": log_level, **(environment or {})})
+        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": log_level}, program=program)
         server.start()
         try:
             yield server
