@@ -65,55 +65,44 @@ def measure(dsn: str, rate: int, seconds: float, consumers: int, size: int) -> F
 
 def measure_on(server: ServerProcess, rate: int, seconds: float, consumers: int, size: int) -> Figures:
     """Measures one run against a server that is already running."""
-    return trio.run(_Run(server, rate, seconds, consumers, size).measure)
+    return trio.run(_measure, server, rate, round(rate * (seconds + _WARM_UP)), consumers, size)
 
 
-class _Run:
-    """One run: schedules the messages, runs the consumers and computes the lateness."""
+async def _measure(server: ServerProcess, rate: int, total: int, consumers: int, size: int) -> Figures:
+    """Schedules the messages, runs the consumers and computes the lateness."""
+    arrivals = Arrivals(server.port, total, size)
+    first = now() + round(1000 * (_LEAD + total / _PUBLISHES_A_SECOND))
+    await _schedule(server.port, first, rate, total)
+    if now() > first - 500:
+        raise RuntimeError("scheduling took longer than the time that was left for it")
+    await trio.sleep(first / 1000 - time.time())
+    began, server_cpu, own_cpu = time.perf_counter(), cpu_of(server.pid), time.process_time()
+    async with trio.open_nursery() as nursery:
+        for number in range(consumers):
+            nursery.start_soon(arrivals.consume, f"bench-{number}")
+    took = time.perf_counter() - began
+    times = list(arrivals.times())
+    late = [lateness for deliver_at, lateness in times if deliver_at >= first + round(1000 * _WARM_UP)]
+    return {
+        **percentiles(late),
+        "early": sum(lateness < 0 for _, lateness in times),
+        "counted": len(late),
+        "acked": arrivals.acked,
+        "claims": len(arrivals.answers),
+        "server_cpu": round((cpu_of(server.pid) - server_cpu) / took, 2),
+        "consumers_cpu": round((time.process_time() - own_cpu) / took, 2),
+    }
 
-    def __init__(self, server: ServerProcess, rate: int, seconds: float, consumers: int, size: int) -> None:
-        self._server = server
-        self._rate = rate
-        self._total = round(rate * (seconds + _WARM_UP))
-        self._consumers = consumers
-        self._arrivals = Arrivals(server.port, self._total, size)
 
-    async def measure(self) -> Figures:
-        first = now() + round(1000 * (_LEAD + self._total / _PUBLISHES_A_SECOND))
-        await self._schedule(first)
-        if now() > first - 500:
-            raise RuntimeError("scheduling took longer than the time that was left for it")
-        await trio.sleep(first / 1000 - time.time())
-        began, server_cpu, own_cpu = time.perf_counter(), cpu_of(self._server.pid), time.process_time()
-        async with trio.open_nursery() as nursery:
-            for number in range(self._consumers):
-                nursery.start_soon(self._arrivals.consume, f"bench-{number}")
-        took = time.perf_counter() - began
-        return {
-            **self._lateness(first),
-            "acked": self._arrivals.acked,
-            "claims": len(self._arrivals.answers),
-            "server_cpu": round((cpu_of(self._server.pid) - server_cpu) / took, 2),
-            "consumers_cpu": round((time.process_time() - own_cpu) / took, 2),
-        }
-
-    async def _schedule(self, first: int) -> None:
-        async with LeanHTTP(self._server.port) as http:
-            for start in range(0, self._total, _PAGE):
-                say(f"scheduling {start} of {self._total}")
-                numbers = range(start, min(start + _PAGE, self._total))
-                page = [
-                    {"body": "x" * 198, "deliver_at": format_time(first + number * 1000 // self._rate)}
-                    for number in numbers
-                ]
-                await http.post("/v1/topics/bench/messages", msgspec.json.encode({"messages": page}))
-
-    def _lateness(self, first: int) -> Figures:
-        counts_from = first + round(1000 * _WARM_UP)
-        times = list(self._arrivals.times())
-        late = [lateness for deliver_at, lateness in times if deliver_at >= counts_from]
-        early = sum(lateness < 0 for _, lateness in times)
-        return {**percentiles(late), "early": early, "counted": len(late)}
+async def _schedule(port: int, first: int, rate: int, total: int) -> None:
+    async with LeanHTTP(port) as http:
+        for start in range(0, total, _PAGE):
+            say(f"scheduling {start} of {total}")
+            page = [
+                {"body": "x" * 198, "deliver_at": format_time(first + number * 1000 // rate)}
+                for number in range(start, min(start + _PAGE, total))
+            ]
+            await http.post("/v1/topics/bench/messages", msgspec.json.encode({"messages": page}))
 
 
 if __name__ == "__main__":

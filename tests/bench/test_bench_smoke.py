@@ -101,7 +101,7 @@ def test_schedules() -> None:
     """The bench itself fails when a fire time has no message, or two."""
     few = ("--schedules", "30", "--every", "2", "--periods", "1", "--consumers", "2", "--runs", "1")
     *lines, summary = run("schedules", "--dsn", "sqlite", *few)
-    assert [line["early"] for line in lines] == [0, 0, 0, 0]
+    assert [line["early"] for line in lines] == [0, 0]
     assert {kind: one["median"] > 0 for kind, one in summary["p99_ms"].items()} == dict.fromkeys(
         summary["p99_ms"], True
     )
