@@ -20,8 +20,7 @@ from attrs import define
 
 from ...service.demo.server_process import free_port
 from .. import databases
-from ..peers.processes import Program
-from .database import answers
+from ..programs import Program
 from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, ended, freeze, nothing, rest, send, together
 from .networks import Network
 
@@ -126,7 +125,12 @@ def replicated(*options: str) -> Generator[Replicated, None, None]:
             )
             path = {"PATH": f"{made}:{os.environ['PATH']}"}
             nodes.append(
-                Node(dsn, Program(made / f"log{number}", partial(answers, dsn), environment=path), command, folder)
+                Node(
+                    dsn,
+                    Program(made / f"log{number}", partial(databases.answers, dsn), environment=path),
+                    command,
+                    folder,
+                )
             )
         first = nodes[0]
         first.program.start((*first.command, _FIRST))

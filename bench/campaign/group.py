@@ -17,8 +17,8 @@ from attrs import define, field, frozen
 
 from ...service.demo.server_process import free_port
 from .. import databases
-from ..peers.processes import Program
-from .database import Server, answers
+from ..programs import Program
+from .database import Server
 from .faults import PATIENCE, moment
 from .networks import Line, Network, Place, network
 from .node import Node
@@ -238,7 +238,7 @@ def _member(folder: Path, number: int, homes: Sequence[_Home]) -> Member:
         f"--loose-group-replication-local-address={home.between}",
         f"--loose-group-replication-group-seeds={','.join(one.between for one in homes)}",
     )
-    return Member(dsn, Program(folder / "log", partial(answers, dsn)), command, place=home.place)
+    return Member(dsn, Program(folder / "log", partial(databases.answers, dsn)), command, place=home.place)
 
 
 def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:

@@ -13,7 +13,7 @@ import pytest
 
 from support.waiting import wait_until
 from tarry.bench import plots
-from tarry.bench.peers.processes import tree
+from tarry.bench.programs import tree
 
 MODULES = (
     "claim",
