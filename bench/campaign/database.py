@@ -24,7 +24,6 @@ class Server:
     """A private program that can be killed and started again. `program` is None where there is none to kill."""
 
     dsn: str
-    folder: Path
     program: Program | None = None
     command: tuple[str, ...] = ()
     lever: Lever | None = None
@@ -51,13 +50,13 @@ def private(kind: str, shim: Shim | None = None) -> Generator[Server, None, None
     """A database of the row's own, gone at the end. Whatever writes there is started under the shim."""
     if "://" in kind:
         with databases.scratch(kind) as dsn:
-            yield Server(dsn, Path())
+            yield Server(dsn)
         return
     with tempfile.TemporaryDirectory(prefix="tarry-campaign-", ignore_cleanup_errors=True) as folder:
         made = Path(folder)
         lever = shim.lever("database", made) if shim else None
         if kind == "sqlite":
-            yield Server(f"{databases.SQLITE}{made / 'tarry.db'}", made, lever=lever)
+            yield Server(f"{databases.SQLITE}{made / 'tarry.db'}", lever=lever)
             return
         port = free_port()
         dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
@@ -65,7 +64,7 @@ def private(kind: str, shim: Shim | None = None) -> Generator[Server, None, None
         environment = lever.environment if lever else None
         program = Program(made / "log", partial(databases.answers, dsn), environment=environment)
         with running(program, command):
-            yield Server(dsn, made, program, command, lever)
+            yield Server(dsn, program, command, lever)
 
 
 @contextmanager
@@ -75,4 +74,4 @@ def private_redis(folder: Path) -> Generator[Server, None, None]:
     command = tuple(databases.redis_command(port))
     program = Program(folder / "redis.log", partial(listens, port))
     with running(program, command):
-        yield Server(f"redis://127.0.0.1:{port}/0", folder, program, command)
+        yield Server(f"redis://127.0.0.1:{port}/0", program, command)

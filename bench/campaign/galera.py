@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -100,17 +99,16 @@ def replicated(*options: str) -> Generator[Replicated, None, None]:
     """A Galera of the row's own, gone at the end. `options` are some of its provider's."""
     if not LIBRARY.exists():
         raise SystemExit(f"no {LIBRARY} (Debian: apt-get install galera-4): leave out the row galera")
-    made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
-    script = made / "wsrep_sst_increments"
-    script.write_text(_SST)
-    script.chmod(0o755)
     ports = [free_port() for _ in range(4 * _NODES)]
     own, between = ports[:_NODES], ports[_NODES : 2 * _NODES]
-    folders = [made / str(number) for number in range(_NODES)]
-    folders[0].mkdir()
-    common = databases.server_command("mariadb", folders[0], own[0])
     nodes: list[Node] = []
-    with ended(made, nodes):
+    with ended(nodes) as made:
+        script = made / "wsrep_sst_increments"
+        script.write_text(_SST)
+        script.chmod(0o755)
+        folders = [made / str(number) for number in range(_NODES)]
+        folders[0].mkdir()
+        common = databases.server_command("mariadb", folders[0], own[0])
         for number, (folder, port) in enumerate(zip(folders, own, strict=True)):
             dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
             command = (
@@ -139,7 +137,7 @@ def replicated(*options: str) -> Generator[Replicated, None, None]:
             shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns("socket", "galera.cache"))
         for node in nodes:
             node.program.start((*node.command, *([_FIRST] if node is first else [])))
-        yield together(made, nodes, [f"127.0.0.1:{port}" for port in own], Network())
+        yield together(nodes, [f"127.0.0.1:{port}" for port in own], Network())
 
 
 def _kill(member: Member) -> Callable[[], None]:
