@@ -171,6 +171,19 @@ def ask(dsn: str, sql: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
+@contextmanager
+def bulk(dsn: str) -> Generator[Callable[[str], object], None, None]:
+    """Executes statements that may take hours, and that nobody measures."""
+    if dsn.startswith(SQLITE):
+        with closing(sqlite3.connect(dsn.removeprefix(SQLITE), isolation_level=None)) as writer:
+            writer.execute("PRAGMA synchronous=OFF")
+            yield writer.execute
+        return
+    with log_in(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION wait_timeout = 7200")
+        yield cursor.execute
+
+
 def expect_rows(dsn: str, table: str, rows: int) -> None:
     """So many are in the table, no fewer and no more; else `AssertionError`."""
     ((found,),) = ask(dsn, f"SELECT COUNT(*) FROM {table}")

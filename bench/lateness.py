@@ -3,7 +3,7 @@
     python -m tarry.bench.lateness --dsn mysql://root@127.0.0.1:3306/any [--rate 1000] [--seconds 30] [--runs 5]
 
 A real server runs in its own process. Messages of 200 bytes are scheduled ahead, one due in each millisecond at the
-default rate; --consumers consumers, each on its own connection, claim with a long poll, acknowledge and claim again.
+default rate; four consumers, each on its own connection, claim with a long poll, acknowledge and claim again.
 Lateness is the wall clock when the whole answer to the claim has arrived, less the message's `deliver_at`; database,
 server and consumers share this machine and so its clock. The first seconds do not count. Every message must arrive
 exactly once, and all must be acknowledged; `early` counts those that came before their time.
@@ -25,6 +25,7 @@ from .report import Figures, chosen, say, spread, summarize
 from .subject import now, served
 from .usage import cpu_of
 
+_CONSUMERS = 4
 _WARM_UP = 2.0
 _PAGE = 1000
 _LEAD = 3.0
@@ -37,17 +38,15 @@ def main() -> None:
     parser = databases.options("lateness", __doc__, "sqlite", runs=5)
     parser.add_argument("--rate", type=databases.count, default=1000, help="messages due a second")
     parser.add_argument("--seconds", type=databases.seconds, default=30, help="that count, of each run")
-    parser.add_argument("--consumers", type=databases.count, default=4, help="connections that claim")
-    parser.add_argument("--max", type=databases.count, default=100, help="messages to a claim, at most")
     arguments = parser.parse_args()
-    how = (arguments.rate, arguments.seconds, arguments.consumers, arguments.max)
+    how = (arguments.rate, arguments.seconds)
     with databases.server(arguments.dsn) as dsn:
         settings = databases.durability(dsn)
         runs = databases.alternate(dsn, "lateness", arguments.runs, {"tarry": lambda empty: measure(empty, *how)})
     found = [run["tarry"] for run in runs]
     summarize(
         "lateness",
-        **chosen(arguments, "rate", "seconds", "consumers", "max", "runs"),
+        **chosen(arguments, "rate", "seconds", "runs"),
         **settings,
         **{
             name: spread([figures[name] for figures in found], 2)
@@ -57,20 +56,20 @@ def main() -> None:
     )
 
 
-def measure(dsn: str, rate: int, seconds: float, consumers: int, size: int) -> Figures:
+def measure(dsn: str, rate: int, seconds: float) -> Figures:
     """Measures one run against its own server."""
     with served(dsn, log_level="warning") as server:
-        return measure_on(server, rate, seconds, consumers, size)
+        return measure_on(server, rate, seconds)
 
 
-def measure_on(server: ServerProcess, rate: int, seconds: float, consumers: int, size: int) -> Figures:
+def measure_on(server: ServerProcess, rate: int, seconds: float) -> Figures:
     """Measures one run against a server that is already running."""
-    return trio.run(_measure, server, rate, round(rate * (seconds + _WARM_UP)), consumers, size)
+    return trio.run(_measure, server, rate, round(rate * (seconds + _WARM_UP)))
 
 
-async def _measure(server: ServerProcess, rate: int, total: int, consumers: int, size: int) -> Figures:
+async def _measure(server: ServerProcess, rate: int, total: int) -> Figures:
     """Schedules the messages, runs the consumers and computes the lateness."""
-    arrivals = Arrivals(server.port, total, size)
+    arrivals = Arrivals(server.port, total)
     first = now() + round(1000 * (_LEAD + total / _PUBLISHES_A_SECOND))
     await _schedule(server.port, first, rate, total)
     if now() > first - 500:
@@ -78,7 +77,7 @@ async def _measure(server: ServerProcess, rate: int, total: int, consumers: int,
     await trio.sleep(first / 1000 - time.time())
     began, server_cpu, own_cpu = time.perf_counter(), cpu_of(server.pid), time.process_time()
     async with trio.open_nursery() as nursery:
-        for number in range(consumers):
+        for number in range(_CONSUMERS):
             nursery.start_soon(arrivals.consume, f"bench-{number}")
     took = time.perf_counter() - began
     times = list(arrivals.times())

@@ -23,7 +23,8 @@ import tempfile
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -181,14 +182,7 @@ def _make_topics(server: ServerProcess, topics: int, queues: int) -> None:
 
 def idle(many: int, seconds: float, dsn: str, *, polls: bool, with_redis: bool) -> Figures:
     """What the database is asked while nothing happens."""
-    if with_redis:
-        with databases.redis() as port:
-            return _idle(many, seconds, dsn, f"redis://127.0.0.1:{port}/0", polls)
-    return _idle(many, seconds, dsn, None, polls)
-
-
-def _idle(many: int, seconds: float, dsn: str, redis: str | None, polls: bool) -> Figures:
-    with several(dsn, many, redis=redis) as servers:
+    with _redis(with_redis) as redis, several(dsn, many, redis=redis) as servers:
         _make_topics(servers[0], 1, 1)
         waiting = [threading.Thread(target=_poll_once, args=(server, seconds + 10)) for server in servers if polls]
         for one in waiting:
@@ -204,6 +198,16 @@ def _idle(many: int, seconds: float, dsn: str, redis: str | None, polls: bool) -
     return {"statements_per_s_and_node": round(asked / took / many, 2)}
 
 
+@contextmanager
+def _redis(wanted: bool) -> Generator[str | None, None, None]:
+    """The URL of a private one, if it is wanted."""
+    if not wanted:
+        yield None
+        return
+    with databases.redis() as port:
+        yield f"redis://127.0.0.1:{port}/0"
+
+
 def _poll_once(server: ServerProcess, seconds: float) -> None:
     asked = {"client": server.url[-5:], "max": 1, "wait": f"{seconds:.0f}s"}
     httpx.post(f"{server.url}/v1/topics/t0/groups/g/claim", json=asked, timeout=seconds + 5)
@@ -214,15 +218,13 @@ def _poll_once(server: ServerProcess, seconds: float) -> None:
 
 def reach(many: int, with_redis: bool, dsn: str) -> Figures:
     """How long it takes a message from one server to who waits at the other."""
-    if with_redis:
-        with databases.redis() as port:
-            return _reach(many, dsn, f"redis://127.0.0.1:{port}/0")
-    return _reach(many, dsn, None)
-
-
-def _reach(many: int, dsn: str, redis: str | None) -> Figures:
     took: list[float] = []
-    with several(dsn, 2, redis=redis) as servers, Tarry(servers[0].url) as here, Tarry(servers[1].url) as there:
+    with (
+        _redis(with_redis) as redis,
+        several(dsn, 2, redis=redis) as servers,
+        Tarry(servers[0].url) as here,
+        Tarry(servers[1].url) as there,
+    ):
         _make_topics(servers[0], 1, 1)
         here.publish("t0", 0)
         first = there.claim("t0", "g", client="c", wait="5s")
