@@ -1,6 +1,6 @@
 """How many rows a second does `tarry pipeline import` write to MySQL, compared with publishing over HTTP?
 
-    python -m tarry.bench.importing --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--runs 3] [--master ...]
+    python -m tarry.bench.importing --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--runs 3]
 
 The rows of one CSV, about 200 bytes each, due over the next day:
 
@@ -32,6 +32,7 @@ from .report import Figures, column, ratios, say, spreads, summarize
 from .subject import add_topic, opened, served
 
 _TOPIC = "bench"
+_MASTER = "local[2]"
 _THREADS = 4
 _BATCH = 1000
 
@@ -39,19 +40,18 @@ _BATCH = 1000
 def main() -> None:
     parser = databases.options("importing", __doc__, runs=3)
     parser.add_argument("--rows", type=databases.count, default=300_000, help="of the file")
-    parser.add_argument("--master", default="local[2]", help="Spark's")
     arguments = parser.parse_args()
     if arguments.dsn.startswith("sqlite"):
         parser.error("the import writes to MySQL and MariaDB")
     with databases.server(arguments.dsn) as dsn, tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        compare(dsn, Path(folder), arguments.rows, arguments.runs, arguments.master)
+        compare(dsn, Path(folder), arguments.rows, arguments.runs)
 
 
-def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
+def compare(dsn: str, folder: Path, rows: int, runs: int) -> None:
     """Runs both in turn, after a warm-up, and prints their figures."""
     file = folder / "rows.csv"
     write_rows(file, rows)
-    spark = session.open_session("bench", master)
+    spark = session.open_session("bench", _MASTER)
 
     def counted(act: Callable[[str], float]) -> Callable[[str], Figures]:
         def measure(empty: str) -> Figures:
@@ -75,7 +75,7 @@ def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
         "importing",
         rows=rows,
         runs=runs,
-        master=master,
+        master=_MASTER,
         **settings,
         per_s=spreads(rates),
         times_http=ratios(rates, "import", "http"),
