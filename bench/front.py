@@ -30,7 +30,7 @@ from ..store.timers.keyed import Wish
 from . import databases
 from .closed_loop import in_tasks, in_threads
 from .line_load import publish_lines
-from .raw_load import Claims, Script, again, drive, request
+from .raw_load import Claims, Publishes, Script, drive, request
 from .report import Figures, chosen, column, ratios, spreads, summarize
 from .subject import BODY, add_topic, now, opened, served
 from .usage import cpu_of
@@ -89,11 +89,11 @@ def contestants_on(at_once: list[int], seconds: float, messages: int, keys: int)
     """The subjects by name; each is a function that measures it on an empty database."""
     found: dict[str, Callable[[str], Figures]] = {}
     for number in at_once:
-        found[f"publish_{number}"] = partial(over_sockets, partial(again, _PUBLISH), number, seconds, served)
-        found[f"{_BEHIND}publish_{number}"] = partial(
-            over_sockets, partial(again, _PUBLISH), number, seconds, partial(served, program=_HYPERCORN)
-        )
-        found[f"schedule_{number}"] = partial(over_sockets, partial(again, _SCHEDULE), number, seconds, served)
+        publishing, scheduling = (partial(Publishes().publisher, data) for data in (_PUBLISH, _SCHEDULE))
+        behind = partial(served, program=_HYPERCORN)
+        found[f"publish_{number}"] = partial(over_sockets, publishing, number, seconds, served)
+        found[f"{_BEHIND}publish_{number}"] = partial(over_sockets, publishing, number, seconds, behind)
+        found[f"schedule_{number}"] = partial(over_sockets, scheduling, number, seconds, served)
         found[f"timer_{number}"] = partial(timers, keys, number, seconds)
     for size in (1, 10, 100):
         found[f"claim_{size}"] = partial(claimed, size, seconds, messages)

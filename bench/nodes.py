@@ -40,10 +40,10 @@ from .database_work import with_work
 from .line_load import publish_lines
 from .raw_load import Claims, Publishes, Script, drive, request
 from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
-from .several import cpu_of_all, several, start_another, until_shared_out
+from .several import several, start_another, until_shared_out
 from .shares import shares
 from .subject import BODY
-from .usage import rss_of
+from .usage import cpu_of_all, rss_of
 
 SECTIONS = ("publish", "claim", "idle", "polls", "kill", "stop", "memory")
 _KINDS = {1: "one", 2: "two", 3: "three", 4: "four"}
@@ -142,8 +142,9 @@ def publish(many: int, connections: int, topics: int, arguments: Namespace, dsn:
         for number in range(connections):
             data = request("POST", f"/v1/topics/t{number % topics}/messages", b'{"body":' + BODY + b"}")
             scripts.append((_server_of(number, topics, servers).port, publishes.publisher(data)))
-        load = partial(drive, scripts, arguments.seconds, partial(cpu_of_all, servers))
-        with shares([server.pid for server in servers], arguments.share):
+        pids = [server.pid for server in servers]
+        load = partial(drive, scripts, arguments.seconds, partial(cpu_of_all, pids))
+        with shares(pids, arguments.share):
             return with_work(dsn, load, lambda: publishes.messages)
 
 
@@ -160,8 +161,9 @@ def claim(many: int, topics: int, arguments: Namespace, dsn: str) -> Figures:
             (_server_of(number, topics, servers).port, claims.consumer(number, f"t{number % topics}"))
             for number in range(arguments.consumers)
         ]
-        load = partial(claims.drive, scripts, arguments.seconds, partial(cpu_of_all, servers))
-        with shares([server.pid for server in servers], arguments.share):
+        pids = [server.pid for server in servers]
+        load = partial(claims.drive, scripts, arguments.seconds, partial(cpu_of_all, pids))
+        with shares(pids, arguments.share):
             return with_work(dsn, load, lambda: claims.messages)
 
 

@@ -9,7 +9,6 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 from ..programs import Program, found
-from ..usage import cpu_of
 
 
 class Served:
@@ -25,15 +24,6 @@ class Served:
 
     def stop(self) -> None:
         self._program.stop()
-
-
-def cpu_of_all(pids: Sequence[int]) -> float:
-    """Seconds of processor time that these processes have used; ended ones are left out."""
-    total = 0.0
-    for pid in pids:
-        with suppress(OSError):
-            total += cpu_of(pid)
-    return total
 
 
 def memory_of_all(pids: Sequence[int]) -> int:

@@ -11,8 +11,9 @@ from attrs import frozen
 from ..programs import tree
 from ..report import Figures, percentile, say
 from ..subject import now
+from ..usage import cpu_of_all
 from .peer import Arrival, Peer
-from .processes import cpu_of_all, memory_of_all
+from .processes import memory_of_all
 
 _WARM_UP = 2
 """The first seconds of the lateness, which do not count."""
