@@ -10,13 +10,13 @@ The rows of one CSV, about 200 bytes each, due over the next day:
 Both alternate, run after run, each on an empty database. Ratios are within each run.
 """
 
+import csv
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import trio
 from pyspark.sql import SparkSession
@@ -93,15 +93,6 @@ def write_rows(file: Path, rows: int) -> None:
             out.write(f"{number},{at.strftime('%Y-%m-%dT%H:%M:%S.')}{at.microsecond // 1000:03}Z,{'x' * 135}\n")
 
 
-def read_back(file: Path) -> Iterator[dict[str, Any]]:
-    """Yields the rows of the file as drafts."""
-    with file.open() as lines:
-        names = next(lines).rstrip("\n").split(",")
-        for line in lines:
-            body = dict(zip(names, line.rstrip("\n").split(","), strict=True))
-            yield {"body": body, "deliver_at": body["at"]}
-
-
 def make_topic(dsn: str) -> None:
     async def run() -> None:
         async with opened(dsn) as store:
@@ -120,7 +111,8 @@ def by_import(spark: SparkSession, dsn: str, file: Path) -> float:
 
 def by_http(dsn: str, file: Path) -> float:
     """Publishes from four threads, each with every fourth batch; the drafts are made before the clock starts."""
-    drafts = list(read_back(file))
+    with file.open(newline="") as lines:
+        drafts = [{"body": row, "deliver_at": row["at"]} for row in csv.DictReader(lines)]
     batches = [drafts[begin : begin + _BATCH] for begin in range(0, len(drafts), _BATCH)]
     with served(dsn) as server, Tarry(server.url, timeout=60) as tarry:
 
