@@ -147,14 +147,6 @@ def _kill(member: Member) -> Callable[[], None]:
     return member.start
 
 
-def _kill_writer(group: Group, _: Random) -> Callable[[], None]:
-    return _kill(group.primary)
-
-
-def _kill_another(group: Group, random: Random) -> Callable[[], None]:
-    return _kill(random.choice(group.others(group.primary)))
-
-
 def _freeze_writer(group: Group, random: Random) -> Callable[[], None]:
     before = group.primary
     send([before], signal.SIGSTOP)
@@ -185,8 +177,8 @@ def _lose_majority(group: Group, random: Random) -> Callable[[], None]:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "writer killed": _kill_writer,
-    "another killed": _kill_another,
+    "writer killed": lambda group, _: _kill(group.primary),
+    "another killed": lambda group, random: _kill(random.choice(group.others(group.primary))),
     "writer frozen": _freeze_writer,
     "writer cut off": _cut_off_writer,
     "majority lost": _lose_majority,

@@ -252,14 +252,6 @@ def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:
     return heal
 
 
-def _kill_primary(group: Group, random: Random) -> Callable[[], None]:
-    return _kill(group, group.primary, random)
-
-
-def _kill_secondary(group: Group, random: Random) -> Callable[[], None]:
-    return _kill(group, random.choice(group.others(group.primary)), random)
-
-
 def _switch(group: Group, random: Random) -> Callable[[], None]:
     """As before an upgrade of its machine."""
     to = random.choice(group.others(group.primary))
@@ -320,8 +312,8 @@ def nothing() -> None:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "primary killed": _kill_primary,
-    "secondary killed": _kill_secondary,
+    "primary killed": lambda group, random: _kill(group, group.primary, random),
+    "secondary killed": lambda group, random: _kill(group, random.choice(group.others(group.primary)), random),
     "primary switched": _switch,
     "majority lost": _lose_majority,
     "primary frozen": _freeze_primary,
