@@ -73,8 +73,6 @@ async def _measure(dsn: str, subject: str, rows: int, seconds: float, ahead: boo
         say(f"measuring {subject}")
         if subject == "turn":
             figures = await measure_desk(store, group, seconds, ahead=ahead)
-            # Transactions that the store ran again after a deadlock or a lock wait timeout.
-            figures["run_again"] = store.backend.statistics().get("run_again", 0)
         else:
             figures = await rival_claims.measure(dsn, subject, topic.queues[0].id, seconds, ahead=ahead)
         if figures["messages"] != SIZE * figures["answered"]:
@@ -122,7 +120,7 @@ async def measure_desk(store: Store, group: Group, seconds: float, *, ahead: boo
         nursery.start_soon(coordinator.run)
         figures = await in_tasks([cycle(take, ack, ahead=ahead) for _ in range(CONSUMERS)], seconds)
         nursery.cancel_scope.cancel()
-    return {**figures, "messages": acked, "turns": coordinator.taken}
+    return {**figures, "messages": acked}
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ default rate; four consumers, each on its own connection, claim with a long poll
 Lateness is the wall clock when the whole answer to the claim has arrived, less the message's `deliver_at`; database,
 server and consumers share this machine and so its clock. The first seconds do not count. Every message must arrive
 exactly once, and all must be acknowledged; `early` counts those that came before their time.
-
-`server_cpu` and `consumers_cpu` are the share of one processor that each used, which shows what limits the rate.
 """
 
 import time
@@ -23,7 +21,6 @@ from .arrivals import Arrivals, percentiles
 from .lean_http import LeanHTTP
 from .report import Figures, chosen, say, spread, summarize
 from .subject import now, served
-from .usage import cpu_of
 
 _CONSUMERS = 4
 _WARM_UP = 2.0
@@ -48,10 +45,7 @@ def main() -> None:
         "lateness",
         **chosen(arguments, "rate", "seconds", "runs"),
         **settings,
-        **{
-            name: spread([figures[name] for figures in found], 2)
-            for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms", "server_cpu", "consumers_cpu")
-        },
+        **{name: spread([figures[name] for figures in found], 2) for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms")},
         early=sum(figures["early"] for figures in found),
     )
 
@@ -64,22 +58,20 @@ def measure(dsn: str, rate: int, seconds: float) -> Figures:
 
 def measure_on(server: ServerProcess, rate: int, seconds: float) -> Figures:
     """Measures one run against a server that is already running."""
-    return trio.run(_measure, server, rate, round(rate * (seconds + _WARM_UP)))
+    return trio.run(_measure, server.port, rate, round(rate * (seconds + _WARM_UP)))
 
 
-async def _measure(server: ServerProcess, rate: int, total: int) -> Figures:
+async def _measure(port: int, rate: int, total: int) -> Figures:
     """Schedules the messages, runs the consumers and computes the lateness."""
-    arrivals = Arrivals(server.port, total)
+    arrivals = Arrivals(port, total)
     first = now() + round(1000 * (_LEAD + total / _PUBLISHES_A_SECOND))
-    await _schedule(server.port, first, rate, total)
+    await _schedule(port, first, rate, total)
     if now() > first - 500:
         raise RuntimeError("scheduling took longer than the time that was left for it")
     await trio.sleep(first / 1000 - time.time())
-    began, server_cpu, own_cpu = time.perf_counter(), cpu_of(server.pid), time.process_time()
     async with trio.open_nursery() as nursery:
         for number in range(_CONSUMERS):
             nursery.start_soon(arrivals.consume, f"bench-{number}")
-    took = time.perf_counter() - began
     times = list(arrivals.times())
     late = [lateness for deliver_at, lateness in times if deliver_at >= first + round(1000 * _WARM_UP)]
     return {
@@ -88,8 +80,6 @@ async def _measure(server: ServerProcess, rate: int, total: int) -> Figures:
         "counted": len(late),
         "acked": arrivals.acked,
         "claims": len(arrivals.answers),
-        "server_cpu": round((cpu_of(server.pid) - server_cpu) / took, 2),
-        "consumers_cpu": round((time.process_time() - own_cpu) / took, 2),
     }
 
 

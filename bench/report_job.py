@@ -4,8 +4,8 @@
     python -m tarry.bench.report_job --rows 50000000
 
 Spark makes the history: Parquet files with the schemas of the lake, every value computed from its row number. Nine of
-ten deliveries are first attempts; two groups read each topic. Then the report runs in the same process. The memory of
-the driver is reported twice: Python's, and the Java machine's, which with `local[n]` holds the tasks, too.
+ten deliveries are first attempts; two groups read each topic. Then the report runs in the same process. The memory is
+that of the driver's Python.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from ..pipeline.schemas import IN_LAKE, TABLES, Tables, lake_schema
 from ..pipeline.session import open_session
 from . import databases
 from .report import say, show
-from .usage import children_of, forget_peak, peak_of
+from .usage import forget_peak, peak_of
 
 _MASTER = "local[2]"
 _START = 1_735_689_600_000
@@ -58,10 +58,7 @@ def report_on(spark: SparkSession, rows: int, place: Path) -> None:
     _make(spark, rows * 9 // (10 * _GROUPS), place)
     show({"bench": "report", "what": "history", "rows": rows, "seconds": round(monotonic() - began, 1)})
     say(f"reporting on {rows} rows")
-    own = os.getpid()
-    below = children_of(own)
-    for pid in (own, *below):
-        forget_peak(pid)
+    forget_peak(os.getpid())
     began = monotonic()
     report = make_report(_tables(spark, place), Known(store=False, lake=str(place), now=_END), title="Bench")
     with open_folder(spark, str(place / "report")) as output:
@@ -76,9 +73,7 @@ def report_on(spark: SparkSession, rows: int, place: Path) -> None:
             "master": _MASTER,
             "seconds": round(took, 1),
             "rows_per_s": round(rows / took),
-            "driver_python_peak_mb": peak_of(own) // 1_000_000,
-            "driver_java_peak_mb": max(peak_of(pid) for pid in below) // 1_000_000,
-            "page_kb": (place / "report" / "index.html").stat().st_size // 1024,
+            "driver_python_peak_mb": peak_of(os.getpid()) // 1_000_000,
         }
     )
 

@@ -53,10 +53,7 @@ def main() -> None:
             "schedules",
             **chosen(arguments, "schedules", "every", "periods", "consumers", "runs"),
             **databases.durability(dsn),
-            **{
-                name: spreads(column(runs, name), 2)
-                for name in ("p50_ms", "p99_ms", "max_ms", "server_cpu", "drained_ms")
-            },
+            **{name: spreads(column(runs, name), 2) for name in ("p50_ms", "p99_ms", "max_ms", "server_cpu")},
         )
 
 
@@ -87,7 +84,12 @@ async def _measure(
         took = 1000 * cpu_of(server.pid) - took
         await trio.sleep((next_first - 50) / 1000 - time.time())
         nursery.cancel_scope.cancel()  # messages of the next fire time are not to be consumed
-    return {**_lateness(list(arrivals.times()), first, every), "server_cpu": round(took / periods / every, 3)}
+    late = [lateness for _, lateness in arrivals.times()]
+    return {
+        **percentiles(late),
+        "early": sum(lateness < 0 for lateness in late),
+        "server_cpu": round(took / periods / every, 3),
+    }
 
 
 def _times(kind: str, first: int, schedules: int, every: int) -> list[int]:
@@ -115,18 +117,6 @@ async def _put(port: int, times: Sequence[int], every: int, periods: int) -> Non
     async with trio.open_nursery() as nursery:
         for _ in range(_CALLERS):
             nursery.start_soon(some)
-
-
-def _lateness(times: Sequence[tuple[int, float]], first: int, every: int) -> Figures:
-    drained: dict[int, float] = {}
-    for deliver_at, lateness in times:
-        period = (deliver_at - first) // every
-        drained[period] = max(drained.get(period, 0), lateness)
-    return {
-        **percentiles(lateness for _, lateness in times),
-        "drained_ms": round(sum(drained.values()) / len(drained), 1),
-        "early": sum(lateness < 0 for _, lateness in times),
-    }
 
 
 if __name__ == "__main__":

@@ -129,8 +129,6 @@ def measure(subject: str, folder: str) -> Figures:
         "bulk_per_s": round(len(dues) / bulk),
         "tick_us": round(median(costs), 2),
         "tick_us_mean": round(fmean(costs), 2),
-        "tick_us_max": round(max(costs)),
-        "ids_per_tick": round(len(dues) / (SPAN_MS / 1_000), 1),
     }
 
 
