@@ -170,7 +170,7 @@ def rate(rows: Rows, window: Window, says: str, width: float) -> str:
     axes.set_ylim(bottom=0)
     axes.set_xlim(times[0], times[-1])
     axes.yaxis.set_major_locator(_ticker.MaxNLocator(4))
-    axes.yaxis.set_major_formatter(_ticker.FuncFormatter(lambda number, _: words.short_count(number)))
+    axes.yaxis.set_major_formatter(_ticker.FuncFormatter(_count_tick))
     _times(axes, width)
     axes.tick_params(axis="x", pad=10)  # a time below the left end stands clear of the 0 beside it
     return svg.written(figure, says)
@@ -244,9 +244,17 @@ def _durations(axes: svg.Axes, low: Sequence[float], high: Sequence[float], widt
     every = 1 if width > NARROW else -(-len(shown) // _DURATIONS_WHEN_NARROW)
     axes.xaxis.set_major_locator(_ticker.FixedLocator(shown[::every]))
     axes.xaxis.set_minor_locator(_ticker.NullLocator())
-    axes.xaxis.set_major_formatter(_ticker.FuncFormatter(lambda ms, _: words.duration(ms)))
+    axes.xaxis.set_major_formatter(_ticker.FuncFormatter(_tick))
     axes.grid(axis="x", color=svg.RULE, linewidth=1)
     axes.set_axisbelow(True)
+
+
+def _count_tick(number: float, _place: int) -> str:
+    return words.short_count(number)
+
+
+def _tick(ms: float, _place: int) -> str:
+    return words.duration(ms)
 
 
 def _times(axes: svg.Axes, width: float) -> None:
