@@ -20,7 +20,7 @@ from attrs import define
 from ...service.demo.server_process import free_port
 from .. import databases
 from ..programs import Program
-from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, ended, freeze, nothing, rest, send, together
+from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, ended, lose_majority, rest, send, together
 from .networks import Network
 
 _NODES = 3
@@ -170,16 +170,10 @@ def _cut_off_writer(group: Group, random: Random) -> Callable[[], None]:
     return heal
 
 
-def _lose_majority(group: Group, random: Random) -> Callable[[], None]:
-    freeze(group.others(group.primary), random.uniform(SHORTEST, LONGEST))
-    group.settle()
-    return nothing
-
-
 FAULTS: Mapping[str, Fault] = {
     "writer killed": lambda group, _: _kill(group.primary),
     "another killed": lambda group, random: _kill(random.choice(group.others(group.primary))),
     "writer frozen": _freeze_writer,
     "writer cut off": _cut_off_writer,
-    "majority lost": _lose_majority,
+    "majority lost": lose_majority,
 }

@@ -260,8 +260,8 @@ def _switch(group: Group, random: Random) -> Callable[[], None]:
     return nothing
 
 
-def _lose_majority(group: Group, random: Random) -> Callable[[], None]:
-    """Both secondaries stand still, and the primary goes on taking statements."""
+def lose_majority(group: Group, random: Random) -> Callable[[], None]:
+    """Both others stand still, and the primary goes on taking statements."""
     freeze(group.others(group.primary), random.uniform(SHORTEST, LONGEST))
     group.settle()
     return nothing
@@ -315,7 +315,7 @@ FAULTS: Mapping[str, Fault] = {
     "primary killed": lambda group, random: _kill(group, group.primary, random),
     "secondary killed": lambda group, random: _kill(group, random.choice(group.others(group.primary)), random),
     "primary switched": _switch,
-    "majority lost": _lose_majority,
+    "majority lost": lose_majority,
     "primary frozen": _freeze_primary,
 }
 _WITH_LINES: Mapping[str, Fault] = {
