@@ -24,6 +24,7 @@ def drain(frame: DataFrame, work: Callable[[Iterator[Batch]], T]) -> list[T]:
     def run(batches: Iterator[Batch]) -> Iterator[Any]:
         yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(work(batches))]})
 
+    rows: Any = frame  # PySpark's types of this call are partly unknown
     with translated():
-        rows = frame.mapInArrow(run, "result binary").collect()
-    return [pickle.loads(row.result) for row in rows]  # noqa: S301  # we wrote it
+        done = rows.mapInArrow(run, "result binary").collect()
+    return [pickle.loads(row.result) for row in done]  # noqa: S301  # we wrote it

@@ -4,6 +4,7 @@ All are small: a seek is what an operator did by hand, an outbox has a row per t
 """
 
 from collections import Counter
+from typing import Protocol
 
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
@@ -41,9 +42,19 @@ OUTBOX = schema_of(
 """By topic, the changes of users' own transactions that are not in the tallies yet; without a row: none."""
 
 
+class Adjustments(Protocol):
+    """Reads the adjustments, anew at each call."""
+
+    def seeks(self) -> DataFrame: ...
+
+    def outbox(self) -> DataFrame: ...
+
+    def letters(self) -> DataFrame: ...
+
+
 @frozen
 class StoreAdjustments:
-    """Reads the adjustments of the store behind a DSN, anew at each call."""
+    """The adjustments of the store behind a DSN."""
 
     spark: SparkSession
     dsn: str

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 
 from ..columns import frame
 from ..schemas import Tables
-from .adjustments import OUTBOX, SEEKS, StoreAdjustments, counted
+from .adjustments import OUTBOX, SEEKS, Adjustments, counted
 
 _HANDED = (
     "topic",
@@ -88,7 +88,7 @@ class Evidence:
             one.unpersist()
 
 
-def look(tables: Tables, topics: Sequence[str] | None = None, adjustments: StoreAdjustments | None = None) -> Evidence:
+def look(tables: Tables, topics: Sequence[str] | None = None, adjustments: Adjustments | None = None) -> Evidence:
     """Reads the tables, of all topics or of these, in the order in which rows go from one to the next.
 
     Nothing is read twice: when a worker is lost with some of the rows, the audit fails, and may be repeated.
