@@ -1,18 +1,41 @@
 """Gives Arrow batches to a function in Spark's workers, and brings the result of each task back to the driver.
 
-What the function holds, such as a DSN with its password, goes along as a part of its code, which Spark shows nowhere.
+Without pandas, Spark offers that to writers of data sources only. They are made where they are used, so that nothing that they hold,
+such as a DSN with its password, is in an option, which Spark shows in several places.
 """
 
 import pickle
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
-from .arrow import Batch, pa
+from .arrow import Batch
 from .spark_errors import translated
 
 T = TypeVar("T")
+
+
+class _Done(WriterCommitMessage):
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+
+class _Writer(DataSourceArrowWriter):
+    def __init__(self, work: Callable[[Iterator[Batch]], Any], results: str) -> None:
+        self._work = work
+        self._results = results
+
+    def write(self, iterator: Iterator[Batch]) -> WriterCommitMessage:
+        return _Done(self._work(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Spark calls this in a process of its own beside the driver, hence the file."""
+        Path(self._results).write_bytes(pickle.dumps([cast("_Done", message).result for message in messages]))
 
 
 def drain(frame: DataFrame, work: Callable[[Iterator[Batch]], T]) -> list[T]:
@@ -20,11 +43,18 @@ def drain(frame: DataFrame, work: Callable[[Iterator[Batch]], T]) -> list[T]:
 
     Raises the pipeline's own errors as they were raised in a task.
     """
+    with tempfile.TemporaryDirectory(prefix="tarry-") as folder:
+        results = Path(folder) / "results"
 
-    def run(batches: Iterator[Batch]) -> Iterator[Any]:
-        yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(work(batches))]})
+        class Sink(DataSource):
+            @classmethod
+            def name(cls) -> str:
+                return "tarry_sink"
 
-    rows: Any = frame  # PySpark's types of this call are partly unknown
-    with translated():
-        done = rows.mapInArrow(run, "result binary").collect()
-    return [pickle.loads(row.result) for row in done]  # noqa: S301  # we wrote it
+            def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+                return _Writer(work, str(results))
+
+        frame.sparkSession.dataSource.register(Sink)
+        with translated():
+            frame.write.format("tarry_sink").mode("append").save()
+        return cast("list[T]", pickle.loads(results.read_bytes()))  # noqa: S301  # we wrote it
