@@ -41,8 +41,7 @@ from . import databases
 from .report import Figures, say, show
 from .subject import add_topic, bulk_sql, now, opened, publish_beside
 
-JAR = Path("/usr/share/java/mariadb-java-client.jar")
-
+_JAR = Path("/usr/share/java/mariadb-java-client.jar")
 _PARTITIONS = 8
 _AGO = 24 * 3600 * 1000
 
@@ -50,9 +49,7 @@ _AGO = 24 * 3600 * 1000
 def main() -> None:
     parser = databases.options("archive", __doc__, "mysql")
     parser.add_argument("--rows", type=databases.count, default=500_000, help="messages; the goal is 5000000")
-    parser.add_argument("--callers", type=databases.count, default=8, help="publishers, each awaiting its answer")
     parser.add_argument("--seconds", type=databases.seconds, default=5, help="of a window that p99 is taken of")
-    parser.add_argument("--jar", type=Path, default=JAR, help="the JDBC driver")
     parser.add_argument("--master", default="local[2]", help="Spark's")
     parser.add_argument("--rate", type=float, help="of the archive beside publishers; else as fast as it goes")
     parser.add_argument("--lake", help="archive, report and audit there and nothing else: a new folder or a URL")
@@ -69,7 +66,7 @@ def main() -> None:
             figures = costs(scratch, arguments.lake, Path(folder), arguments.rows, arguments.master)
             show({"bench": "archive", "rows": arguments.rows, "master": arguments.master, **settings, **figures})
             return
-        figures = measure(scratch, Path(folder), arguments.rows, arguments.master, arguments.jar)
+        figures = measure(scratch, Path(folder), arguments.rows, arguments.master)
         figures |= _publishers(scratch, Path(folder), arguments)
     show({"bench": "archive", "rows": arguments.rows, "master": arguments.master, **settings, **figures})
 
@@ -83,14 +80,13 @@ async def _begin(dsn: str) -> int:
 
 def fill(dsn: str, queue: int, begin: int, rows: int) -> None:
     """Messages of some time ago, at the end of the queue."""
-    with databases.log_in(dsn) as login, login.cursor() as cursor:
-        cursor.execute("SET SESSION wait_timeout = 3600")
-        bulk_sql(cursor.execute, queue, begin, rows, now() - _AGO, "CONCAT('k-', {})")
+    with databases.bulk(dsn) as execute:
+        bulk_sql(execute, queue, begin, rows, now() - _AGO, "CONCAT('k-', {})")
 
 
-def measure(dsn: str, folder: Path, rows: int, master: str, jar: Path) -> Figures:
+def measure(dsn: str, folder: Path, rows: int, master: str) -> Figures:
     """The archive, JDBC, and the archive once more with a hundredth added."""
-    spark = _session(master, jar)
+    spark = _session(master)
     spark.sparkContext.parallelize(range(2), 2).map(str).collect()  # workers and all
     say("archiving")
     first = run(spark, dsn, folder / "lake")
@@ -103,13 +99,13 @@ def measure(dsn: str, folder: Path, rows: int, master: str, jar: Path) -> Figure
     }
     if first["rows"] != rows:
         raise AssertionError(f"{rows} messages, of which {first['rows']} were archived")
-    if jar.exists():
+    if _JAR.exists():
         say("reading by JDBC")
         took = _jdbc(spark, dsn, folder / "jdbc", rows)
         figures["jdbc"] = {"s": round(took, 2), "rows_per_s": round(rows / took), "partitions": _PARTITIONS}
         figures["times_jdbc"] = round(took / first["messages_s"], 2)
     else:
-        figures["jdbc"] = f"left out: no {jar} (Debian: libmariadb-java)"
+        figures["jdbc"] = f"left out: no {_JAR} (Debian: libmariadb-java)"
     more = max(1, rows // 100)
     ((queue,),) = databases.ask(dsn, "SELECT MAX(id) FROM queue WHERE group_id = 0")
     fill(dsn, queue, rows, more)
@@ -149,9 +145,9 @@ def costs(dsn: str, lake: str, folder: Path, rows: int, master: str) -> Figures:
     return figures
 
 
-def _session(master: str, jar: Path) -> SparkSession:
-    if jar.exists():
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {jar} pyspark-shell"
+def _session(master: str) -> SparkSession:
+    if _JAR.exists():
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {_JAR} pyspark-shell"
     return session.open_session("bench", master)
 
 
@@ -215,7 +211,7 @@ def _publishers(dsn: str, folder: Path, arguments: Any) -> Figures:
     command += ["--lake", str(folder / "again")]
     if arguments.rate:
         command += ["--rate", str(arguments.rate)]
-    before, during = trio.run(_publish, dsn, arguments.callers, arguments.seconds, command)
+    before, during = trio.run(_publish, dsn, arguments.seconds, command)
     p99 = median(window["p99_ms"] for window in during)
     return {
         "rate": arguments.rate,
@@ -224,13 +220,13 @@ def _publishers(dsn: str, folder: Path, arguments: Any) -> Figures:
     }
 
 
-async def _publish(dsn: str, callers: int, seconds: float, command: list[str]) -> tuple[Figures, list[Figures]]:
+async def _publish(dsn: str, seconds: float, command: list[str]) -> tuple[Figures, list[Figures]]:
     async def archive() -> None:
         await trio.run_process(command, capture_stdout=True, capture_stderr=True)
 
     async with opened(dsn) as store:
         topic = (await store.read(catalogue.topics))[0]
-        return await publish_beside(store, topic, callers, seconds, archive)
+        return await publish_beside(store, topic, seconds, archive)
 
 
 if __name__ == "__main__":

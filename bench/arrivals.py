@@ -8,6 +8,9 @@ import msgspec
 from .lean_http import LeanHTTP
 from .report import Figures, percentile
 
+_SIZE = 100
+"""The most messages that one claim asks for."""
+
 
 class _Message(msgspec.Struct):
     id: str
@@ -22,19 +25,17 @@ class _Claim(msgspec.Struct):
 class Arrivals:
     """Consumes the messages of a topic in the group `bench` until `total` are acknowledged."""
 
-    def __init__(self, port: int, total: int, size: int = 100, *, topic: str = "bench") -> None:
-        """`size`: the most messages that one claim asks for."""
+    def __init__(self, port: int, total: int, *, topic: str = "bench") -> None:
         self._port = port
         self._path = f"/v1/topics/{topic}/groups/bench/claim"
         self._total = total
-        self._size = size
         # (arrived, answer) of each claim that got messages; parsed only after the run.
         self.answers: list[tuple[int, bytes]] = []
         self.acked = 0
 
     async def consume(self, client: str) -> None:
         """Runs one consumer on its own connection until all messages are acknowledged, by this consumer or others."""
-        claim = msgspec.json.encode({"client": client, "max": self._size, "wait": "2s"})
+        claim = msgspec.json.encode({"client": client, "max": _SIZE, "wait": "2s"})
         async with LeanHTTP(self._port) as http:
             while self.acked < self._total:
                 answer = await http.post(self._path, claim)

@@ -1,9 +1,9 @@
-"""Runs Tarry's app behind Hypercorn in its own process, as a baseline for bench/front.py.
+"""Runs Tarry's app behind Hypercorn in its own process, as a baseline for bench/front.py; it is called as `tarry` is.
 
-python -m tarry.bench.behind_hypercorn PORT DSN
+python -m tarry.bench.behind_hypercorn serve --dsn DSN --listen HOST:PORT
 """
 
-import sys
+import argparse
 from typing import Any, cast
 
 import trio
@@ -16,13 +16,13 @@ from ..service.upkeep.collector import tame_collector
 from .subject import opened
 
 
-async def serve(port: int, dsn: str) -> None:
+async def serve(dsn: str, listen: str) -> None:
     """Serves Tarry's app with its own node until cancelled."""
     import hypercorn.trio
     from hypercorn.config import Config
 
     config = Config()
-    config.bind = [f"127.0.0.1:{port}"]
+    config.bind = [listen]
     config.keep_alive_max_requests = 1_000_000_000
     config.accesslog = config.errorlog = None
     settings, metrics = Settings(dsn=dsn), Metrics()
@@ -35,5 +35,10 @@ async def serve(port: int, dsn: str) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=["serve"])
+    parser.add_argument("--dsn", required=True)
+    parser.add_argument("--listen", required=True)
+    arguments = parser.parse_args()
     tame_collector()
-    trio.run(serve, int(sys.argv[1]), sys.argv[2])
+    trio.run(serve, arguments.dsn, arguments.listen)

@@ -1,9 +1,9 @@
 """How many messages a second can a consumer group claim and acknowledge?
 
-    python -m tarry.bench.claim --dsn mysql://root@127.0.0.1:3306/any [--consumers 8] [--max 10] [--ahead]
+    python -m tarry.bench.claim --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--ahead]
 
-Several consumers of one group read a stream of 200-byte messages. Each claims, reads the bodies and acknowledges; every
-ack is awaited and fenced. With --ahead each asks for its next claim while its ack is on the way, as the client's
+Eight consumers of one group read a stream of 200-byte messages. Each claims ten, reads the bodies and acknowledges;
+every ack is awaited and fenced. With --ahead each asks for its next claim while its ack is on the way, as the client's
 `consume` does:
 
     turn            Tarry's store under the service's coordinator: waiting calls of a group share one transaction
@@ -14,7 +14,6 @@ The last two are in bench/rival_claims.py. All alternate, run after run; ratios 
 involved; for that see bench/lateness.py.
 """
 
-from argparse import Namespace
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, cast
@@ -32,6 +31,7 @@ from ..store.store import Store
 from . import databases, rival_claims
 from .closed_loop import cycle, in_tasks
 from .report import Figures, chosen, column, ratios, say, spreads, summarize
+from .rival_claims import CONSUMERS, SIZE
 from .subject import add_topic, fill, opened
 
 _LEASE = 60_000
@@ -39,52 +39,45 @@ _LEASE = 60_000
 
 def main() -> None:
     parser = databases.options("claim", __doc__, runs=5)
-    parser.add_argument("--consumers", type=databases.count, default=8, help="of one group")
-    parser.add_argument("--max", type=databases.count, default=10, help="messages to a claim")
     parser.add_argument("--ahead", action="store_true", help="each asks for the next claim while its ack is on the way")
     parser.add_argument("--rows", type=databases.count, default=300_000, help="messages in the stream")
     parser.add_argument("--seconds", type=databases.seconds, default=5, help="of each measurement")
     arguments = parser.parse_args()
-    if arguments.max > 1000:
-        parser.error("1000 messages to a claim at most")
     with databases.server(arguments.dsn) as dsn:
         settings = databases.durability(dsn)
         subjects = ["turn"] if dsn.startswith(databases.SQLITE) else ["turn", "lock_and_log", "skip_locked"]
-        contestants = {subject: partial(measure, subject, arguments) for subject in subjects}
+        contestants = {
+            subject: partial(measure, subject, arguments.rows, arguments.seconds, arguments.ahead)
+            for subject in subjects
+        }
         rates = column(databases.alternate(dsn, "claim", arguments.runs, contestants), "messages_per_s")
     summarize(
         "claim",
-        **chosen(arguments, "consumers", "max", "ahead", "seconds", "runs"),
+        **chosen(arguments, "ahead", "seconds", "runs"),
         **settings,
         messages_per_s=spreads(rates),
         times={subject: ratios(rates, "turn", subject) for subject in subjects if subject != "turn"},
     )
 
 
-def measure(subject: str, arguments: Namespace, dsn: str) -> Figures:
+def measure(subject: str, rows: int, seconds: float, ahead: bool, dsn: str) -> Figures:
     """Measures one contestant on its own stream."""
-    how = (arguments.consumers, arguments.max, arguments.seconds, arguments.ahead)
-    return trio.run(_measure, dsn, subject, arguments.rows, *how)
+    return trio.run(_measure, dsn, subject, rows, seconds, ahead)
 
 
-async def _measure(
-    dsn: str, subject: str, rows: int, consumers: int, size: int, seconds: float, ahead: bool
-) -> Figures:
+async def _measure(dsn: str, subject: str, rows: int, seconds: float, ahead: bool) -> Figures:
     async with opened(dsn) as store:
         topic = await add_topic(store)
         await fill(store, topic, rows)
         group = await store.add_group(topic, "bench", await store.now())
         say(f"measuring {subject}")
         if subject == "turn":
-            figures = await measure_desk(store, group, consumers, size, seconds, ahead=ahead)
-            # Transactions that the store ran again after a deadlock or a lock wait timeout.
-            figures["run_again"] = store.backend.statistics().get("run_again", 0)
+            figures = await measure_desk(store, group, seconds, ahead=ahead)
         else:
-            queue_id = topic.queues[0].id
-            figures = await rival_claims.measure(dsn, subject, queue_id, consumers, size, seconds, ahead=ahead)
-        if figures["messages"] != size * figures["answered"]:
+            figures = await rival_claims.measure(dsn, subject, topic.queues[0].id, seconds, ahead=ahead)
+        if figures["messages"] != SIZE * figures["answered"]:
             raise AssertionError(f"{figures['messages']} messages in {figures['answered']} claims: the stream ran dry")
-        return {**figures, "messages_per_s": figures["per_s"] * size}
+        return {**figures, "messages_per_s": figures["per_s"] * SIZE}
 
 
 @frozen
@@ -100,9 +93,7 @@ class _StoresTurns:
         """Does nothing: the bench has no node to inform."""
 
 
-async def measure_desk(
-    store: Store, group: Group, consumers: int, size: int, seconds: float, *, ahead: bool
-) -> Figures:
+async def measure_desk(store: Store, group: Group, seconds: float, *, ahead: bool) -> Figures:
     """Measures the service's coordinator over the store's turns, wired together as in a node."""
     clock = Clock(store.now)
     await clock.take()
@@ -113,7 +104,7 @@ async def measure_desk(
     acked = 0
 
     async def take() -> Claim:
-        claim = await coordinator.claim(ClaimRequest("bench", size, _LEASE), 0)
+        claim = await coordinator.claim(ClaimRequest("bench", SIZE, _LEASE), 0)
         if claim is None:
             raise AssertionError("the stream ran dry: more --rows, or fewer --seconds")
         return claim
@@ -127,9 +118,9 @@ async def measure_desk(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(coordinator.run)
-        figures = await in_tasks([cycle(take, ack, ahead=ahead) for _ in range(consumers)], seconds)
+        figures = await in_tasks([cycle(take, ack, ahead=ahead) for _ in range(CONSUMERS)], seconds)
         nursery.cancel_scope.cancel()
-    return {**figures, "messages": acked, "turns": coordinator.taken}
+    return {**figures, "messages": acked}
 
 
 if __name__ == "__main__":

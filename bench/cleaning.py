@@ -2,15 +2,13 @@
 
     python -m tarry.bench.cleaning --dsn mysql://root@127.0.0.1:3306/any [--rows 10000000] [--windows 30]
 
-Bulk SQL writes a log of old 200-byte messages with keys, all of them acknowledged. Publishers then run for a while
-without cleaning, and after that while the service's own cleaner removes the log at its own pace: to the last row, or
-for --windows windows. `times_before` is the p99 of a publish during the cleaning divided by the p99 before it, in the
-same run; the goal is at most 2. Messages published meanwhile must still be there at the end.
+Bulk SQL writes a log of old 200-byte messages with keys, all of them acknowledged. Eight publishers then run for a
+while without cleaning, and after that while the service's own cleaner removes the log at its own pace: to the last row,
+or for --windows windows. `times_before` is the p99 of a publish during the cleaning divided by the p99 before it, in
+the same run; the goal is at most 2. Messages published meanwhile must still be there at the end.
 """
 
-import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from statistics import median
 
 import trio
@@ -39,19 +37,16 @@ _AGE = 8 * _DAY
 def main() -> None:
     parser = databases.options("cleaning", __doc__)
     parser.add_argument("--rows", type=databases.count, default=10_000_000, help="messages to be removed")
-    parser.add_argument("--callers", type=databases.count, default=8, help="publishers, each awaiting its answer")
     parser.add_argument("--seconds", type=databases.seconds, default=10, help="of a window that p99 is taken of")
     parser.add_argument("--windows", type=databases.count, help="end after so many of them, not with the last row")
     arguments = parser.parse_args()
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
         settings = databases.durability(dsn)
-        figures = trio.run(measure, scratch, arguments.rows, arguments.callers, arguments.seconds, arguments.windows)
-    show({"bench": "cleaning", **chosen(arguments, "rows", "callers"), **settings, **figures})
+        figures = trio.run(measure, scratch, arguments.rows, arguments.seconds, arguments.windows)
+    show({"bench": "cleaning", **chosen(arguments, "rows"), **settings, **figures})
 
 
-async def measure(
-    dsn: str, rows: int, callers: int, seconds: float, windows: int | None, name: str = "bench"
-) -> Figures:
+async def measure(dsn: str, rows: int, seconds: float, windows: int | None, name: str = "bench") -> Figures:
     """Measures publishing before and during the cleaning of a new topic, `name`, and checks the rows that are left."""
     set_up_logs("warning", "console")
     async with opened(dsn) as store:
@@ -76,7 +71,7 @@ async def measure(
             if many == windows:
                 cleaner.stop()
 
-        before, during = await publish_beside(store, topic, callers, seconds, clean, note)
+        before, during = await publish_beside(store, topic, seconds, clean, note)
         published = sum(window["answered"] for window in (before, *during))
         ((left,),) = databases.ask(dsn, f"SELECT COUNT(*) FROM message WHERE queue_id = {topic.queues[0].id}")
         ((floor,),) = databases.ask(dsn, f"SELECT MAX(floor) FROM cleaned WHERE queue_id = {topic.queues[0].id}")
@@ -109,25 +104,17 @@ def _summary(before: Figures, during: Sequence[Figures], took: int, removed: int
 
 def fill(dsn: str, topic: Topic, group_id: int, at: int, rows: int) -> None:
     """Writes the log in statements of many rows, as if a group had read and acknowledged all of it."""
-    if dsn.startswith(databases.SQLITE):
-        with closing(sqlite3.connect(dsn.removeprefix(databases.SQLITE), isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous=OFF")
-            _fill(connection.execute, "BLOB", topic, group_id, at, rows)
-    else:
-        with databases.log_in(dsn) as session, session.cursor() as cursor:
-            cursor.execute("SET SESSION wait_timeout = 3600")
-            _fill(cursor.execute, "BINARY", topic, group_id, at, rows)
-
-
-def _fill(execute: Callable[[str], object], binary: str, topic: Topic, group_id: int, at: int, rows: int) -> None:
+    binary = "BLOB" if dsn.startswith(databases.SQLITE) else "BINARY"
     queue = topic.queues[0].id
-    bulk_sql(execute, queue, 0, rows, at, f"CAST({{}} AS {binary})")
-    for start in range(0, rows, CHUNK):
-        execute(
-            f"INSERT INTO label (topic_id, `key`, id) SELECT {topic.id}, `key`, id FROM message"
-            f" WHERE queue_id = {queue} AND `offset` >= {start} AND `offset` < {start + CHUNK}"
-        )
-    execute(f"UPDATE `cursor` SET position = {rows}, acked = {rows} WHERE group_id = {group_id} AND queue_id = {queue}")
+    with databases.bulk(dsn) as execute:
+        bulk_sql(execute, queue, 0, rows, at, f"CAST({{}} AS {binary})")
+        for start in range(0, rows, CHUNK):
+            execute(
+                f"INSERT INTO label (topic_id, `key`, id) SELECT {topic.id}, `key`, id FROM message"
+                f" WHERE queue_id = {queue} AND `offset` >= {start} AND `offset` < {start + CHUNK}"
+            )
+        read = f"position = {rows}, acked = {rows}"
+        execute(f"UPDATE `cursor` SET {read} WHERE group_id = {group_id} AND queue_id = {queue}")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,12 @@ class _Tally:
         if self._counts_from <= ended < self.ends:
             self._times.append(ended - began)
 
+    async def repeat(self, act: Callable[[], Awaitable[object]]) -> None:
+        """A caller that is a task."""
+        while (began := time.perf_counter()) < self.ends:
+            await act()
+            self.note(began)
+
     def join(self, other: "_Tally") -> None:
         self._times += other._times
         self._done += other._done
@@ -79,28 +85,16 @@ def cycle(
 async def in_tasks(callers: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> Figures:
     """Runs each caller in its own trio task, all in this thread."""
     tally = _Tally(seconds)
-
-    async def call(act: Callable[[], Awaitable[object]]) -> None:
-        while (began := time.perf_counter()) < tally.ends:
-            await act()
-            tally.note(began)
-
     async with trio.open_nursery() as nursery:
         for act in callers:
-            nursery.start_soon(call, act)
+            nursery.start_soon(tally.repeat, act)
     return tally.figures()
 
 
 async def in_asyncio(callers: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> Figures:
     """Runs each caller in its own asyncio task, for clients that support no other event loop."""
     tally = _Tally(seconds)
-
-    async def call(act: Callable[[], Awaitable[object]]) -> None:
-        while (began := time.perf_counter()) < tally.ends:
-            await act()
-            tally.note(began)
-
-    await asyncio.gather(*map(call, callers))
+    await asyncio.gather(*map(tally.repeat, callers))
     return tally.figures()
 
 

@@ -11,13 +11,13 @@ import argparse
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,6 +30,7 @@ import pymysql.cursors
 from ..service.demo.server_process import free_port
 from ..store.mysql.dsn import Dsn
 from ..store.sqlite.connection import connect as connect_sqlite
+from .programs import Program, found, listens, running
 from .report import Figures, say, show
 
 SQLITE = "sqlite:///"
@@ -39,7 +40,6 @@ CONNECTIONS = 400
 LOOK = 3
 """Statements that a look at the counter asks by itself, for it logs in anew."""
 
-_START_SECONDS = 60
 _COMMITS = 200
 
 
@@ -171,6 +171,19 @@ def ask(dsn: str, sql: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
+@contextmanager
+def bulk(dsn: str) -> Generator[Callable[[str], object], None, None]:
+    """Executes statements that may take hours, and that nobody measures."""
+    if dsn.startswith(SQLITE):
+        with closing(sqlite3.connect(dsn.removeprefix(SQLITE), isolation_level=None)) as writer:
+            writer.execute("PRAGMA synchronous=OFF")
+            yield writer.execute
+        return
+    with log_in(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION wait_timeout = 7200")
+        yield cursor.execute
+
+
 def expect_rows(dsn: str, table: str, rows: int) -> None:
     """So many are in the table, no fewer and no more; else `AssertionError`."""
     ((found,),) = ask(dsn, f"SELECT COUNT(*) FROM {table}")
@@ -240,24 +253,41 @@ def _commit_ms(insert: Callable[[int], object]) -> float:
     return round(median(times) * 1000, 3)
 
 
+def answers(dsn: str) -> bool:
+    """Whether MySQL or MariaDB is up there, with what it makes at its start."""
+    try:
+        return ask(dsn, "SELECT 1") == [(1,)]
+    except pymysql.err.MySQLError:
+        return False
+
+
 @contextmanager
 def redis() -> Generator[int, None, None]:
     """The port of a private Redis that keeps nothing on disk: as quick as it can be."""
-    program = shutil.which("redis-server")
-    if program is None:
-        raise SystemExit("the published design wants redis-server on PATH (Debian: apt-get install redis-server)")
     port = free_port()
-    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    with _running(command, port):
+    with (
+        tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder,
+        running(Program(Path(folder) / "log", partial(listens, port)), redis_command(port)),
+    ):
         yield port
+
+
+def redis_command(port: int) -> list[str]:
+    """What starts a Redis that keeps nothing; `SystemExit` where there is none."""
+    program = found("redis-server")
+    if program is None:
+        raise SystemExit("no redis-server on PATH (Debian: apt-get install redis-server)")
+    return [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
 
 
 @contextmanager
 def _private(kind: str) -> Generator[str, None, None]:
+    port = free_port()
+    dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
     with tempfile.TemporaryDirectory(prefix="tarry-bench-", ignore_cleanup_errors=True) as folder:
-        port = free_port()
-        with _running(server_command(kind, Path(folder), port), port):
-            yield f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
+        command = server_command(kind, Path(folder), port)
+        with running(Program(Path(folder) / "log", partial(answers, dsn)), command):
+            yield dsn
 
 
 def server_command(kind: str, folder: Path, port: int) -> list[str]:
@@ -276,7 +306,7 @@ def server_command(kind: str, folder: Path, port: int) -> list[str]:
         if kind == "mariadb"
         else [program, "--no-defaults", "--initialize-insecure"]
     )
-    if _start([*make, *own]).wait():
+    if subprocess.run([*make, *own], capture_output=True, check=False).returncode:
         raise SystemExit(f"{make[0]} failed")
     return [
         program,
@@ -302,35 +332,9 @@ def server_command(kind: str, folder: Path, port: int) -> list[str]:
 
 def program_of(name: str, kind: str) -> str:
     """The path of the server `name`, if it is one of this kind; else `SystemExit`."""
-    path = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    path = found(name)
     if path is not None:
         told = subprocess.run([path, "--no-defaults", "--version"], capture_output=True, text=True, check=False).stdout
         if ("mariadb" in told.lower()) == (kind == "mariadb"):  # Debian's mysqld is a link to MariaDB's
             return path
     raise SystemExit(f"no {name} of {kind} on PATH: name a running server with --dsn, or take --dsn sqlite")
-
-
-def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
-
-
-@contextmanager
-def _running(command: Sequence[str], port: int) -> Generator[None, None, None]:
-    process = _start(command)
-    try:
-        deadline = time.monotonic() + _START_SECONDS
-        while not _listens(port):
-            if time.monotonic() > deadline or process.poll() is not None:
-                raise SystemExit(f"{command!r} did not come up")
-            time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False

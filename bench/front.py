@@ -13,14 +13,10 @@ five times `--messages` messages in one request.
 """
 
 import json
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,14 +24,13 @@ import httpx
 import trio
 
 from ..client import AsyncTarry, Tarry
-from ..service.demo.server_process import free_port, python_path
 from ..store.catalogue import TopicDraft
 from ..store.records import Draft
 from ..store.timers.keyed import Wish
 from . import databases
 from .closed_loop import in_tasks, in_threads
 from .line_load import publish_lines
-from .raw_load import Claims, Script, again, drive, request
+from .raw_load import Claims, Publishes, Script, drive, request
 from .report import Figures, chosen, column, ratios, spreads, summarize
 from .subject import BODY, add_topic, now, opened, served
 from .usage import cpu_of
@@ -50,8 +45,8 @@ _WARM_UP = 1000
 """Messages published before the measurement starts."""
 _PAGE = 400
 """Timers to a transaction."""
-_START_SECONDS = 30
 _BEHIND = "hypercorn_"
+_HYPERCORN = ("tarry.bench.behind_hypercorn",)
 _BODY = json.loads(BODY)
 
 
@@ -94,11 +89,11 @@ def contestants_on(at_once: list[int], seconds: float, messages: int, keys: int)
     """The subjects by name; each is a function that measures it on an empty database."""
     found: dict[str, Callable[[str], Figures]] = {}
     for number in at_once:
-        found[f"publish_{number}"] = partial(over_sockets, partial(again, _PUBLISH), number, seconds, served)
-        found[f"{_BEHIND}publish_{number}"] = partial(
-            over_sockets, partial(again, _PUBLISH), number, seconds, behind_hypercorn
-        )
-        found[f"schedule_{number}"] = partial(over_sockets, partial(again, _SCHEDULE), number, seconds, served)
+        publishing, scheduling = (partial(Publishes().publisher, data) for data in (_PUBLISH, _SCHEDULE))
+        behind = partial(served, program=_HYPERCORN)
+        found[f"publish_{number}"] = partial(over_sockets, publishing, number, seconds, served)
+        found[f"{_BEHIND}publish_{number}"] = partial(over_sockets, publishing, number, seconds, behind)
+        found[f"schedule_{number}"] = partial(over_sockets, scheduling, number, seconds, served)
         found[f"timer_{number}"] = partial(timers, keys, number, seconds)
     for size in (1, 10, 100):
         found[f"claim_{size}"] = partial(claimed, size, seconds, messages)
@@ -109,49 +104,6 @@ def contestants_on(at_once: list[int], seconds: float, messages: int, keys: int)
     found["lines_keyed"] = partial(lines, 5 * messages, True)
     found["run"] = partial(consumed, messages)
     return found
-
-
-# Servers
-
-
-class Hypercorn:
-    """Tarry's app behind Hypercorn, in its own process."""
-
-    def __init__(self, dsn: str) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-P", "-m", "tarry.bench.behind_hypercorn", str(self.port), dsn]
-        self.process = subprocess.Popen(command, env=os.environ | python_path(), stdout=subprocess.DEVNULL)
-        self.pid = self.process.pid
-
-    def wait(self) -> None:
-        """Waits until the server is ready. Raises RuntimeError when it ends or takes too long."""
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._is_ready():
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                raise RuntimeError(f"Hypercorn has ended, or was not ready within {_START_SECONDS} s")
-            time.sleep(0.05)
-
-    def _is_ready(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/readyz").is_success
-        except httpx.TransportError:
-            return False
-
-
-@contextmanager
-def behind_hypercorn(dsn: str) -> Generator[Hypercorn, None, None]:
-    """Starts a Hypercorn server on this database and kills it at the end."""
-    server = Hypercorn(dsn)
-    try:
-        server.wait()
-        yield server
-    finally:
-        server.process.kill()
-        server.process.wait()
-
-
-# Subjects
 
 
 def over_sockets(

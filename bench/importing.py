@@ -1,6 +1,6 @@
 """How many rows a second does `tarry pipeline import` write to MySQL, compared with publishing over HTTP?
 
-    python -m tarry.bench.importing --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--runs 3] [--master ...]
+    python -m tarry.bench.importing --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--runs 3]
 
 The rows of one CSV, about 200 bytes each, due over the next day:
 
@@ -10,13 +10,13 @@ The rows of one CSV, about 200 bytes each, due over the next day:
 Both alternate, run after run, each on an empty database. Ratios are within each run.
 """
 
+import csv
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import trio
 from pyspark.sql import SparkSession
@@ -32,6 +32,7 @@ from .report import Figures, column, ratios, say, spreads, summarize
 from .subject import add_topic, opened, served
 
 _TOPIC = "bench"
+_MASTER = "local[2]"
 _THREADS = 4
 _BATCH = 1000
 
@@ -39,19 +40,18 @@ _BATCH = 1000
 def main() -> None:
     parser = databases.options("importing", __doc__, runs=3)
     parser.add_argument("--rows", type=databases.count, default=300_000, help="of the file")
-    parser.add_argument("--master", default="local[2]", help="Spark's")
     arguments = parser.parse_args()
     if arguments.dsn.startswith("sqlite"):
         parser.error("the import writes to MySQL and MariaDB")
     with databases.server(arguments.dsn) as dsn, tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        compare(dsn, Path(folder), arguments.rows, arguments.runs, arguments.master)
+        compare(dsn, Path(folder), arguments.rows, arguments.runs)
 
 
-def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
+def compare(dsn: str, folder: Path, rows: int, runs: int) -> None:
     """Runs both in turn, after a warm-up, and prints their figures."""
     file = folder / "rows.csv"
     write_rows(file, rows)
-    spark = session.open_session("bench", master)
+    spark = session.open_session("bench", _MASTER)
 
     def counted(act: Callable[[str], float]) -> Callable[[str], Figures]:
         def measure(empty: str) -> Figures:
@@ -75,7 +75,7 @@ def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
         "importing",
         rows=rows,
         runs=runs,
-        master=master,
+        master=_MASTER,
         **settings,
         per_s=spreads(rates),
         times_http=ratios(rates, "import", "http"),
@@ -91,15 +91,6 @@ def write_rows(file: Path, rows: int) -> None:
         for number in range(rows):
             at = begin + timedelta(milliseconds=number * 86_400_000 // rows)
             out.write(f"{number},{at.strftime('%Y-%m-%dT%H:%M:%S.')}{at.microsecond // 1000:03}Z,{'x' * 135}\n")
-
-
-def read_back(file: Path) -> Iterator[dict[str, Any]]:
-    """Yields the rows of the file as drafts."""
-    with file.open() as lines:
-        names = next(lines).rstrip("\n").split(",")
-        for line in lines:
-            body = dict(zip(names, line.rstrip("\n").split(","), strict=True))
-            yield {"body": body, "deliver_at": body["at"]}
 
 
 def make_topic(dsn: str) -> None:
@@ -120,7 +111,8 @@ def by_import(spark: SparkSession, dsn: str, file: Path) -> float:
 
 def by_http(dsn: str, file: Path) -> float:
     """Publishes from four threads, each with every fourth batch; the drafts are made before the clock starts."""
-    drafts = list(read_back(file))
+    with file.open(newline="") as lines:
+        drafts = [{"body": row, "deliver_at": row["at"]} for row in csv.DictReader(lines)]
     batches = [drafts[begin : begin + _BATCH] for begin in range(0, len(drafts), _BATCH)]
     with served(dsn) as server, Tarry(server.url, timeout=60) as tarry:
 

@@ -68,18 +68,13 @@ class LeanHTTP:
 
     async def _receive(self, stream: trio.SocketStream) -> bytes:
         data = b""
-        while (end := data.find(_END)) < 0:
-            data += await self._more(stream)
-        head = data[:end].lower()
-        at = head.index(_LENGTH) + len(_LENGTH)
-        length = int(head[at:].split(b"\r", 1)[0])
-        pieces = [data[end + len(_END) :]]
-        held = len(pieces[0])
-        while held < length:
-            pieces.append(await self._more(stream))
-            held += len(pieces[-1])
+        while (answer := parted(data)) is None:
+            more = await stream.receive_some(1 << 16)
+            if not more:
+                raise trio.BrokenResourceError("the server hung up")
+            data += more
         self.arrived = time.time_ns()
-        body = b"".join(pieces)
+        head, body = answer
         if b"connection: close" in head:
             await trio.aclose_forcefully(stream)
             self._stream = None
@@ -87,8 +82,13 @@ class LeanHTTP:
             raise RefusedError(head, body)
         return body
 
-    async def _more(self, stream: trio.SocketStream) -> bytes:
-        data = await stream.receive_some(1 << 16)
-        if not data:
-            raise trio.BrokenResourceError("the server hung up")
-        return bytes(data)
+
+def parted(data: bytes) -> tuple[bytes, bytes] | None:
+    """The head of an answer, in lower case, and its body; None until it is whole."""
+    end = data.find(_END)
+    if end < 0:
+        return None
+    head = data[:end].lower()
+    length = int(head[head.index(_LENGTH) + len(_LENGTH) :].split(b"\r", 1)[0])
+    begin = end + len(_END)
+    return (head, data[begin:]) if len(data) >= begin + length else None

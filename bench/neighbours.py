@@ -3,13 +3,13 @@
     python -m tarry.bench.neighbours --dsn mysql://root@127.0.0.1:3306/any [--rate 10] [--seconds 15] [--runs 5]
 
 Topic B of a real server gets --rate publishes a second and as many claims with their acks, each kind over its own
-connection: first alone, then while another database session locks the row of topic A's queue and --publishers
+connection: first alone, then while another database session locks the row of topic A's queue and twenty
 publishers keep publishing to A, each retrying when it is told that A is busy. The rate is a small part of what the
 server can do, so the times show waits and not load. A call is timed from when it was due, so one long wait also shows
 in the calls that it held up.
 
     case         alone; met: from the moment of the lock on; known: after that, with the same lock still held
-    publish_p50_ms, publish_p99_ms, publish_max_ms     of publishes on B; of claims on B likewise
+    publish_p99_ms, claim_p99_ms     of publishes on B, and of claims with their acks
     told         publishes to A that were answered with 503
     ratio        met, and known, to alone, within each run
 """
@@ -25,6 +25,8 @@ from .lean_http import LeanHTTP, RefusedError
 from .report import Figures, chosen, column, percentile, ratios, say, show, spreads, summarize
 from .subject import served
 
+_PUBLISHERS = 20
+"""On A, while it is locked."""
 _WARM_UP = 2.0
 """Seconds of publishes and claims before the first measurement."""
 _BODY = msgspec.json.encode({"body": "x" * 198})
@@ -35,7 +37,6 @@ _LOCK = "SELECT id FROM queue WHERE group_id = 0 AND topic_id = (SELECT id FROM 
 def main() -> None:
     parser = databases.options("neighbours", __doc__, runs=5)
     parser.add_argument("--rate", type=databases.count, default=10, help="publishes, and claims, a second on B")
-    parser.add_argument("--publishers", type=databases.count, default=20, help="on A, while it is locked")
     parser.add_argument("--seconds", type=databases.seconds, default=15, help="of each measurement")
     arguments = parser.parse_args()
     if arguments.rate * arguments.seconds < 1:
@@ -48,7 +49,7 @@ def main() -> None:
         for run in range(1, arguments.runs + 1):
             with databases.scratch(dsn) as fresh:
                 say(f"run {run} of {arguments.runs}")
-                found.append(measure(fresh, arguments.rate, arguments.publishers, arguments.seconds))
+                found.append(measure(fresh, arguments.rate, arguments.seconds))
             for case, figures in found[-1].items():
                 show({"bench": "neighbours", "run": run, "case": case, **figures})
     names = [name for name in found[0]["alone"] if name.endswith("_ms")]
@@ -59,20 +60,20 @@ def main() -> None:
     }
     summarize(
         "neighbours",
-        **chosen(arguments, "rate", "publishers", "seconds", "runs"),
+        **chosen(arguments, "rate", "seconds", "runs"),
         **settings,
         **cases,
         ratio=times,
     )
 
 
-def measure(dsn: str, rate: int, publishers: int, seconds: float) -> dict[str, Figures]:
+def measure(dsn: str, rate: int, seconds: float) -> dict[str, Figures]:
     """Measures one run against its own server and returns the figures of each case."""
     with served(dsn, log_level="error") as server:
-        return trio.run(_measure, server.port, dsn, rate, publishers, seconds)
+        return trio.run(_measure, server.port, dsn, rate, seconds)
 
 
-async def _measure(port: int, dsn: str, rate: int, publishers: int, seconds: float) -> dict[str, Figures]:
+async def _measure(port: int, dsn: str, rate: int, seconds: float) -> dict[str, Figures]:
     async with LeanHTTP(port) as http:
         await http.post("/v1/topics/a/messages", _BODY)
         await http.post("/v1/topics/b/messages", _BODY)
@@ -84,7 +85,7 @@ async def _measure(port: int, dsn: str, rate: int, publishers: int, seconds: flo
         cursor.execute("BEGIN")
         cursor.execute(_LOCK)
         async with trio.open_nursery() as nursery:
-            for _ in range(publishers):
+            for _ in range(_PUBLISHERS):
                 nursery.start_soon(_insist, port, told)
             met = await _call_b(port, rate, seconds)
             known = await _call_b(port, rate, seconds)
@@ -121,7 +122,10 @@ async def _call_b(port: int, rate: int, seconds: float) -> Figures:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_at_a_rate, publish, rate, seconds, published)
             nursery.start_soon(_at_a_rate, claim, rate, seconds, claimed)
-    return {**_figures("publish", published), **_figures("claim", claimed)}
+    return {
+        f"{kind}_p99_ms": round(percentile(sorted(took), 0.99) * 1000, 2)
+        for kind, took in (("publish", published), ("claim", claimed))
+    }
 
 
 async def _at_a_rate(call: Callable[[], Awaitable[None]], rate: int, seconds: float, took: list[float]) -> None:
@@ -132,12 +136,6 @@ async def _at_a_rate(call: Callable[[], Awaitable[None]], rate: int, seconds: fl
         await trio.sleep(max(0.0, due - time.perf_counter()))
         await call()
         took.append(time.perf_counter() - due)
-
-
-def _figures(kind: str, took: list[float]) -> Figures:
-    ordered = sorted(took)
-    shares = {"p50": percentile(ordered, 0.5), "p99": percentile(ordered, 0.99), "max": ordered[-1]}
-    return {f"{kind}_{name}_ms": round(value * 1000, 2) for name, value in shares.items()}
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ import tempfile
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -39,10 +40,10 @@ from .database_work import with_work
 from .line_load import publish_lines
 from .raw_load import Claims, Publishes, Script, drive, request
 from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
-from .several import cpu_of_all, several, start_another, until_shared_out
+from .several import several, start_another, until_shared_out
 from .shares import shares
 from .subject import BODY
-from .usage import rss_of
+from .usage import cpu_of_all, rss_of
 
 SECTIONS = ("publish", "claim", "idle", "polls", "kill", "stop", "memory")
 _KINDS = {1: "one", 2: "two", 3: "three", 4: "four"}
@@ -141,8 +142,9 @@ def publish(many: int, connections: int, topics: int, arguments: Namespace, dsn:
         for number in range(connections):
             data = request("POST", f"/v1/topics/t{number % topics}/messages", b'{"body":' + BODY + b"}")
             scripts.append((_server_of(number, topics, servers).port, publishes.publisher(data)))
-        load = partial(drive, scripts, arguments.seconds, partial(cpu_of_all, servers))
-        with shares([server.pid for server in servers], arguments.share):
+        pids = [server.pid for server in servers]
+        load = partial(drive, scripts, arguments.seconds, partial(cpu_of_all, pids))
+        with shares(pids, arguments.share):
             return with_work(dsn, load, lambda: publishes.messages)
 
 
@@ -159,8 +161,9 @@ def claim(many: int, topics: int, arguments: Namespace, dsn: str) -> Figures:
             (_server_of(number, topics, servers).port, claims.consumer(number, f"t{number % topics}"))
             for number in range(arguments.consumers)
         ]
-        load = partial(claims.drive, scripts, arguments.seconds, partial(cpu_of_all, servers))
-        with shares([server.pid for server in servers], arguments.share):
+        pids = [server.pid for server in servers]
+        load = partial(claims.drive, scripts, arguments.seconds, partial(cpu_of_all, pids))
+        with shares(pids, arguments.share):
             return with_work(dsn, load, lambda: claims.messages)
 
 
@@ -181,14 +184,7 @@ def _make_topics(server: ServerProcess, topics: int, queues: int) -> None:
 
 def idle(many: int, seconds: float, dsn: str, *, polls: bool, with_redis: bool) -> Figures:
     """What the database is asked while nothing happens."""
-    if with_redis:
-        with databases.redis() as port:
-            return _idle(many, seconds, dsn, f"redis://127.0.0.1:{port}/0", polls)
-    return _idle(many, seconds, dsn, None, polls)
-
-
-def _idle(many: int, seconds: float, dsn: str, redis: str | None, polls: bool) -> Figures:
-    with several(dsn, many, redis=redis) as servers:
+    with _redis(with_redis) as redis, several(dsn, many, redis=redis) as servers:
         _make_topics(servers[0], 1, 1)
         waiting = [threading.Thread(target=_poll_once, args=(server, seconds + 10)) for server in servers if polls]
         for one in waiting:
@@ -204,6 +200,16 @@ def _idle(many: int, seconds: float, dsn: str, redis: str | None, polls: bool) -
     return {"statements_per_s_and_node": round(asked / took / many, 2)}
 
 
+@contextmanager
+def _redis(wanted: bool) -> Generator[str | None, None, None]:
+    """The URL of a private one, if it is wanted."""
+    if not wanted:
+        yield None
+        return
+    with databases.redis() as port:
+        yield f"redis://127.0.0.1:{port}/0"
+
+
 def _poll_once(server: ServerProcess, seconds: float) -> None:
     asked = {"client": server.url[-5:], "max": 1, "wait": f"{seconds:.0f}s"}
     httpx.post(f"{server.url}/v1/topics/t0/groups/g/claim", json=asked, timeout=seconds + 5)
@@ -214,15 +220,13 @@ def _poll_once(server: ServerProcess, seconds: float) -> None:
 
 def reach(many: int, with_redis: bool, dsn: str) -> Figures:
     """How long it takes a message from one server to who waits at the other."""
-    if with_redis:
-        with databases.redis() as port:
-            return _reach(many, dsn, f"redis://127.0.0.1:{port}/0")
-    return _reach(many, dsn, None)
-
-
-def _reach(many: int, dsn: str, redis: str | None) -> Figures:
     took: list[float] = []
-    with several(dsn, 2, redis=redis) as servers, Tarry(servers[0].url) as here, Tarry(servers[1].url) as there:
+    with (
+        _redis(with_redis) as redis,
+        several(dsn, 2, redis=redis) as servers,
+        Tarry(servers[0].url) as here,
+        Tarry(servers[1].url) as there,
+    ):
         _make_topics(servers[0], 1, 1)
         here.publish("t0", 0)
         first = there.claim("t0", "g", client="c", wait="5s")

@@ -24,8 +24,6 @@ import argparse
 import random
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from statistics import median
 
@@ -38,7 +36,6 @@ from ..service.settings import Settings
 from ..store.catalogue import TopicDraft
 from ..store.ids import COUNT_BITS, OUTBOX_COUNTS, SEQUENCE_BITS, SHARD_BITS, SHARDS
 from ..store.records import Topic
-from ..store.sqlite.connection import connect as connect_sqlite
 from . import archive, cleaning, databases, lateness, restart
 from .line_load import send_lines
 from .report import Figures, chosen, say, show, summarize
@@ -124,30 +121,24 @@ def grow(dsn: str, topic: Topic, growth: int, rows: int, hours: float) -> None:
     call spreads its messages over all hours. `growth`: how many calls there were before, 15 at most.
     """
     first, span = now() + _LEAD, round(hours * 3_600_000) - _LEAD
-    if dsn.startswith(databases.SQLITE):
-        with closing(connect_sqlite(Path(dsn.removeprefix(databases.SQLITE)))) as connection:
-            _grow(connection.execute, topic, growth, rows, f"{first} + n * {span} / {rows}")
-    else:
-        with databases.log_in(dsn) as login, login.cursor() as cursor:
-            cursor.execute("SET SESSION wait_timeout = 7200")
-            cursor.execute("SET SESSION sql_log_bin = 0")  # the binary log would take as much disk again
-            _grow(cursor.execute, topic, growth, rows, f"{first} + n * {span} DIV {rows}")
-
-
-def _grow(execute: Callable[[str], object], topic: Topic, growth: int, rows: int, due: str) -> None:
+    sqlite = dsn.startswith(databases.SQLITE)
+    due = f"{first} + n * {span} {'/' if sqlite else 'DIV'} {rows}"
     queue = topic.queues[0].id
     # Bits of the growth and of the row number in place of random ones, so that no two rows get the same id.
     shard = f"n % {SHARDS}"
     count = f"({_FIRST_COUNT + growth * _COUNTS} + (n >> {SHARD_BITS}) % {_COUNTS}) << {SHARD_BITS}"
-    for start in range(0, rows, _CHUNK):
-        say(f"writing {start} of {rows}")
-        execute(
-            "INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)"
-            f" SELECT {shard}, (due << {SEQUENCE_BITS}) + ({count}) + {shard}, due, 0, {topic.id}, {queue},"
-            f" x'{BODY.hex()}', {now()}, due FROM (SELECT n, {due} AS due FROM (SELECT {start} + {_NUMBERS} AS n"
-            f" FROM ({_DIGITS}) a, ({_DIGITS}) b, ({_DIGITS}) c, ({_DIGITS}) e, ({_DIGITS}) f) some_numbers"
-            f" WHERE n < {rows}) some_times"
-        )
+    with databases.bulk(dsn) as execute:
+        if not sqlite:
+            execute("SET SESSION sql_log_bin = 0")  # the binary log would take as much disk again
+        for start in range(0, rows, _CHUNK):
+            say(f"writing {start} of {rows}")
+            execute(
+                "INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)"
+                f" SELECT {shard}, (due << {SEQUENCE_BITS}) + ({count}) + {shard}, due, 0, {topic.id}, {queue},"
+                f" x'{BODY.hex()}', {now()}, due FROM (SELECT n, {due} AS due FROM (SELECT {start} + {_NUMBERS} AS n"
+                f" FROM ({_DIGITS}) a, ({_DIGITS}) b, ({_DIGITS}) c, ({_DIGITS}) e, ({_DIGITS}) f) some_numbers"
+                f" WHERE n < {rows}) some_times"
+            )
 
 
 def measure(dsn: str, point: int, empty: int, arguments: argparse.Namespace) -> Figures:
@@ -163,12 +154,12 @@ def measure(dsn: str, point: int, empty: int, arguments: argparse.Namespace) -> 
             "scheduled_per_s": _schedule(server, arguments.lines, hours),
             "drained_per_s": _drain(server, arguments.burst, point),
         }
-        late = lateness.measure_on(server, arguments.rate, arguments.seconds, 4, 100)
+        late = lateness.measure_on(server, arguments.rate, arguments.seconds)
         figures |= {name: late[name] for name in ("p50_ms", "p99_ms", "early")}
     say("killing")
     starts = restart.measure(dsn, point, arguments.starts)
     figures |= {name: median(run[name] for run in starts) for name in ("first_s", "recovered_s")}
-    cleaned = trio.run(cleaning.measure, dsn, arguments.settled, 8, arguments.seconds, None, f"old{point}")
+    cleaned = trio.run(cleaning.measure, dsn, arguments.settled, arguments.seconds, None, f"old{point}")
     figures |= {"cleaned_per_s": cleaned["removed_per_s"], "publish_ms": cleaned["before"]["p99_ms"]}
     if arguments.archive:
         figures["archived_per_s"] = _archive(dsn)

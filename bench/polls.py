@@ -10,9 +10,7 @@ HTTP is not involved.
 With `--http` the polls go to a real server, all at once and each over its own connection, and wait for `--seconds`:
 
     answered, refused, lost   polls that got an empty answer; 503 with Retry-After; no answer a minute after their time
-    open_s                    from the first connection to the last request
     late_s                    from the end of a poll's wait to its answer: the median, the 99th percentile, the maximum
-    cpu_s, rss_mb             the server's processor time, and its memory at the end
 """
 
 import time
@@ -30,7 +28,6 @@ from . import databases
 from .lean_http import LeanHTTP, RefusedError
 from .report import Figures, chosen, percentile, say, show
 from .subject import opened, served
-from .usage import cpu_of, rss_of
 
 _PATIENCE = 60
 """Seconds after which a poll over HTTP counts as lost."""
@@ -90,19 +87,14 @@ def over_http(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
         with httpx.Client(base_url=server.url, timeout=60) as client:
             for number in range(groups):
                 client.put(f"/v1/topics/idle/groups/group-{number}", json={}).raise_for_status()
-        before = cpu_of(server.pid)
         wave = Wave(server.port, groups, seconds)
         trio.run(wave.run, polls)
-        cpu, rss = cpu_of(server.pid) - before, rss_of(server.pid)
     late = sorted(wave.late)
     return {
         "answered": len(late),
         "refused": wave.refused,
         "lost": polls - len(late) - wave.refused,
-        "open_s": round(wave.opened - wave.began, 1),
         "late_s": [round(percentile(late, share), 2) for share in (0.5, 0.99, 1)] if late else None,
-        "cpu_s": round(cpu, 1),
-        "rss_mb": round(rss / (1 << 20)),
     }
 
 
@@ -115,11 +107,9 @@ class Wave:
         self._seconds = seconds
         self.late: list[float] = []
         self.refused = 0
-        self.began = self.opened = 0.0
 
     async def run(self, polls: int) -> None:
         """Runs until every poll is answered, or until a minute after the last answer was due."""
-        self.began = time.perf_counter()
         with trio.move_on_after(self._seconds + _PATIENCE):
             async with trio.open_nursery() as nursery:
                 for number in range(polls):
@@ -131,7 +121,7 @@ class Wave:
         with suppress(OSError, trio.BrokenResourceError):
             async with LeanHTTP(self._port) as http:
                 await http.open()
-                self.opened = asked = time.perf_counter()
+                asked = time.perf_counter()
                 try:
                     answer = await http.post(path, body)
                 except RefusedError as error:

@@ -7,9 +7,8 @@ Each of --callers callers publishes one message of 200 bytes at a time, answered
     publish      Tarry's store under the service's group commit; the offset is drawn in the same transaction
     schedule     the same, for messages due tomorrow
     published    the published design, see bench/published_design.py; on SQLite one transaction per message
-    threads      the same with PyMySQL and redis-py, in threads
 
-All alternate, run after run, each on an empty database. Ratios are within each run, to the faster of the last two.
+All alternate, run after run, each on an empty database. Ratios are within each run.
 """
 
 from collections.abc import Callable
@@ -40,9 +39,8 @@ def main() -> None:
 def compare(dsn: str, redis_port: int, callers: int, seconds: float, runs: int) -> None:
     """Runs all contestants in turn, with this number of callers."""
     settings = databases.durability(dsn)
-    contestants = contestants_on(dsn, redis_port, callers, seconds)
+    contestants = contestants_on(redis_port, callers, seconds)
     rates = column(databases.alternate(dsn, "publish", runs, contestants, callers=callers), "per_s")
-    both = [{**run, "baseline": max(run["published"], run.get("threads", 0))} for run in rates]
     summarize(
         "publish",
         callers=callers,
@@ -50,11 +48,13 @@ def compare(dsn: str, redis_port: int, callers: int, seconds: float, runs: int) 
         runs=runs,
         **settings,
         per_s=spreads(rates),
-        times_the_published_design={subject: ratios(both, subject, "baseline") for subject in ("publish", "schedule")},
+        times_the_published_design={
+            subject: ratios(rates, subject, "published") for subject in ("publish", "schedule")
+        },
     )
 
 
-def contestants_on(dsn: str, redis_port: int, callers: int, seconds: float) -> dict[str, Callable[[str], Figures]]:
+def contestants_on(redis_port: int, callers: int, seconds: float) -> dict[str, Callable[[str], Figures]]:
     """The contestants by name; each runs on an empty database, which must hold every answered message at the end."""
 
     def counted(table: str, act: Callable[[str], Figures]) -> Callable[[str], Figures]:
@@ -65,19 +65,16 @@ def contestants_on(dsn: str, redis_port: int, callers: int, seconds: float) -> d
 
         return measure_and_count
 
-    contestants = {
+    def published(empty: str) -> Figures:
+        if empty.startswith(databases.SQLITE):
+            return published_design.measure_sqlite(empty, seconds)
+        return trio.run(published_design.measure_tasks, empty, redis_port, callers, seconds)
+
+    return {
         "publish": counted("message", lambda empty: trio.run(measure, empty, callers, seconds, False)),
         "schedule": counted("delay", lambda empty: trio.run(measure, empty, callers, seconds, True)),
+        "published": counted("published", published),
     }
-    others: dict[str, Callable[[str], Figures]]
-    if dsn.startswith(databases.SQLITE):
-        others = {"published": lambda empty: published_design.measure_sqlite(empty, seconds)}
-    else:
-        others = {
-            "published": lambda empty: trio.run(published_design.measure_tasks, empty, redis_port, callers, seconds),
-            "threads": lambda empty: published_design.measure_threads(empty, redis_port, callers, seconds),
-        }
-    return contestants | {subject: counted("published", act) for subject, act in others.items()}
 
 
 async def measure(dsn: str, callers: int, seconds: float, later: bool) -> Figures:

@@ -6,8 +6,7 @@ ARCHITECTURE.md. Here the design only has to be fast: its table has one key and 
 """
 
 import itertools
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import redis
@@ -18,7 +17,7 @@ from ..store.mysql.dsn import Dsn
 from ..store.mysql.literals import Statement
 from ..store.sqlite.connection import connect as connect_sqlite
 from . import databases
-from .closed_loop import in_line, in_tasks, in_threads
+from .closed_loop import in_line, in_tasks
 from .report import Figures
 from .subject import BODY, now
 
@@ -60,7 +59,10 @@ class Caller:
 
 async def join(dsn: str, redis_port: int, callers: int) -> list[Caller]:
     """Creates the table, resets the counter and connects the callers."""
-    _prepare(dsn, redis_port)
+    with databases.log_in(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute(_TABLE)
+    with redis.Redis(port=redis_port) as counter:
+        counter.delete("offset")
     place = Dsn.parse(dsn)
     return [
         Caller(
@@ -78,33 +80,6 @@ async def measure_tasks(dsn: str, redis_port: int, callers: int, seconds: float)
     for caller in joined:
         await caller.aclose()
     return figures
-
-
-def measure_threads(dsn: str, redis_port: int, callers: int, seconds: float) -> Figures:
-    """Measures callers that are threads and use PyMySQL and redis-py, the usual choice, each with two connections."""
-    _prepare(dsn, redis_port)
-    with ExitStack() as stack:
-
-        def caller() -> Callable[[], None]:
-            counter = stack.enter_context(redis.Redis(port=redis_port))
-            connection = stack.enter_context(databases.log_in(dsn))
-            cursor = connection.cursor()
-            cursor.execute("SET autocommit = 0")
-
-            def publish() -> None:
-                cursor.execute(_INSERT.replace("?", "%s"), (counter.incr("offset"), now(), BODY))
-                connection.commit()
-
-            return publish
-
-        return in_threads([caller() for _ in range(callers)], seconds)
-
-
-def _prepare(dsn: str, redis_port: int) -> None:
-    with databases.log_in(dsn) as connection, connection.cursor() as cursor:
-        cursor.execute(_TABLE)
-    with redis.Redis(port=redis_port) as counter:
-        counter.delete("offset")
 
 
 def measure_sqlite(dsn: str, seconds: float) -> Figures:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 
 from attrs import define, field
 
+from .lean_http import parted
 from .report import Figures, percentile
 
 Script = Generator[bytes, bytes, None]
@@ -19,19 +20,12 @@ Script = Generator[bytes, bytes, None]
 
 _WARM_UP = 0.1
 _READ = 1 << 18
-_LENGTH = b"content-length:"
 
 
 def request(method: str, path: str, body: bytes = b"") -> bytes:
     """A request with its body, whole."""
     head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
-
-
-def again(data: bytes) -> Script:
-    """The same for ever."""
-    while True:
-        yield data
 
 
 @define
@@ -94,14 +88,11 @@ class _Connection:
         if not data:
             raise RuntimeError("the server hung up")
         self.read += data
-        end = self.read.find(b"\r\n\r\n")
-        if end < 0:
+        answer = parted(self.read)
+        if answer is None:
             return False
-        head = self.read[:end].lower()
-        length = int(head[head.index(_LENGTH) + len(_LENGTH) :].split(b"\r", 1)[0])
-        if len(self.read) < end + 4 + length:
-            return False
-        self.body, self.read = self.read[end + 4 :], b""
+        head, self.body = answer
+        self.read = b""
         if not head.startswith(b"http/1.1 2"):
             raise RuntimeError(f"{head!r}: {self.body[:300]!r}")
         return True

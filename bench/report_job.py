@@ -4,19 +4,16 @@
     python -m tarry.bench.report_job --rows 50000000
 
 Spark makes the history: Parquet files with the schemas of the lake, every value computed from its row number. Nine of
-ten deliveries are first attempts; two groups read each topic. Then the report runs in the same process. The memory of
-the driver is reported twice: Python's, and the Java machine's, which with `local[n]` holds the tasks, too.
+ten deliveries are first attempts; two groups read each topic. Then the report runs in the same process. The memory is
+that of the driver's Python.
 """
 
+import argparse
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from time import monotonic
-from typing import Annotated
 
-from attrs import frozen
-from cyclopts import App, Parameter
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
 
@@ -26,83 +23,64 @@ from ..pipeline.report.output import open_folder
 from ..pipeline.report.page import Known
 from ..pipeline.schemas import IN_LAKE, TABLES, Tables, lake_schema
 from ..pipeline.session import open_session
+from . import databases
 from .report import say, show
-from .usage import children_of, forget_peak, peak_of
+from .usage import forget_peak, peak_of
 
-app = App(name="report_job", help=__doc__)
-
+_MASTER = "local[2]"
 _START = 1_735_689_600_000
 """New Year 2025."""
-_HOURS = 24
-_END = _START + _HOURS * 3_600_000
+_SPAN = 24 * 3_600_000
+_END = _START + _SPAN
 _GROUPS = 2
+_TOPICS = 20
 _QUEUES = 4
 
 
-@frozen
-class _Shape:
-    messages: int
-    topics: int
-
-    @property
-    def apart(self) -> float:
-        """Milliseconds between two messages."""
-        return _HOURS * 3_600_000 / self.messages
-
-
-@app.default
-def main(
-    *,
-    rows: int = 200_000,
-    topics: int = 20,
-    master: str = "local[2]",
-    folder: Annotated[str | None, Parameter(help="where the history is put, or found again")] = None,
-) -> None:
-    """Report over so many rows of deliveries."""
-    place = Path(folder or tempfile.mkdtemp(prefix="tarry-report-"))
-    shape = _Shape(rows * 9 // (10 * _GROUPS), topics)
-    spark = open_session("bench", master)
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tarry.bench.report_job", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--rows", type=databases.count, default=200_000, help="deliveries, about (default: 200000)")
+    rows: int = parser.parse_args().rows
+    spark = open_session("bench", _MASTER)
     try:
-        if not (place / "made").exists():
-            say(f"making {rows} rows")
-            began = monotonic()
-            _make(spark, shape, place)
-            (place / "made").write_text(str(rows))
-            show({"bench": "report", "what": "history", "rows": rows, "seconds": round(monotonic() - began, 1)})
-        rows = int((place / "made").read_text())
-        say(f"reporting on {rows} rows")
-        own = os.getpid()
-        below = children_of(own)
-        for pid in (own, *below):
-            forget_peak(pid)
-        began = monotonic()
-        report = make_report(_tables(spark, place), Known(store=False, lake=str(place), now=_END), title="Bench")
-        with open_folder(spark, str(place / "report")) as output:
-            report.write(output)
-        took = monotonic() - began
-        show(
-            {
-                "bench": "report",
-                "what": "report",
-                "rows": rows,
-                "messages": report.messages,
-                "master": master,
-                "seconds": round(took, 1),
-                "rows_per_s": round(rows / took),
-                "driver_python_peak_mb": peak_of(own) // 1_000_000,
-                "driver_java_peak_mb": max(peak_of(pid) for pid in below) // 1_000_000,
-                "page_kb": (place / "report" / "index.html").stat().st_size // 1024,
-            }
-        )
+        with tempfile.TemporaryDirectory(prefix="tarry-report-") as folder:
+            report_on(spark, rows, Path(folder))
     finally:
         spark.stop()
-        if folder is None:
-            shutil.rmtree(place)
 
 
-def _make(spark: SparkSession, shape: _Shape, place: Path) -> None:
-    numbers = spark.range(shape.messages).withColumnRenamed("id", "n")
-    made = {"messages": _messages(numbers, shape), "deliveries": _deliveries(numbers, shape)}
+def report_on(spark: SparkSession, rows: int, place: Path) -> None:
+    """Makes a history of so many rows of deliveries, and a report over it."""
+    say(f"making {rows} rows")
+    began = monotonic()
+    _make(spark, rows * 9 // (10 * _GROUPS), place)
+    show({"bench": "report", "what": "history", "rows": rows, "seconds": round(monotonic() - began, 1)})
+    say(f"reporting on {rows} rows")
+    forget_peak(os.getpid())
+    began = monotonic()
+    report = make_report(_tables(spark, place), Known(store=False, lake=str(place), now=_END), title="Bench")
+    with open_folder(spark, str(place / "report")) as output:
+        report.write(output)
+    took = monotonic() - began
+    show(
+        {
+            "bench": "report",
+            "what": "report",
+            "rows": rows,
+            "messages": report.messages,
+            "master": _MASTER,
+            "seconds": round(took, 1),
+            "rows_per_s": round(rows / took),
+            "driver_python_peak_mb": peak_of(os.getpid()) // 1_000_000,
+        }
+    )
+
+
+def _make(spark: SparkSession, messages: int, place: Path) -> None:
+    placed = _placed(spark.range(messages).withColumnRenamed("id", "n"), messages)
+    made = {"messages": _messages(placed), "deliveries": _deliveries(placed)}
     made["dead"] = _dead(made["deliveries"])
     for name in ("cancelled", "fires"):
         made[name] = frame(spark, [], lake_schema(name))
@@ -128,24 +106,23 @@ def _time(ms: Column) -> Column:
     return F.timestamp_millis(ms.cast("long"))
 
 
-def _placed(numbers: DataFrame, shape: _Shape) -> DataFrame:
+def _placed(numbers: DataFrame, messages: int) -> DataFrame:
     """Gives each message its topic, queue, offset and times. The first topics are the biggest."""
-    topic = F.floor(_dice(F.lit("topic"), "n") ** 2 * shape.topics).cast("int")
+    topic = F.floor(_dice(F.lit("topic"), "n") ** 2 * _TOPICS).cast("int")
     return (
         numbers.withColumn("topic_id", topic)
         .withColumn("topic", F.format_string("topic-%02d", "topic_id"))
         .withColumn("queue", F.pmod("n", F.lit(_QUEUES)).cast("int"))
         .withColumn("queue_id", F.col("topic_id") * _QUEUES + F.col("queue"))
         .withColumn("offset", F.col("n"))  # rising in each queue, with holes
-        .withColumn("due", (F.lit(_START) + F.col("n") * shape.apart).cast("long"))
+        .withColumn("due", (F.lit(_START) + F.col("n") * (_SPAN / messages)).cast("long"))
         .withColumn("streamed", F.col("due") + F.floor(_dice(F.lit("streamed"), "n") ** 4 * 40))
     )
 
 
-def _messages(numbers: DataFrame, shape: _Shape) -> DataFrame:
-    rows = _placed(numbers, shape)
+def _messages(placed: DataFrame) -> DataFrame:
     nothing = F.lit(None)
-    return rows.select(
+    return placed.select(
         "topic",
         "topic_id",
         "queue_id",
@@ -166,10 +143,10 @@ def _day(ms: Column) -> Column:
     return F.to_date(_time(ms)).alias("day")
 
 
-def _deliveries(numbers: DataFrame, shape: _Shape) -> DataFrame:
+def _deliveries(placed: DataFrame) -> DataFrame:
     """Delivers each message once to each group, and one in nine of these deliveries a second time."""
     groups = F.array(*(F.lit(group) for group in range(_GROUPS)))
-    each = _placed(numbers, shape).withColumn("g", F.explode(groups))
+    each = placed.withColumn("g", F.explode(groups))
     again = F.when(F.pmod(F.xxhash64("n", "g"), F.lit(9)) == 0, F.array(F.lit(1), F.lit(2))).otherwise(
         F.array(F.lit(1))
     )
@@ -230,4 +207,4 @@ def _dead(deliveries: DataFrame) -> DataFrame:
 
 
 if __name__ == "__main__":
-    app()
+    main()

@@ -17,6 +17,10 @@ from .closed_loop import cycle, in_tasks
 from .report import Figures
 from .subject import now
 
+CONSUMERS = 8
+SIZE = 10
+"""Messages to a claim."""
+
 _TABLES = {
     "lock_and_log": (
         "CREATE TABLE place (group_id INT NOT NULL PRIMARY KEY, position BIGINT NOT NULL)",
@@ -52,21 +56,19 @@ _LEASE = 60_000
 class _Consumer:
     """One consumer with two connections: one for claims, one in autocommit mode for acks."""
 
-    def __init__(self, connection: Connection, single: Connection, number: int, queue_id: int, size: int) -> None:
+    def __init__(self, connection: Connection, single: Connection, number: int, queue_id: int) -> None:
         self._connection = connection
         self._single = single
         self._number = number
         self._queue_id = queue_id
-        self._size = size
         self.consumed = 0
-        self.run_again = 0
 
     async def claim_lock_and_log(self) -> list[int]:
         """Claims messages, reads their bodies and returns their offsets."""
         at = now()
         await self._connection.begin()
         ((position,),) = await self._connection.fetch(_LOCK)
-        rows = await self._connection.fetch(_READ.bind(self._queue_id, position, position + self._size))
+        rows = await self._connection.fetch(_READ.bind(self._queue_id, position, position + SIZE))
         log = [(1, row[0], self._number, 0, at, at + _LEASE) for row in rows]
         for text in _LOG.bind_many(log, max_bytes=self._connection.max_statement):
             await self._connection.execute(text)
@@ -90,7 +92,7 @@ class _Consumer:
             at = now()
             await self._connection.begin()
             try:
-                offsets = [row[0] for row in await self._connection.fetch(_TAKE.bind(self._size))]
+                offsets = [row[0] for row in await self._connection.fetch(_TAKE.bind(SIZE))]
                 owned = [(1, offset, self._number, at, at + _LEASE) for offset in offsets]
                 for text in _OWN.bind_many(owned, max_bytes=self._connection.max_statement):
                     await self._connection.execute(text)
@@ -98,7 +100,6 @@ class _Consumer:
                 await self._connection.fetch(_READ_SOME.bind(self._queue_id, offsets))
                 await self._connection.commit()
             except Contention:
-                self.run_again += 1
                 await self._connection.rollback()
             else:
                 return offsets
@@ -109,21 +110,19 @@ class _Consumer:
         self.consumed += acked
 
 
-async def measure(
-    dsn: str, subject: str, queue_id: int, consumers: int, size: int, seconds: float, *, ahead: bool
-) -> Figures:
+async def measure(dsn: str, subject: str, queue_id: int, seconds: float, *, ahead: bool) -> Figures:
     """Measures consumers of the messages that are already in the stream."""
     with databases.log_in(dsn) as admin, admin.cursor() as cursor:
         for statement in _TABLES[subject]:
             cursor.execute(statement)
     place = Dsn.parse(dsn)
     joined = [
-        _Consumer(await connect(place, write=True), await connect(place, write=True), number, queue_id, size)
-        for number in range(consumers)
+        _Consumer(await connect(place, write=True), await connect(place, write=True), number, queue_id)
+        for number in range(CONSUMERS)
     ]
     acts = [
         cycle(getattr(consumer, f"claim_{subject}"), getattr(consumer, f"ack_{subject}"), ahead=ahead)
         for consumer in joined
     ]
     figures = await in_tasks(acts, seconds)
-    return {**figures, "messages": sum(c.consumed for c in joined), "run_again": sum(c.run_again for c in joined)}
+    return {**figures, "messages": sum(consumer.consumed for consumer in joined)}

@@ -11,7 +11,6 @@ from pathlib import Path
 from ..client import Tarry
 from ..service.demo.server_process import ServerProcess
 from ..wheel.shards import SHARDS
-from .usage import cpu_of
 
 _SHARED_OUT_SECONDS = 30
 
@@ -69,8 +68,3 @@ def until_shared_out(server: ServerProcess, nodes: int, timers: int | None = Non
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the nodes have not shared out the wheel: {found}")
             time.sleep(0.1)
-
-
-def cpu_of_all(servers: Sequence[ServerProcess]) -> float:
-    """Seconds of processor time that the servers have taken."""
-    return sum(cpu_of(server.pid) for server in servers)

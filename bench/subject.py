@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ BODY = b'"' + b"x" * 198 + b'"'
 CHUNK = 50_000
 """Rows in one bulk statement."""
 _PAGE = 1000
+_PUBLISHERS = 8
 _BATCH_BYTES = 2 << 20  # the same as the node's
 _MAX_WAITING = 64 << 20
 
@@ -36,11 +37,14 @@ def now() -> int:
 
 @contextmanager
 def served(
-    dsn: str, log_level: str = "info", environment: Mapping[str, str] | None = None
+    dsn: str, log_level: str = "info", program: Sequence[str] = ("tarry.service.cli.app",)
 ) -> Generator[ServerProcess, None, None]:
-    """Starts a server on this database and stops it at the end; adds the end of its log to an exception."""
+    """Starts a server on this database and stops it at the end; adds the end of its log to an exception.
+
+    `program`: a module that acts as `tarry`.
+    """
     with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": log_level, **(environment or {})})
+        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": log_level}, program=program)
         server.start()
         try:
             yield server
@@ -87,7 +91,6 @@ def group_commit(
 async def publish_beside(
     store: Store,
     topic: Topic,
-    callers: int,
     seconds: float,
     disturb: Callable[[], Awaitable[None]],
     note: Callable[[int], None] = lambda windows: None,
@@ -112,11 +115,11 @@ async def publish_beside(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(combiner.run)
         say("publishing, undisturbed")
-        before = await in_tasks([publish] * callers, seconds)
+        before = await in_tasks([publish] * _PUBLISHERS, seconds)
         nursery.start_soon(run)
         while not over.is_set():
             say(f"publishing, disturbed, window {len(during) + 1}")
-            during.append(await in_tasks([publish] * callers, seconds))
+            during.append(await in_tasks([publish] * _PUBLISHERS, seconds))
             note(len(during))
         nursery.cancel_scope.cancel()
     return before, during

@@ -1,4 +1,4 @@
-"""What do very many topics cost a publish to one of them, a page of the list, and an idle server?
+"""What do very many topics cost a publish to one of them, and an idle server?
 
     python -m tarry.bench.topics --dsn mysql://root@127.0.0.1:3306/any [--topics 100000] [--few 100] [--seconds 20]
 
@@ -6,7 +6,6 @@ Two servers run one after the other, each on its own store: the first, the basel
 --topics; each topic has a group. --seconds should be more than ten, to include the server's rounds of ten seconds.
 
     p50_ms, p99_ms   of a publish, one after another, to twenty of the topics
-    list_ms          the first page of GET /v1/topics, the median of ten
     idle_percent     of a core, without any requests
     start_s          from the start of the process until it is ready
     *_ratio          the figure with many topics divided by that with few
@@ -15,7 +14,6 @@ Two servers run one after the other, each on its own store: the first, the basel
 import time
 from collections.abc import Sequence
 
-import httpx
 import msgspec
 import trio
 
@@ -25,7 +23,7 @@ from ..wheel.ladder import Ladder
 from . import databases
 from .closed_loop import in_tasks
 from .lean_http import LeanHTTP
-from .report import Figures, percentile, say, show
+from .report import Figures, say, show
 from .subject import opened, served
 from .usage import cpu_of
 
@@ -78,7 +76,7 @@ def measure(dsn: str, many: int, seconds: float) -> Figures:
     began = time.perf_counter()
     with served(dsn) as server:
         started = time.perf_counter() - began
-        figures = trio.run(ask, server.port, many, seconds) | {"list_ms": list_ms(server.url)}
+        figures = trio.run(ask, server.port, many, seconds)
         before = cpu_of(server.pid)
         time.sleep(seconds)
         idle = 100 * (cpu_of(server.pid) - before) / seconds
@@ -98,17 +96,6 @@ async def ask(port: int, many: int, seconds: float) -> Figures:
 
         figures = await in_tasks([publish], seconds)
     return {name: figures[name] for name in ("per_s", "p50_ms", "p99_ms")}
-
-
-def list_ms(url: str) -> float:
-    """The median time of the list's first page, in milliseconds."""
-    times: list[float] = []
-    with httpx.Client(base_url=url, timeout=60) as client:
-        for _ in range(10):
-            began = time.perf_counter()
-            client.get("/v1/topics").raise_for_status()
-            times.append(time.perf_counter() - began)
-    return round(percentile(sorted(times), 0.5) * 1000, 1)
 
 
 if __name__ == "__main__":

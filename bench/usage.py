@@ -1,6 +1,8 @@
 """What another process uses, as the kernel counts it."""
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -8,6 +10,15 @@ def cpu_of(pid: int) -> float:
     """Seconds of processor time that it has taken."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of_all(pids: Iterable[int]) -> float:
+    """Seconds of processor time that these processes have taken; ended ones are left out."""
+    total = 0.0
+    for pid in pids:
+        with suppress(OSError):
+            total += cpu_of(pid)
+    return total
 
 
 def rss_of(pid: int) -> int:

@@ -23,11 +23,11 @@ from array import array
 from pathlib import Path
 from random import Random
 from statistics import fmean, median
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..store.ids import SEQUENCE_BITS
 from ..wheel.timing_wheel import TimingWheel
-from .report import say, show
+from .report import Figures, column, ratios, say, show, spreads, summarize
 from .rival_wheels import TextbookWheel
 from .usage import rss_of
 
@@ -59,18 +59,32 @@ def main() -> None:
     if arguments.entries < 100_000 or arguments.runs < 1:
         parser.error("fewer than 100000 entries or 1 run measure nothing")
     context = multiprocessing.get_context("spawn")
-    figures: dict[str, list[dict[str, float]]] = {subject: [] for subject in SUBJECTS}
+    runs: list[dict[str, Figures]] = []
     with tempfile.TemporaryDirectory() as folder:
         say(f"making {arguments.entries} timers")
         write_timers(Path(folder), arguments.entries)
         for run in range(1, arguments.runs + 1):
+            runs.append({})
             for subject in SUBJECTS:
                 say(f"run {run} of {arguments.runs}: {subject}")
                 with context.Pool(1) as pool:
-                    measured = pool.apply(measure, (subject, folder))
-                figures[subject].append(measured)
+                    runs[-1][subject] = measured = pool.apply(measure, (subject, folder))
                 show({"bench": "wheel", "subject": subject, "run": run, "entries": arguments.entries, **measured})
-    show(summary(figures))
+    figures = {name: column(runs, name) for name in ("bytes_per_entry", "bulk_per_s", "tick_us", "tick_us_mean")}
+    cheaper = ("bytes_per_entry", "tick_us", "tick_us_mean")
+    summarize(
+        "wheel",
+        **{name: spreads(found, 2) for name, found in figures.items()},
+        times_cheaper={
+            said: {name: ratios(figures[name], theirs, ours) for name in cheaper}
+            for said, theirs, ours in (
+                # Each filled in its usual way: Tarry's in pages from the store, the textbook's in random order.
+                ("than the textbook", "textbook, random", "tarry, pages"),
+                ("than the textbook, both pages", "textbook, pages", "tarry, pages"),
+                ("than the textbook, both random", "textbook, random", "tarry, random"),
+            )
+        },
+    )
 
 
 def write_timers(folder: Path, entries: int) -> None:
@@ -82,7 +96,7 @@ def write_timers(folder: Path, entries: int) -> None:
     (folder / "ascending").write_bytes(array("q", dues).tobytes())
 
 
-def measure(subject: str, folder: str) -> dict[str, float]:
+def measure(subject: str, folder: str) -> Figures:
     make, order, ticks = SUBJECTS[subject]
     dues, ids = read_timers(Path(folder) / order)
     pages = [(dues[start : start + PAGE], ids[start : start + PAGE]) for start in range(0, len(dues), PAGE)]
@@ -115,8 +129,6 @@ def measure(subject: str, folder: str) -> dict[str, float]:
         "bulk_per_s": round(len(dues) / bulk),
         "tick_us": round(median(costs), 2),
         "tick_us_mean": round(fmean(costs), 2),
-        "tick_us_max": round(max(costs)),
-        "ids_per_tick": round(len(dues) / (SPAN_MS / 1_000), 1),
     }
 
 
@@ -125,34 +137,6 @@ def read_timers(path: Path) -> tuple[array[int], array[int]]:
     dues.frombytes(path.read_bytes())
     low = (1 << SEQUENCE_BITS) - 1
     return dues, array("q", [due << SEQUENCE_BITS | number & low for number, due in enumerate(dues)])
-
-
-def summary(figures: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    def middle(subject: str, figure: str) -> float:
-        return median(run[figure] for run in figures[subject])
-
-    def times(subject: str, other: str, figure: str) -> float:
-        return round(median(a[figure] / b[figure] for a, b in zip(figures[subject], figures[other], strict=True)), 1)
-
-    def both(subject: str, other: str) -> dict[str, float]:
-        return {
-            "tick": times(subject, other, "tick_us"),
-            "tick_with_deal": times(subject, other, "tick_us_mean"),
-            "memory": times(subject, other, "bytes_per_entry"),
-        }
-
-    fields = ("bytes_per_entry", "bulk_per_s", "tick_us", "tick_us_mean")
-    return {
-        "bench": "wheel",
-        "summary": "medians of the runs",
-        **{field: {subject: middle(subject, field) for subject in figures} for field in fields},
-        "times_cheaper": {
-            # Each filled in its usual way: Tarry's in pages from the store, the textbook's in random order.
-            "than the textbook": both("textbook, random", "tarry, pages"),
-            "than the textbook, both pages": both("textbook, pages", "tarry, pages"),
-            "than the textbook, both random": both("textbook, random", "tarry, random"),
-        },
-    }
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Gives Arrow batches to a function in Spark's workers, and brings the result of each task back to the driver.
 
-Spark offers that to writers of data sources only. They are made where they are used, so that nothing that they hold,
-such as a DSN with its password, is in an option, which Spark shows in several places.
+Without pandas, Spark offers that to writers of data sources only. They are made where they are used, so that nothing
+that they hold, such as a DSN with its password, is in an option, which Spark shows in several places.
 """
 
 import pickle

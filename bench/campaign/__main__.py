@@ -16,8 +16,9 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import trio
 from attrs import evolve
@@ -34,22 +35,21 @@ from .stage import Order, Outcome
 
 _TOLD = 3
 """Violations of each kind that are printed; the file `violations.txt` has all."""
-_HEAD = (
-    "row",
-    "store",
-    "nodes",
-    "faults",
-    "messages",
-    "deliveries",
-    "lost",
-    "early",
-    "again, explained",
-    "unexplained",
-    "violations",
-    "latest",
-    "back in",
-    "seconds",
-)
+_CELLS: Mapping[str, Callable[[Outcome, Mapping[str, Any]], str]] = {
+    "faults": lambda outcome, _: str(outcome.faults),
+    "messages": lambda _, figures: f"{figures['messages']:,}",
+    "deliveries": lambda _, figures: f"{figures['deliveries']:,}",
+    "lost": lambda _, figures: str(figures["lost"]),
+    "early": lambda _, figures: str(figures["early"]),
+    "again, explained": lambda _, figures: f"{sum(figures['explained'].values()):,}",
+    "unexplained": lambda _, figures: str(figures["unexplained"]),
+    "violations": lambda _, figures: str(figures["violations"]),
+    "latest": lambda _, figures: f"{figures['latest_ms'] / 1000:.1f} s",
+    "back in": lambda outcome, _: f"{outcome.up_ms / 1000:.1f} s",
+    "seconds": lambda outcome, _: f"{outcome.seconds:.0f}",
+}
+"""The columns of the table, and what is in them for an outcome and the figures of its report."""
+_HEAD = ("row", "store", "nodes", *_CELLS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,7 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for store, name, nodes in plays:
             outcome = _played(name, store, evolve(order, nodes=nodes), folder)
             if outcome is not None:
-                table.append([name, store.partition(":")[0], str(nodes), *_cells(outcome)])
+                table.append(
+                    [
+                        name,
+                        store.partition(":")[0],
+                        str(nodes),
+                        *(cell(outcome, outcome.report.figures) for cell in _CELLS.values()),
+                    ]
+                )
                 wrong += len(outcome.report.violations)
     except* KeyboardInterrupt:  # from any of the tasks
         interrupted = True
@@ -129,24 +136,6 @@ def _played(name: str, store: str, order: Order, folder: Path) -> Outcome | None
           "faults_done": outcome.faults, "seconds": round(outcome.seconds, 1), **figures})  # fmt: skip
     _tell(outcome.report.violations, place)
     return outcome
-
-
-def _cells(outcome: Outcome) -> list[str]:
-    """The cells of the table from the column of faults on."""
-    figures = outcome.report.figures
-    return [
-        str(outcome.faults),
-        f"{figures['messages']:,}",
-        f"{figures['deliveries']:,}",
-        str(figures["lost"]),
-        str(figures["early"]),
-        f"{sum(figures['explained'].values()):,}",
-        str(figures["unexplained"]),
-        str(figures["violations"]),
-        f"{figures['latest_ms'] / 1000:.1f} s",
-        f"{outcome.up_ms / 1000:.1f} s",
-        f"{outcome.seconds:.0f}",
-    ]
 
 
 def _tell(violations: Sequence[Violation], place: Path) -> None:

@@ -1,6 +1,6 @@
 """A caller of the campaign: it sends requests to any node and tells whether they succeeded, failed or got no answer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
 from typing import Any, Literal, Protocol
 
@@ -15,7 +15,7 @@ PATIENCE = 6.0
 """Seconds to wait for an answer; longer than a poll waits, shorter than several pauses of nodes in a row."""
 
 _REST = 0.05
-"""Seconds of rest after a failed connection or a 503."""
+"""Seconds of rest after a failed connection, a 503, or a page without an answer."""
 
 Phase = Literal["ok", "fail", "unknown"]
 
@@ -73,6 +73,20 @@ class Caller:
             await self.close()  # the next request must not get the answer to this one
             raise
         return Answer("ok", msgspec.json.decode(answer), self.node)
+
+    async def pages(self, path: str, name: str) -> AsyncIterator[dict[str, Any]]:
+        """What the list `name` has there, page after page; a page without an answer is asked for again."""
+        cursor = ""
+        while True:
+            answer = await self.ask("GET", f"{path}?max=100{cursor}")
+            if answer.phase != "ok":
+                await trio.sleep(_REST)
+                continue
+            for one in answer.data[name]:
+                yield one
+            if answer.data["cursor"] is None:
+                return
+            cursor = f"&cursor={answer.data['cursor']}"
 
     async def close(self) -> None:
         http, self._http = self._http, None

@@ -3,7 +3,6 @@
 Tarry keeps the last thousand fire times of a schedule, so in a long run they are asked for now and then.
 """
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from math import inf
 from typing import Any
@@ -57,7 +56,7 @@ async def tell_fires(crew: Crew, caller: Caller, until_ms: float = inf) -> None:
     and the digest of the message it must have sent."""
     for name in SCHEDULES:
         known = crew.fires_told.setdefault(name, set())
-        async for fire in _fires(caller, name):
+        async for fire in caller.pages(f"/v1/schedules/{name}/fires", "fires"):
             due, at = ms_of(fire["fire_at"]), ms_of(fire["at"])
             if due in known or due > until_ms:
                 continue
@@ -67,20 +66,6 @@ async def tell_fires(crew: Crew, caller: Caller, until_ms: float = inf) -> None:
             line |= {"digest": digest_of(message), "id": fire.get("id") or "", "reason": fire["what"]}
             sent = "ok" if fire["what"] in _SENT else "fail"
             crew.journal.write("fire", sent, **line, facts={"schedule": name, "at": at})
-
-
-async def _fires(caller: Caller, name: str) -> AsyncIterator[dict[str, Any]]:
-    cursor = ""
-    while True:
-        answer = await caller.ask("GET", f"/v1/schedules/{name}/fires?max=100{cursor}")
-        if answer.phase != "ok":
-            await trio.sleep(_REST)
-            continue
-        for fire in answer.data["fires"]:
-            yield fire
-        if answer.data["cursor"] is None:
-            return
-        cursor = f"&cursor={answer.data['cursor']}"
 
 
 def _text(ms: int) -> str:

@@ -1,18 +1,16 @@
 """The database under the nodes: a private server that can be killed and started again, or a file."""
 
-import shutil
-import socket
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-import pymysql
 from attrs import define, field
 
 from ...service.demo.server_process import free_port
 from .. import databases
-from ..peers.processes import Program, found
+from ..programs import Program, listens, running
 from .networks import Network
 from .shims import Lever, Shim
 
@@ -26,7 +24,6 @@ class Server:
     """A private program that can be killed and started again. `program` is None where there is none to kill."""
 
     dsn: str
-    folder: Path
     program: Program | None = None
     command: tuple[str, ...] = ()
     lever: Lever | None = None
@@ -53,55 +50,28 @@ def private(kind: str, shim: Shim | None = None) -> Generator[Server, None, None
     """A database of the row's own, gone at the end. Whatever writes there is started under the shim."""
     if "://" in kind:
         with databases.scratch(kind) as dsn:
-            yield Server(dsn, Path())
+            yield Server(dsn)
         return
-    made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="tarry-campaign-", ignore_cleanup_errors=True) as folder:
+        made = Path(folder)
         lever = shim.lever("database", made) if shim else None
         if kind == "sqlite":
-            yield Server(f"{databases.SQLITE}{made / 'tarry.db'}", made, lever=lever)
+            yield Server(f"{databases.SQLITE}{made / 'tarry.db'}", lever=lever)
             return
         port = free_port()
         dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
         command = (*databases.server_command(kind, made, port), *_SMALL, *(_SHIMMED if lever else ()))
-        program = Program(made / "log", lambda: answers(dsn), environment=lever.environment if lever else None)
-        try:
-            program.start(command)
-            yield Server(dsn, made, program, command, lever)
-        finally:
-            program.stop()
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+        environment = lever.environment if lever else None
+        program = Program(made / "log", partial(databases.answers, dsn), environment=environment)
+        with running(program, command):
+            yield Server(dsn, program, command, lever)
 
 
 @contextmanager
 def private_redis(folder: Path) -> Generator[Server, None, None]:
     """A Redis that keeps nothing: whoever starts it again has forgotten all."""
-    program = found("redis-server")
-    if program is None:
-        raise SystemExit("no redis-server on PATH: leave out the row redis")
     port = free_port()
-    address = ("--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
-    running = Program(folder / "redis.log", lambda: _listens(port))
-    command = (program, *address)
-    try:
-        running.start(command)
-        yield Server(f"redis://127.0.0.1:{port}/0", folder, running, command)
-    finally:
-        running.stop()
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
-
-
-def answers(dsn: str) -> bool:
-    """Whether the server is up, with what it makes at its start."""
-    try:
-        return databases.ask(dsn, "SELECT 1") == [(1,)]
-    except pymysql.err.MySQLError:
-        return False
+    command = tuple(databases.redis_command(port))
+    program = Program(folder / "redis.log", partial(listens, port))
+    with running(program, command):
+        yield Server(f"redis://127.0.0.1:{port}/0", program, command)

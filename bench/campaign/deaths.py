@@ -32,7 +32,7 @@ async def all_at_once(stage: Stage) -> None:
             for node in stage.nodes:
                 node.kill()  # reaps it
                 nursery.start_soon(node.start)
-        await _served_again(stage, down)
+        await stage.back(down)
         stage.end("kill of all")
 
 
@@ -60,12 +60,6 @@ async def _child_killed(stage: Stage, random: Random, node: Node) -> bool:
         node.kill()  # reaps it
         await node.start()
     await until(lambda: len(set(children_of(node.process.pid)) - set(dying)) == CHILDREN, PATIENCE)
-    await _served_again(stage, down)
+    await stage.back(down)
     stage.end("kill of processes", node.name)
     return True
-
-
-async def _served_again(stage: Stage, down: float) -> None:
-    if not await stage.journal.reached("publish:ok", 1, 3 * PATIENCE):
-        stage.stuck("the service did not come back in time")
-    stage.ups.append((time.monotonic() - down) * 1000)

@@ -66,7 +66,7 @@ class Drain:
             journal.write("counts", "ok", topic=topic, facts=await self._ask(f"/v1/topics/{topic}"))
             for group in groups:
                 path = f"/v1/topics/{topic}/groups/{group}"
-                async for letter in self._letters(path):
+                async for letter in self.caller.pages(f"{path}/dead", "messages"):
                     facts = {"attempts": len(letter["attempts"]), "rungs": len(ladder_of(topic))}
                     names: dict[str, Any] = {"name": name_of(letter), "id": letter["id"], "digest": digest_of(letter)}
                     names["due_ms"] = ms_of(letter["dead_at"])
@@ -82,16 +82,6 @@ class Drain:
             if not page["messages"]:
                 return
             offset = page["next_offset"]
-
-    async def _letters(self, path: str) -> AsyncIterator[dict[str, Any]]:
-        cursor = ""
-        while True:
-            page = await self._ask(f"{path}/dead?max=100{cursor}")
-            for letter in page["messages"]:
-                yield letter
-            if page["cursor"] is None:
-                return
-            cursor = f"&cursor={page['cursor']}"
 
     async def _ask(self, path: str) -> Any:
         while True:

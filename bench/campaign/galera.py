@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,9 +19,8 @@ from attrs import define
 
 from ...service.demo.server_process import free_port
 from .. import databases
-from ..peers.processes import Program
-from .database import answers
-from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, ended, freeze, nothing, rest, send, together
+from ..programs import Program
+from .group import LONGEST, SHORTEST, Fault, Group, Member, Replicated, ended, lose_majority, rest, send, together
 from .networks import Network
 
 _NODES = 3
@@ -101,17 +99,16 @@ def replicated(*options: str) -> Generator[Replicated, None, None]:
     """A Galera of the row's own, gone at the end. `options` are some of its provider's."""
     if not LIBRARY.exists():
         raise SystemExit(f"no {LIBRARY} (Debian: apt-get install galera-4): leave out the row galera")
-    made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
-    script = made / "wsrep_sst_increments"
-    script.write_text(_SST)
-    script.chmod(0o755)
     ports = [free_port() for _ in range(4 * _NODES)]
     own, between = ports[:_NODES], ports[_NODES : 2 * _NODES]
-    folders = [made / str(number) for number in range(_NODES)]
-    folders[0].mkdir()
-    common = databases.server_command("mariadb", folders[0], own[0])
     nodes: list[Node] = []
-    with ended(made, nodes):
+    with ended(nodes) as made:
+        script = made / "wsrep_sst_increments"
+        script.write_text(_SST)
+        script.chmod(0o755)
+        folders = [made / str(number) for number in range(_NODES)]
+        folders[0].mkdir()
+        common = databases.server_command("mariadb", folders[0], own[0])
         for number, (folder, port) in enumerate(zip(folders, own, strict=True)):
             dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
             command = (
@@ -126,7 +123,12 @@ def replicated(*options: str) -> Generator[Replicated, None, None]:
             )
             path = {"PATH": f"{made}:{os.environ['PATH']}"}
             nodes.append(
-                Node(dsn, Program(made / f"log{number}", partial(answers, dsn), environment=path), command, folder)
+                Node(
+                    dsn,
+                    Program(made / f"log{number}", partial(databases.answers, dsn), environment=path),
+                    command,
+                    folder,
+                )
             )
         first = nodes[0]
         first.program.start((*first.command, _FIRST))
@@ -135,7 +137,7 @@ def replicated(*options: str) -> Generator[Replicated, None, None]:
             shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns("socket", "galera.cache"))
         for node in nodes:
             node.program.start((*node.command, *([_FIRST] if node is first else [])))
-        yield together(made, nodes, [f"127.0.0.1:{port}" for port in own], Network())
+        yield together(nodes, [f"127.0.0.1:{port}" for port in own], Network())
 
 
 def _kill(member: Member) -> Callable[[], None]:
@@ -143,14 +145,6 @@ def _kill(member: Member) -> Callable[[], None]:
     assert isinstance(member, Node)
     member.program.kill()
     return member.start
-
-
-def _kill_writer(group: Group, _: Random) -> Callable[[], None]:
-    return _kill(group.primary)
-
-
-def _kill_another(group: Group, random: Random) -> Callable[[], None]:
-    return _kill(random.choice(group.others(group.primary)))
 
 
 def _freeze_writer(group: Group, random: Random) -> Callable[[], None]:
@@ -176,16 +170,10 @@ def _cut_off_writer(group: Group, random: Random) -> Callable[[], None]:
     return heal
 
 
-def _lose_majority(group: Group, random: Random) -> Callable[[], None]:
-    freeze(group.others(group.primary), random.uniform(SHORTEST, LONGEST))
-    group.settle()
-    return nothing
-
-
 FAULTS: Mapping[str, Fault] = {
-    "writer killed": _kill_writer,
-    "another killed": _kill_another,
+    "writer killed": lambda group, _: _kill(group.primary),
+    "another killed": lambda group, random: _kill(random.choice(group.others(group.primary))),
     "writer frozen": _freeze_writer,
     "writer cut off": _cut_off_writer,
-    "majority lost": _lose_majority,
+    "majority lost": lose_majority,
 }

@@ -1,7 +1,6 @@
 """Three private MySQLs as one replication group of a single primary, and what is done to its members."""
 
 import os
-import shutil
 import signal
 import tempfile
 import time
@@ -17,8 +16,8 @@ from attrs import define, field, frozen
 
 from ...service.demo.server_process import free_port
 from .. import databases
-from ..peers.processes import Program
-from .database import Server, answers
+from ..programs import Program
+from .database import Server
 from .faults import PATIENCE, moment
 from .networks import Line, Network, Place, network
 from .node import Node
@@ -167,22 +166,22 @@ def send(members: Iterable[Member], what: signal.Signals) -> None:
 
 
 @contextmanager
-def ended(made: Path, members: Iterable[Member]) -> Generator[None, None, None]:
-    """In the end no member is left, and none of their files."""
-    try:
-        yield
-    finally:
-        for member in members:
-            member.program.kill()
-        shutil.rmtree(made, ignore_errors=True)
+def ended(members: Iterable[Member]) -> Generator[Path, None, None]:
+    """A folder for their files; in the end no member is left, and none of these."""
+    with tempfile.TemporaryDirectory(prefix="tarry-campaign-", ignore_cleanup_errors=True) as folder:
+        try:
+            yield Path(folder)
+        finally:
+            for member in members:
+                member.program.kill()
 
 
-def together(made: Path, members: Iterable[Member], hosts: Iterable[str], network: Network) -> Replicated:
+def together(members: Iterable[Member], hosts: Iterable[str], network: Network) -> Replicated:
     """Waits until all are in their group."""
     group = Group(list(members))
     group.settle()
     dsn = f"mysql://tarry:tarry@{','.join(hosts)}/tarry?ssl_mode=DISABLED"
-    return Replicated(dsn, made, network=network, group=group)
+    return Replicated(dsn, network=network, group=group)
 
 
 @frozen
@@ -206,9 +205,8 @@ class _Home:
 @contextmanager
 def replicated() -> Generator[Replicated, None, None]:
     """A group of the row's own, gone at the end."""
-    made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
     members: list[Member] = []
-    with network() as around, ended(made, members):
+    with network() as around, ended(members) as made:
         homes = [_Home(around.place("clients", "others")) for _ in range(_MEMBERS)]
         for number in range(_MEMBERS):
             members.append(_member(made / str(number), number, homes))
@@ -221,7 +219,7 @@ def replicated() -> Generator[Replicated, None, None]:
                 "START GROUP_REPLICATION",
                 "SET GLOBAL group_replication_bootstrap_group = 0",
             )
-        yield together(made, members, [f"{home.host}:{home.port}" for home in homes], around)
+        yield together(members, [f"{home.host}:{home.port}" for home in homes], around)
 
 
 def _member(folder: Path, number: int, homes: Sequence[_Home]) -> Member:
@@ -238,7 +236,7 @@ def _member(folder: Path, number: int, homes: Sequence[_Home]) -> Member:
         f"--loose-group-replication-local-address={home.between}",
         f"--loose-group-replication-group-seeds={','.join(one.between for one in homes)}",
     )
-    return Member(dsn, Program(folder / "log", partial(answers, dsn)), command, place=home.place)
+    return Member(dsn, Program(folder / "log", partial(databases.answers, dsn)), command, place=home.place)
 
 
 def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:
@@ -254,14 +252,6 @@ def _kill(group: Group, member: Member, random: Random) -> Callable[[], None]:
     return heal
 
 
-def _kill_primary(group: Group, random: Random) -> Callable[[], None]:
-    return _kill(group, group.primary, random)
-
-
-def _kill_secondary(group: Group, random: Random) -> Callable[[], None]:
-    return _kill(group, random.choice(group.others(group.primary)), random)
-
-
 def _switch(group: Group, random: Random) -> Callable[[], None]:
     """As before an upgrade of its machine."""
     to = random.choice(group.others(group.primary))
@@ -270,8 +260,8 @@ def _switch(group: Group, random: Random) -> Callable[[], None]:
     return nothing
 
 
-def _lose_majority(group: Group, random: Random) -> Callable[[], None]:
-    """Both secondaries stand still, and the primary goes on taking statements."""
+def lose_majority(group: Group, random: Random) -> Callable[[], None]:
+    """Both others stand still, and the primary goes on taking statements."""
     freeze(group.others(group.primary), random.uniform(SHORTEST, LONGEST))
     group.settle()
     return nothing
@@ -322,10 +312,10 @@ def nothing() -> None:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "primary killed": _kill_primary,
-    "secondary killed": _kill_secondary,
+    "primary killed": lambda group, random: _kill(group, group.primary, random),
+    "secondary killed": lambda group, random: _kill(group, random.choice(group.others(group.primary)), random),
     "primary switched": _switch,
-    "majority lost": _lose_majority,
+    "majority lost": lose_majority,
     "primary frozen": _freeze_primary,
 }
 _WITH_LINES: Mapping[str, Fault] = {
@@ -382,10 +372,7 @@ async def measured(stage: Stage, group: Group, fault: Callable[[], Callable[[], 
 
 async def _back(stage: Stage, chosen: trio.Event) -> None:
     await chosen.wait()
-    began = time.monotonic()
-    if not await stage.journal.reached("publish:ok", 1, 3 * PATIENCE):
-        stage.stuck("the service did not come back in time")
-    stage.ups.append((time.monotonic() - began) * 1000)
+    await stage.back(time.monotonic())
 
 
 async def _ready(stage: Stage) -> None:

@@ -61,15 +61,15 @@ async def loaded(crew: Crew, hands: Hands = Hands()) -> AsyncGenerator[None, Non
         send, receive = trio.open_memory_channel[tuple[str, str, int]](50)
         crew.offered = send
         crew.gate.set()
-        for n in range(hands.publishers):
-            who = f"p{n}"
-            nursery.start_soon(Publisher(who, crew, crew.caller(who)).run)
-        for n in range(hands.ordered):
-            who = f"o{n}"
-            nursery.start_soon(OrderedPublisher(who, crew, crew.caller(who)).run)
-        for n in range(hands.keepers):
-            who = f"k{n}"
-            nursery.start_soon(Keeper(who, crew, crew.caller(who)).run)
+        kinds = (
+            ("p", Publisher, hands.publishers),
+            ("o", OrderedPublisher, hands.ordered),
+            ("k", Keeper, hands.keepers),
+        )
+        for letter, kind, many in kinds:
+            for n in range(many):
+                who = f"{letter}{n}"
+                nursery.start_soon(kind(who, crew, crew.caller(who)).run)
         for n in range(hands.meddlers):
             who = f"m{n}"
             nursery.start_soon(Meddler(who, crew, crew.caller(who), receive.clone()).run)

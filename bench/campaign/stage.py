@@ -14,6 +14,9 @@ from .journal import Journal
 from .node import Node
 from .shims import Lever
 
+_BACK_SECONDS = 30.0
+"""In which the service comes back after an outage."""
+
 
 @frozen
 class Order:
@@ -62,6 +65,12 @@ class Stage:
 
     def end(self, what: str, node: str = "", **facts: Any) -> None:
         self.journal.write("fault", "ok", reason=what, node=node, facts=facts)
+
+    async def back(self, since: float) -> None:
+        """Waits until a publish is answered again, and notes how long that was from `since` on."""
+        if not await self.journal.reached("publish:ok", 1, _BACK_SECONDS):
+            self.stuck("the service did not come back in time")
+        self.ups.append((time.monotonic() - since) * 1000)
 
     def stuck(self, what: str, node: str = "") -> None:
         """Records that something did not recover after a fault."""

@@ -30,7 +30,7 @@ from .. import databases
 from ..report import Figures, chosen, say, show, summarize
 from .beanstalkd import Beanstalkd
 from .bullmq import BullMQ
-from .ours import TarryOnMariaDB, TarryOnMySQL, TarryOnSQLite
+from .ours import TarryOnMySQL, TarryOnSQLite
 from .peer import Peer
 from .pgqueuer import PgQueuer
 from .table import markdown
@@ -39,7 +39,6 @@ from .works import WORKS, Sizes
 PEERS: dict[str, Callable[[Path], Peer]] = {
     "tarry-sqlite": TarryOnSQLite,
     "tarry-mysql": TarryOnMySQL,
-    "tarry-mariadb": TarryOnMariaDB,
     "beanstalkd": Beanstalkd,
     "bullmq": BullMQ,
     "pgqueuer": PgQueuer,
@@ -53,8 +52,7 @@ def main() -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS), help="which works")
-    usual = [name for name in PEERS if name != "tarry-mariadb"]
-    parser.add_argument("--peers", nargs="+", choices=PEERS, default=usual, help="which peers")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="which peers")
     parser.add_argument("--callers", type=databases.count, nargs="+", default=[1, 20, 200], help="that publish")
     parser.add_argument("--scale", type=databases.seconds, default=1.0, help="of all numbers and times")
     parser.add_argument("--runs", type=databases.count, default=1, help="of which the figures are medians")

@@ -13,9 +13,10 @@ from typing import Any
 
 from ...service.demo.server_process import free_port
 from ..closed_loop import in_threads
+from ..programs import Program, found
 from ..report import Figures
 from .peer import CONSUMERS, QUEUE, Arrival, arrival, text
-from .processes import Program, Served, found, lacking, program_version
+from .processes import Served, lacking, program_version
 
 _WAIT = 10
 """Seconds that a `reserve` waits; long, since each one is a command that an idle consumer sends."""

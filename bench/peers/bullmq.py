@@ -13,9 +13,10 @@ from typing import Any
 import redis
 
 from ...service.demo.server_process import free_port
+from ..programs import Program, found
 from ..report import Figures
 from .peer import CONSUMERS, FILLER, PAGE, QUEUE, Arrival
-from .processes import Program, Served, found, lacking
+from .processes import Served, lacking
 
 _SECONDS = 600
 """The most that a call may take; each ends by itself before."""

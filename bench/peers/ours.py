@@ -1,4 +1,4 @@
-"""Tarry as a peer: a real server on SQLite or a private MySQL or MariaDB, through the client `Tarry` in threads.
+"""Tarry as a peer: a real server on SQLite or a private MySQL, through the client `Tarry` in threads.
 
 Consumes by `run` with 8 workers and otherwise the defaults.
 """
@@ -7,18 +7,18 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-
-import pymysql
 
 from ...client import Tarry
 from ...service.demo.server_process import ServerProcess, free_port
 from .. import databases
 from ..closed_loop import in_threads
+from ..programs import Program
 from ..report import Figures
 from .peer import CONSUMERS, PAGE, QUEUE, Arrival, arrival, body
-from .processes import Program, program_version
+from .processes import program_version
 
 
 class TarryOnSQLite:
@@ -103,41 +103,32 @@ class TarryOnMySQL(TarryOnSQLite):
     """Tarry with a private MySQL, which is killed together with it."""
 
     durability = "Commit on MySQL, `innodb_flush_log_at_trx_commit=1`, `sync_binlog=1`"
-    _kind = "mysql"
-    _name = "mysqld"
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         port = free_port()
         self._dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
-        self._database = Program(folder / "database.log", self._answers)
+        self._database = Program(folder / "database.log", partial(databases.answers, self._dsn))
         self._command: list[str] = []
         self._server = self._serve(self._dsn)
         self._port = port
 
     def missing(self) -> str:
         try:
-            databases.program_of(self._name, self._kind)
+            databases.program_of("mysqld", "mysql")
         except SystemExit:
-            return f"a {self._name} of {self._kind} on PATH"
+            return "MySQL's mysqld on PATH"
         return ""
 
     def version(self) -> str:
-        return f"{super().version()}, {self._kind} {program_version(self._name, '--no-defaults', '--version')}"
+        return f"{super().version()}, MySQL {program_version('mysqld', '--no-defaults', '--version')}"
 
     def start(self) -> None:
         if not self._command:
             (self._folder / "database").mkdir()
-            self._command = databases.server_command(self._kind, self._folder / "database", self._port)
+            self._command = databases.server_command("mysql", self._folder / "database", self._port)
         self._database.start(self._command)
         super().start()
-
-    def _answers(self) -> bool:
-        try:
-            with databases.log_in(self._dsn):
-                return True
-        except pymysql.err.OperationalError:
-            return False
 
     def asked(self) -> int | None:
         return databases.asked(self._dsn) - databases.LOOK
@@ -152,11 +143,3 @@ class TarryOnMySQL(TarryOnSQLite):
     def stop(self) -> None:
         super().stop()
         self._database.stop()
-
-
-class TarryOnMariaDB(TarryOnMySQL):
-    """Tarry with a private MariaDB."""
-
-    durability = "Commit on MariaDB, `innodb_flush_log_at_trx_commit=1`, no binary log"
-    _kind = "mariadb"
-    _name = "mariadbd"

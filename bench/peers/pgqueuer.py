@@ -21,9 +21,10 @@ from typing import Any
 
 from ...service.demo.server_process import free_port
 from ..closed_loop import in_asyncio
+from ..programs import Program
 from ..report import Figures
 from .peer import PAGE, QUEUE, Arrival, arrival, text
-from .processes import Program, Served, lacking
+from .processes import Served, lacking
 
 _MAX_CONNECTIONS = 300
 _BATCH = 100

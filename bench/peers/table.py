@@ -13,8 +13,8 @@ from .peer import Peer
 Found = Mapping[str, Mapping[str, Sequence[Figures]]]
 """The figures by work and peer, run by run; a failed run has none."""
 
-OURS = ("tarry-mysql", "tarry-mariadb", "tarry-sqlite")
-"""The first of these that ran is compared with the best peer; first those with a database server, as peers have."""
+OURS = ("tarry-mysql", "tarry-sqlite")
+"""The first of these that ran is compared with the best peer; first the one with a database server, as peers have."""
 
 
 @frozen

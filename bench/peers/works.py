@@ -8,10 +8,13 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from ..report import Figures, percentile, say
+from ..arrivals import percentiles
+from ..programs import tree
+from ..report import Figures, say
 from ..subject import now
+from ..usage import cpu_of_all
 from .peer import Arrival, Peer
-from .processes import cpu_of_all, memory_of_all, tree
+from .processes import memory_of_all
 
 _WARM_UP = 2
 """The first seconds of the lateness, which do not count."""
@@ -56,13 +59,8 @@ def lateness(peer: Peer, sizes: Sizes) -> Figures:
     total = round(sizes.rate * (sizes.late_seconds + _WARM_UP))
     first = _lead(peer, total)
     arrivals = _scheduled(peer, [first + number * 1000 // sizes.rate for number in range(total)])
-    late = sorted(at / 1e6 - due for _, due, at in arrivals if due >= first + 1000 * _WARM_UP)
-    return {
-        "p50_ms": round(percentile(late, 0.5), 1),
-        "p99_ms": round(percentile(late, 0.99), 1),
-        "max_ms": round(late[-1], 1),
-        **_counts(arrivals, total),
-    }
+    late = (at / 1e6 - due for _, due, at in arrivals if due >= first + 1000 * _WARM_UP)
+    return percentiles(late) | _counts(arrivals, total)
 
 
 def drain(peer: Peer, sizes: Sizes) -> Figures:

@@ -20,8 +20,7 @@ from tarry.bench.campaign.stage import Order, Stage
 
 def stage_of(journal: Journal) -> Stage:
     order = Order(nodes=1, count=1, seed=1, seconds=60, rate=1, drain_seconds=1)
-    server = Server("", journal.path.parent)
-    return Stage(order, server, None, [], [], Crew(journal, [], 1, 1), journal, 0, {})
+    return Stage(order, Server(""), None, [], [], Crew(journal, [], 1, 1), journal, 0, {})
 
 
 async def publish_until_back(stage: Stage, group: Group) -> None:

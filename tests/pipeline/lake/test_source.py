@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,6 +196,28 @@ async def test_a_tombstone_is_no_message_and_what_lies_behind_the_end_is_not_rea
     stage.tables.rows(f"UPDATE message SET id = -1 - id WHERE queue_id = {queue_id} AND `offset` = 4")
     stage.tables.rows(f"UPDATE queue SET next_offset = 8 WHERE id = {queue_id}")  # as where Redis draws the offsets
     assert read(spark, stage.dsn, "messages").count() == before - 3
+
+
+async def test_a_stream_has_each_row_once_and_so_many_in_a_batch(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    topic = await stage.topic()
+    await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(7)))
+    source.register(spark)
+    stream = spark.readStream.format("tarry").option("dsn", stage.dsn).option("table", "messages").option("rows", "3")
+    batches: list[list[int]] = []
+
+    def take(batch: DataFrame, _number: int) -> None:
+        batches.append([row.offset for row in batch.select("offset").collect()])
+
+    writer = stream.load().writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path))
+    query = writer.start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sorted(offset for batch in batches for offset in batch) == list(range(7))
+    assert max(map(len, batches)) <= 3
 
 
 async def test_large_bodies_are_read_in_small_pages(spark: SparkSession, stage: Stage) -> None:
