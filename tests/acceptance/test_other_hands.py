@@ -9,8 +9,7 @@ from itertools import count
 import httpx
 import pytest
 
-from support.server import client_of, start_servers
-from support.servers import database
+from support.server import client_of
 from support.stores import open_tables
 from support.waiting import wait_until
 from tarry.client import Claim, NotFound, Tarry, Unavailable
@@ -20,18 +19,10 @@ SOON = 3.0
 """Seconds: the look is taken every second, and machines are slow."""
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
-def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerProcess]]:
-    """Two for all of the module; each test has topics and clients of its own."""
-    server = request.getfixturevalue(f"{request.param}_server")
-    with database(server) as dsn, start_servers(tmp_path_factory.mktemp("servers"), dsn, "a", "b") as servers:
-        yield servers
-
-
 @pytest.fixture
-def at(servers: list[ServerProcess]) -> Iterator[tuple[Tarry, Tarry]]:
+def at(two_servers: list[ServerProcess]) -> Iterator[tuple[Tarry, Tarry]]:
     """A client of each of two servers."""
-    with client_of(servers[0]) as at_a, client_of(servers[1]) as at_b:
+    with client_of(two_servers[0]) as at_a, client_of(two_servers[1]) as at_b:
         yield at_a, at_b
 
 
@@ -124,12 +115,12 @@ def test_a_seek_elsewhere_is_seen(at: tuple[Tarry, Tarry]) -> None:
         assert bodies(polled()) == ["once more"]
 
 
-def test_queues_stay_with_their_owners(at: tuple[Tarry, Tarry], servers: list[ServerProcess]) -> None:
+def test_queues_stay_with_their_owners(at: tuple[Tarry, Tarry], two_servers: list[ServerProcess]) -> None:
     """Two clients at each server: once all are known, a queue changes hands no more."""
     at_a, at_b = at
     at_a.put_topic("owned", ordered=True, queues=8)
     at_a.put_group("owned", "billing")
-    tables = open_tables(servers[0].dsn)
+    tables = open_tables(two_servers[0].dsn)
     homes = {"ann": at_a, "bob": at_a, "cat": at_b, "dan": at_b}
 
     def work(seconds: float) -> dict[str, int]:
@@ -179,8 +170,8 @@ def gauges(server: ServerProcess) -> bool:
 
 
 @pytest.mark.long
-def test_who_is_there_and_has_the_duties(servers: list[ServerProcess], at: tuple[Tarry, Tarry]) -> None:
-    (a, b), (at_a, at_b) = servers, at
+def test_who_is_there_and_has_the_duties(two_servers: list[ServerProcess], at: tuple[Tarry, Tarry]) -> None:
+    (a, b), (at_a, at_b) = two_servers, at
     at_a.publish("waiting", 1, delay="1h")
     assert nodes(at_a) == nodes(at_b) == [("a", True, True), ("b", True, False)]
     wait_until(lambda: gauges(a))
@@ -220,13 +211,13 @@ def test_a_pause_at_one_server_is_a_pause_at_both(at: tuple[Tarry, Tarry]) -> No
     assert at_a.group("paused", "billing")["paused"] is False
 
 
-def test_limits_of_a_topic(at: tuple[Tarry, Tarry], servers: list[ServerProcess]) -> None:
+def test_limits_of_a_topic(at: tuple[Tarry, Tarry], two_servers: list[ServerProcess]) -> None:
     """How many wait is known at the other within a second."""
     at_a, at_b = at
     at_a.put_topic("limited", max_pending=5)
     wait_until(lambda: at_b.topic("limited")["max_pending"] == 5, 15)
     at_a.publish_many("limited", [{"body": n, "delay": "1h"} for n in range(5)])
-    impatient = Tarry(servers[1].url, deadline=0)
+    impatient = Tarry(two_servers[1].url, deadline=0)
 
     def is_refused() -> bool:
         try:
