@@ -69,7 +69,7 @@ def gone(tarry: Tarry, topic: str) -> bool:
 def test_two_servers_go_on_without_it_and_use_it_when_it_is_back(
     mysql_dsn: str, private_redis: servers.PrivateRedis, tmp_path: Path
 ) -> None:
-    environment = {"TARRY_REDIS": private_redis.url}
+    env = {"TARRY_REDIS": private_redis.url}
     channels = [f"tarry:{database_of(mysql_dsn)}:{subject}" for subject in SUBJECTS]
 
     def listens() -> bool:
@@ -77,10 +77,7 @@ def test_two_servers_go_on_without_it_and_use_it_when_it_is_back(
             return [many for _, many in client.pubsub_numsub(*channels)] == [2] * len(channels)
 
     with (
-        start_servers(tmp_path, mysql_dsn, "first", "second", env=environment) as (
-            first,
-            second,
-        ),
+        start_servers(tmp_path, mysql_dsn, "first", "second", env=env) as (first, second),
         Tarry(first.url) as here,
         Tarry(second.url) as there,
     ):
