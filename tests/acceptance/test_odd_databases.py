@@ -262,13 +262,6 @@ def test_an_option_that_prevents_statements(mysql_dsn: str) -> None:
         assert "--max-session-mem-used" in tarry(mysql_dsn, "serve", code=1)
 
 
-def test_an_init_connect_that_fails(mysql_dsn: str, user: Callable[[str], str]) -> None:
-    """Of a user without rights of its own: for others it is not run."""
-    dsn = user("ALL")
-    with planted(mysql_dsn, "init_connect", "garbage"):
-        assert "init_connect of the server fails for this user" in wrong(dsn)["store"]
-
-
 def test_a_database_that_lets_nobody_in(mysql_dsn: str, user: Callable[[str], str]) -> None:
     dsn = user("ALL")
     name = urlsplit(dsn).username
