@@ -12,6 +12,7 @@ from support.effort import full, tries
 from support.server import client_of, start_server
 from support.waiting import wait_until
 from tarry.client import BadRequest, Draft, Tarry
+from tarry.service.demo.server_process import ServerProcess
 
 MANY = tries(20_000, 100_000)
 
@@ -59,23 +60,21 @@ def test_a_night(dsn: str, tmp_path: Path) -> None:
                 tarry.publish("mail", 1, deliver_between=(night[1], night[0]))
 
 
-def test_lines_lie_evenly_too(tmp_path: Path) -> None:
+def test_lines_lie_evenly_too(server: ServerProcess) -> None:
     evening = datetime.now(UTC).replace(microsecond=0) + timedelta(days=2)
     times = f'["{evening.isoformat()}", "{(evening + timedelta(minutes=10)).isoformat()}"]'
-    with start_server(tmp_path) as server:
-        lines = "".join(f'{{"body": {n}, "deliver_between": {times}}}\n' for n in range(6000))
-        answer = httpx.post(
-            f"{server.url}/v1/topics/mail/messages", content=lines, headers={"content-type": "application/x-ndjson"}
-        )
-        seconds = Counter(line.split('"deliver_at":"')[1][:19] for line in answer.text.splitlines())
-        assert (len(seconds), set(seconds.values())) == (600, {10})
+    lines = "".join(f'{{"body": {n}, "deliver_between": {times}}}\n' for n in range(1800))
+    answer = httpx.post(
+        f"{server.url}/v1/topics/mail/messages", content=lines, headers={"content-type": "application/x-ndjson"}
+    )
+    seconds = Counter(line.split('"deliver_at":"')[1][:19] for line in answer.text.splitlines())
+    assert (len(seconds), set(seconds.values())) == (600, {3})
 
 
-def test_a_receipt_tells_how_full_its_second_is(dsn: str, tmp_path: Path) -> None:
+def test_a_receipt_tells_how_full_its_second_is(server: ServerProcess, tarry: Tarry) -> None:
     """Of a second of the next hour, as of one that comes soon."""
     now = datetime.now(UTC)
     next_hour = now.replace(minute=30, second=0, microsecond=0) + timedelta(hours=1)
-    with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
-        wait_until(lambda: "recovered" in server.tail(10_000))
-        for at in (next_hour, now + timedelta(minutes=20)):
-            assert [tarry.publish("mail", n, deliver_at=at).load for n in range(40)] == list(range(1, 41))
+    wait_until(lambda: "recovered" in server.tail(10_000))
+    for at in (next_hour, now + timedelta(minutes=20)):
+        assert [tarry.publish("mail", n, deliver_at=at).load for n in range(40)] == list(range(1, 41))
