@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from support.drivers import DRIVERS, close, login
 from support.server import client_of, start_server
+from support.servers import database, run_sql
 from support.waiting import wait_until
 from tarry.client import BadRequest, Tarry, outbox
 from tarry.service.demo.server_process import ServerProcess, python_path
@@ -25,26 +26,31 @@ from tarry.service.demo.server_process import ServerProcess, python_path
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "outbox.md"
 
 
-@pytest.fixture
-def dsn(mariadb_server: str, fresh_database: Callable[[str], str]) -> str:
-    return fresh_database(mariadb_server)
+@pytest.fixture(scope="module")
+def dsn(mariadb_server: str) -> Iterator[str]:
+    with database(mariadb_server) as dsn:
+        yield dsn
 
 
-@pytest.fixture
-def server(tmp_path: Path, dsn: str) -> Iterator[ServerProcess]:
-    with start_server(tmp_path, dsn) as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, dsn: str) -> Iterator[ServerProcess]:
+    with start_server(tmp_path_factory.mktemp("server"), dsn) as server:
         yield server
 
 
 @pytest.fixture
-def tarry(server: ServerProcess) -> Iterator[Tarry]:
+def tarry(server: ServerProcess, dsn: str) -> Iterator[Tarry]:
+    """There is a topic `orders`; what a test makes goes with its end."""
     with client_of(server) as tarry:
         tarry.put_topic("orders")
         yield tarry
+        for topic in list(tarry.topics()):
+            tarry.delete_topic(topic["topic"], force=True)
+        run_sql(dsn, "DROP TABLE IF EXISTS billed, shop_order, tarry_once")
 
 
 @pytest.fixture
-def user(dsn: str, server: ServerProcess) -> Iterator[Any]:
+def user(dsn: str, tarry: Tarry) -> Iterator[Any]:
     connection = DRIVERS["pymysql"](dsn)
     yield connection
     close(connection)
