@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,11 +34,11 @@ def gate(mysql_dsn: str) -> Iterator[tuple[Gate, str]]:
     gate.close()
 
 
-def is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz").status_code == 200
-    except httpx.TransportError:
-        return False
+def readiness(url: str) -> int | None:
+    """The status of `/readyz`; None while nobody answers."""
+    with suppress(httpx.TransportError):
+        return httpx.get(f"{url}/readyz").status_code
+    return None
 
 
 def test_keys_that_are_known_hold_while_the_database_is_away(gate: tuple[Gate, str], tmp_path: Path) -> None:
@@ -78,12 +79,12 @@ def test_a_database_that_goes_away_is_told_and_nothing_is_lost(gate: tuple[Gate,
         assert answer.status_code == 503
         assert answer.headers["content-type"] == "application/problem+json"
         assert int(answer.headers["retry-after"]) >= 1
-        wait_until(lambda: httpx.get(f"{server.url}/readyz").status_code == 503)
+        wait_until(lambda: readiness(server.url) == 503)
         assert httpx.get(f"{server.url}/livez").status_code == 200
         for _ in range(20):
             assert httpx.get(f"{server.url}/v1/messages/{kept.id}", timeout=30).status_code == 503
         door.open()
-        wait_until(lambda: is_ready(server.url))
+        wait_until(lambda: readiness(server.url) == 200)
         assert tarry.ack(claim) == 1
         again = tarry.claim("orders", "billing", wait="10s", max=10)
         assert again is not None
@@ -131,20 +132,13 @@ def test_a_database_that_is_down_at_start_is_waited_for(gate: tuple[Gate, str], 
     )
     try:
         url = f"http://127.0.0.1:{port}"
-
-        def answers_that_it_is_not_ready() -> bool:
-            try:
-                return httpx.get(f"{url}/readyz").status_code == 503
-            except httpx.TransportError:
-                return False
-
-        wait_until(answers_that_it_is_not_ready)
+        wait_until(lambda: readiness(url) == 503)
         answer = httpx.post(f"{url}/v1/topics/orders/messages", json={"body": 1})
         assert answer.status_code == 503
         assert answer.json()["executed"] is False
         assert process.poll() is None
         door.open()
-        wait_until(lambda: is_ready(url))
+        wait_until(lambda: readiness(url) == 200)
         with Tarry(url) as tarry:
             assert tarry.publish("orders", 1).state == "published"
         process.terminate()
