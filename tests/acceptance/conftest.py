@@ -52,4 +52,4 @@ def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable
     """A fresh store of the kind that the test names, see `support.in_turn`."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/tarry.db"
-    return fresh_database(request.getfixturevalue("mysql_server"))
+    return fresh_database(request.getfixturevalue(f"{request.param}_server"))

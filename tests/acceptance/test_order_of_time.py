@@ -3,7 +3,7 @@ whichever server was told of it."""
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
@@ -28,13 +28,6 @@ def now() -> datetime:
     """To the millisecond, as times are kept."""
     at = datetime.now(UTC)
     return at.replace(microsecond=at.microsecond // 1000 * 1000)
-
-
-@pytest.fixture(params=["sqlite", "mariadb", "mysql"])
-def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/tarry.db"
-    return fresh_database(request.getfixturevalue(f"{request.param}_server"))
 
 
 @attrs.define
@@ -158,6 +151,7 @@ def test_two_servers_keep_the_order_of_a_long_backlog(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dsn", ["sqlite", "mariadb", "mysql"], indirect=True)
 @pytest.mark.cases(1)
 def test_whatever_happens_the_order_is_kept(world: World, seed: int) -> None:
     dice = world.dice = random.Random(seed)

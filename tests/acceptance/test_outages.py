@@ -21,7 +21,7 @@ from support.server import client_of, start_server
 from support.servers import free_port, run_sql
 from support.waiting import wait_until
 from tarry.client import Tarry
-from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import python_path
 
 
 @pytest.fixture
@@ -184,9 +184,7 @@ def test_a_schema_newer_than_the_program_is_refused(tmp_path: Path) -> None:
 
 
 def test_sigterm_sends_long_polls_home_and_finishes_what_is_in_flight(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, f"sqlite:///{tmp_path}/tarry.db")
-    server.start()
-    with httpx.Client(base_url=server.url, timeout=40) as http:
+    with start_server(tmp_path) as server, httpx.Client(base_url=server.url, timeout=40) as http:
         http.put("/v1/topics/orders", json={})
         request = http.build_request(
             "POST", "/v1/topics/orders/groups/billing/claim", json={"client": "c", "wait": "30s"}

@@ -1,7 +1,6 @@
 """A send that is spread over a window, and what falls due when, through a real server and its kill."""
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,20 +16,13 @@ from tarry.service.demo.server_process import ServerProcess
 MANY = tries(20_000, 100_000)
 
 
-@pytest.fixture(params=["sqlite", "mariadb"])
-def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
-    """A fresh store."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/tarry.db"
-    return fresh_database(request.getfixturevalue("mariadb_server"))
-
-
 def rows(tarry: Tarry, since: datetime, buckets: int) -> list[int]:
     answer = tarry.upcoming("mail", start=since, width="10m", buckets=buckets)
     return [bucket["messages"] for bucket in answer["buckets"]]
 
 
 @full
+@pytest.mark.parametrize("dsn", ["sqlite", "mariadb"], indirect=True)
 @pytest.mark.cases(1)
 def test_a_night(dsn: str, tmp_path: Path) -> None:
     """All lie evenly, what falls due when is exact before and after a kill, and goes on as messages are cancelled."""
