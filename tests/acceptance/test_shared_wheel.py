@@ -18,7 +18,7 @@ RATE = 200
 SECONDS = 6
 TOTAL = RATE * SECONDS
 PAGE = 100
-LEAD = timedelta(seconds=9)
+LEAD = timedelta(seconds=8)
 """Until the first is due: it is not due soon for whoever hears of it, also when machines are slow."""
 
 
