@@ -46,12 +46,10 @@ def start_servers(
 
 
 @contextmanager
-def dying_server(
-    tmp_path: Path, dsn: str, point: str, times: int, port: int | None = None
-) -> Generator[ServerProcess, None, None]:
+def dying_server(tmp_path: Path, dsn: str, point: str, times: int) -> Generator[ServerProcess, None, None]:
     """Starts a server that kills itself when it reaches this point for the n-th time, see `tarry.bench.killing`; waits
     for that at the end."""
-    server = ServerProcess(tmp_path, dsn, port=port, program=("tarry.bench.killing", point, str(times)))
+    server = ServerProcess(tmp_path, dsn, program=("tarry.bench.killing", point, str(times)))
     try:
         server.start()
         yield server
