@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from support.generations import make_next_program
-from support.server import client_of, start_server
+from support.server import client_of, start_server, start_servers
+from support.servers import database
 from tarry.client import Tarry
 from tarry.service.demo.server_process import ServerProcess
 
@@ -28,6 +29,16 @@ def server(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 def tarry(server: ServerProcess) -> Iterator[Tarry]:
     with client_of(server) as tarry:
         yield tarry
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def two_servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[ServerProcess]]:
+    """Two on one database, `a` and `b`, for all of a module; each of its tests has topics and clients of its own."""
+    server = request.getfixturevalue(f"{request.param}_server")
+    with database(server) as dsn, start_servers(tmp_path_factory.mktemp("servers"), dsn, "a", "b") as servers:
+        yield servers
 
 
 @pytest.fixture(scope="module")

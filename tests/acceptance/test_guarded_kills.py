@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 from acceptance.test_guards import House, declare, guarded, state
-from acceptance.test_schedules import serving
 
 from support.in_turn import in_turn
-from support.servers import free_port
+from support.server import client_of, dying_server, start_server
 from support.stores import Tables, open_tables
 from support.waiting import paced, wait_until
-from tarry.client import Tarry
 
 ROOT = Path(__file__).parents[2]
 POINTS = [
@@ -78,19 +76,15 @@ def test_each_has_one_end(dsn: str, point: str) -> None:
 
 @pytest.mark.parametrize("point", ["cancelled.add_suppressed:commit", "message.promote:committed"])
 @pytest.mark.cases(1)
-def test_by_a_server(house: House, mysql_dsn: str, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_a_server(house: House, mysql_dsn: str, point: str, tmp_path: Path) -> None:
     keys = [f"order-{number}" for number in range(MANY)]
     house.put(*((key, "PAID" if number % 2 else "UNPAID") for number, key in enumerate(keys)))
     declare(tmp_path, house)
-    monkeypatch.chdir(tmp_path)
-    port, log = free_port(), tmp_path / "server.log"
-    with Tarry(f"http://127.0.0.1:{port}") as tarry:
-        with serving(mysql_dsn, port, log, point, "1") as server:
-            receipts = guarded(tarry, *keys, delay=f"{round(paced(1000))}ms")
-            assert server.wait(30) == -9, f"{point} was never reached: {log.read_text()}"
-        with serving(mysql_dsn, port, log, "none", "1"):
-            ends = ["published", "suppressed"] * (MANY // 2)
-            wait_until(lambda: [state(tarry, receipt) for receipt in receipts] == ends)
-            topic = tarry.topic("orders")
-            counts = [topic[name] for name in ("accepted", "streamed", "suppressed", "pending")]
-            assert counts == [MANY, MANY // 2, MANY // 2, 0]
+    with dying_server(tmp_path, mysql_dsn, point, 1) as server, client_of(server) as tarry:
+        receipts = guarded(tarry, *keys, delay=f"{round(paced(1000))}ms")
+    with start_server(tmp_path, mysql_dsn) as server, client_of(server) as tarry:
+        ends = ["published", "suppressed"] * (MANY // 2)
+        wait_until(lambda: [state(tarry, receipt) for receipt in receipts] == ends)
+        topic = tarry.topic("orders")
+        counts = [topic[name] for name in ("accepted", "streamed", "suppressed", "pending")]
+        assert counts == [MANY, MANY // 2, MANY // 2, 0]

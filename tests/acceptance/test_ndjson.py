@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from support.effort import full, tries
 from support.server import client_of, start_server
 from tarry.service.demo.server_process import ServerProcess
 
@@ -105,8 +106,10 @@ def peak(server: ServerProcess) -> int:
     return int(line.split()[1]) << 10
 
 
-async def test_a_hundred_thousand_lines_take_little_memory(tmp_path: Path) -> None:
-    many, body = 100_000, "x" * 1100
+@full
+async def test_a_hundred_mebibytes_of_lines_take_little_memory(tmp_path: Path) -> None:
+    many = tries(25_000, 100_000)
+    body = "x" * (110_000_000 // many)
     with start_server(tmp_path) as server:
         before = peak(server)
         piece = lines({"body": body} for _ in range(100))
@@ -232,8 +235,9 @@ async def test_old_clients_and_careful_ones(server: ServerProcess) -> None:
             assert bytes(upload._got + rest).count(b'"id"') == 2
 
 
+@full
 async def test_a_request_goes_on_by_its_keys_after_a_kill(tmp_path: Path) -> None:
-    keys, many = 10, 20_000
+    keys, many = 10, tries(10_000, 20_000)
     messages = [
         {"body": [number % keys, number], "ordering_key": f"k{number % keys}", "idempotency_key": f"i{number}"}
         for number in range(many)

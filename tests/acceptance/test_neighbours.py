@@ -205,32 +205,6 @@ def test_a_locked_row_of_a_topic_keeps_no_other_topic_waiting(
         assert counters["pending" if later else "streamed"] == many, counters
 
 
-def test_a_gap_that_somebody_holds_keeps_no_other_topic_waiting(place: tuple[ServerProcess, str, httpx.Client]) -> None:
-    """Nothing can be inserted there, and no look at the rows says so. The others are being looked at, too."""
-    _, dsn, http = place
-    for topic in ("orders", *NEIGHBOURS):
-        assert publish(http, topic, "first").status_code == 201
-    neighbours = Neighbours()
-    of_orders = QUEUE_OF_ORDERS.replace("*", "id")
-    with locked(dsn, f"SELECT * FROM message WHERE queue_id = ({of_orders})", gaps=True):
-        with locked(dsn, "SELECT * FROM queue"):
-            trying = Trying(PUBLISHERS, lambda one: publish(http, "orders", one))
-            beside = Trying(len(NEIGHBOURS), lambda one: publish(http, NEIGHBOURS[one], "beside"))
-            wait_until(lambda: len(trying.told) >= PUBLISHERS or bool(trying.failed))
-        beside.join()
-        for one in range(4 * ROUNDS):
-            for topic in NEIGHBOURS:
-                with neighbours.waiting():
-                    answer = publish(http, topic, one)
-                assert answer.status_code == 201, answer.text
-        assert not trying.through
-    trying.join()
-    neighbours.felt_it_once()
-    assert all(is_told(answer) for answer in trying.told + beside.told)
-    for topic, many in {"orders": PUBLISHERS + 1, **dict.fromkeys(NEIGHBOURS, 4 * ROUNDS + 2)}.items():
-        assert http.get(f"/v1/topics/{topic}").json()["streamed"] == many
-
-
 @contextmanager
 def slow(dsn: str, table: str, column: str, ids: str) -> Generator[None, None, None]:
     """Each change of this row takes a second, and holds what its transaction has locked."""
@@ -326,6 +300,7 @@ def test_a_locked_cursor_keeps_no_other_group_waiting(place: tuple[ServerProcess
     assert (state["backlog"], state["acked"]) == (0, 1), state
 
 
+@pytest.mark.long
 def test_the_locked_row_of_a_client_keeps_no_other_from_renewing(tmp_path: Path, mysql_dsn: str) -> None:
     """Nor from living on; nor is it taken for dead itself."""
     others = [f"client-{number}" for number in range(5)]

@@ -10,12 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import httpx
 import pytest
 
+from support.waiting import wait_until
+from tarry.client import Tarry
 from tarry.service.demo.server_process import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,8 @@ def test_the_tutorial_from_installing_on(tmp_path: Path) -> None:
     said: list[str] = []
     with subprocess.Popen(["sh", "-euc", f"exec {serve}"], cwd=home, env=environment) as server:
         try:
-            _wait_for(f"http://127.0.0.1:{port}/readyz")
+            with Tarry(f"http://127.0.0.1:{port}") as tarry:
+                wait_until(tarry.ready)
             for language, text in blocks:
                 if re.match(r"(?:ID|CLAIM)=", text):
                     continue  # the user copies it from the answer before, see below
@@ -64,14 +65,3 @@ def test_the_tutorial_from_installing_on(tmp_path: Path) -> None:
     told = [event["what"] for event in json.loads(said[5])["life"]]
     assert told == ["scheduled", "promoted", "claimed", "failed", "returned", "claimed", "acked"]
     assert said[-1] == "{'order': 9} 1\n"
-
-
-def _wait_for(address: str) -> None:
-    for _ in range(300):
-        try:
-            if httpx.get(address).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError(f"{address} does not answer")

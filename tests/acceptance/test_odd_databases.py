@@ -262,26 +262,12 @@ def test_an_option_that_prevents_statements(mysql_dsn: str) -> None:
         assert "--max-session-mem-used" in tarry(mysql_dsn, "serve", code=1)
 
 
-def test_an_init_connect_that_fails(mysql_dsn: str, user: Callable[[str], str]) -> None:
-    """Of a user without rights of its own: for others it is not run."""
-    dsn = user("ALL")
-    with planted(mysql_dsn, "init_connect", "garbage"):
-        assert "init_connect of the server fails for this user" in wrong(dsn)["store"]
-
-
 def test_a_database_that_lets_nobody_in(mysql_dsn: str, user: Callable[[str], str]) -> None:
     dsn = user("ALL")
     name = urlsplit(dsn).username
     run_sql(mysql_dsn, f"ALTER USER {name}@'%' WITH MAX_USER_CONNECTIONS 1")
     with session_with(dsn):
         assert "lets nobody in to look, for all its sessions are in use" in wrong(dsn)["connections"]
-
-
-@pytest.mark.parametrize("quota", ["max_queries_per_hour", "max_connections_per_hour"])
-def test_a_quota_of_an_hour(mysql_dsn: str, user: Callable[[str], str], quota: str) -> None:
-    dsn = user("ALL")
-    run_sql(mysql_dsn, f"ALTER USER {urlsplit(dsn).username}@'%' WITH {quota} 1")
-    assert f"{quota} of Tarry's user of the database is used up" in wrong(dsn)["connections"]
 
 
 def test_a_name_that_must_be_quoted(mysql_dsn: str, tmp_path: Path) -> None:

@@ -4,16 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from support.blocking import Blocking
-from tarry.client import Delivery, Tarry
+from tarry.client import Tarry
 from tarry.service.demo.server_process import ServerProcess, python_path
 
 PROGRAM = """
@@ -42,18 +38,6 @@ else:
 """
 
 
-@pytest.fixture(params=["threads", "asyncio", "trio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    kind: str = request.param
-    return kind
-
-
-@pytest.fixture
-def client(kind: str, server: ServerProcess) -> Iterator[Tarry]:
-    with Tarry(server.url) if kind == "threads" else Blocking(kind, server.url, []) as tarry:
-        yield tarry
-
-
 def life_of_a_worker(
     server: ServerProcess, kind: str, group: str, topics: list[str], folder: Path
 ) -> tuple[set[str], int, float]:
@@ -69,6 +53,7 @@ def life_of_a_worker(
         return {topic for topic, _ in said}, max(int(threads) for _, threads in said), time.monotonic() - since
 
 
+@pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
 def test_ten_topics_take_few_threads_and_end_without_waiting_for_their_polls(
     server: ServerProcess, tarry: Tarry, kind: str, tmp_path: Path
 ) -> None:
@@ -81,35 +66,3 @@ def test_ten_topics_take_few_threads_and_end_without_waiting_for_their_polls(
     assert took < 10, "each poll of ten topics lasts 20 s"
     # It has said goodbye: nothing has to wait until it is found dead.
     assert not [one for one in tarry.clients() if one["client"].find(f"-{os.getpid()}-") < 0 and one["alive"]]
-
-
-@pytest.mark.cases(1)
-def test_a_stop_under_load_leaves_nothing_behind(client: Tarry, tarry: Tarry, kind: str) -> None:
-    topics = [f"load-{kind}-{number}" for number in range(3)]
-    for topic in topics:
-        tarry.publish_many(topic, ({"body": number} for number in range(1500)))
-    seen: Counter[str] = Counter()
-    lock = threading.Lock()
-
-    def until(many: int, stop: threading.Event) -> Callable[[Delivery], None]:
-        def handle(message: Delivery) -> None:
-            with lock:
-                seen[message.id] += 1
-                assert message.attempt == 1
-                if len(seen) >= many:
-                    stop.set()
-
-        return handle
-
-    since = time.monotonic()
-    for many in (200, 700, 1200, 4500):
-        stop = threading.Event()
-        handle = until(many, stop)
-        if len(seen) >= many:  # the round before has handled what it held, which may be all
-            stop.set()
-        client.run([(one, handle) for one in topics], "g", workers=4, pass_message=True, start="earliest", stop=stop)
-    assert len(seen) == 4500
-    assert set(seen.values()) == {1}
-    assert time.monotonic() - since < 55  # of a lease of 60 s
-    for topic in topics:
-        assert tarry.group(topic, "g")["claimed"] == 0

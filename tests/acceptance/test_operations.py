@@ -1,6 +1,7 @@
 """What operators are given beside the program: alerts, their runbook, the dashboard, the files to deploy by.
 
-Each is held against the program: metrics, labels, settings, paths and users are ones that it has.
+Each is held against the program: settings, paths and users are ones that it has; metrics and labels are those of a
+server at work in `test_scrape.py`.
 """
 
 import json
@@ -16,38 +17,11 @@ import yaml
 
 from support.servers import skip_or_fail
 from tarry.service.http.routes import OPERATIONS
-from tarry.service.metrics import Metrics
-from tarry.service.processes.exposition import merge
 from tarry.service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "docs" / "operations"
 RUNBOOK = (ROOT / "docs" / "how-to" / "runbook.md").read_text("utf-8")
-
-_PROMETHEUS = {"instance", "job", "le", "process"}
-"""Labels that Prometheus, its histograms and the supervisor give."""
-
-
-def known() -> dict[str, set[str]]:
-    """The series of /metrics, by name, with their labels."""
-    metrics = Metrics()
-    collectors: list[Any] = [*metrics.registry._collector_to_names]
-    found: dict[str, set[str]] = {"up": set(), "tarry_process_up": set()}
-    labels = {one._name: set(one._labelnames) for one in collectors if hasattr(one, "_labelnames")}
-    for family in metrics.registry.collect():
-        own = labels.get(family.name, set())
-        if not own and family.type == "histogram" and "lateness" in family.name:
-            own = {"topic"}
-        elif not own and family.name == "tarry_http_request_duration_seconds":
-            own = {"route", "method", "status"}
-        if family.type == "histogram":
-            found |= {f"{family.name}_{end}": own for end in ("bucket", "sum", "count")}
-        else:
-            found[f"{family.name}_total" if family.type == "counter" else family.name] = own
-    return found
-
-
-KNOWN = known()
 
 
 def expressions() -> Iterator[tuple[str, str]]:
@@ -63,24 +37,6 @@ def rules() -> list[dict[str, Any]]:
     (group,) = yaml.safe_load((FILES / "alerts.yaml").read_text("utf-8"))["groups"]
     found: list[dict[str, Any]] = group["rules"]
     return found
-
-
-def test_the_names_are_told_by_a_server() -> None:
-    assert "# TYPE tarry_process_up gauge" in merge({1: Metrics().text().decode()})
-    assert KNOWN["tarry_messages_acked_total"] == {"topic", "group"}
-    assert "process_cpu_seconds_total" in KNOWN
-
-
-@pytest.mark.parametrize(("place", "expression"), [*expressions()])
-def test_what_is_asked_for_is_there(place: str, expression: str) -> None:
-    bare = re.sub(r'"[^"]*"', '""', expression)
-    names = set(re.findall(r"\b(?:tarry|process)_\w+|\bup\b", bare))
-    assert names, expression
-    assert names <= set(KNOWN), f"{place}: {names - set(KNOWN)}"
-    allowed = set[str]().union(*(KNOWN[name] for name in names)) | _PROMETHEUS
-    asked = {label for inner in re.findall(r"\{([^}]*)\}", bare) for label in re.findall(r"(\w+)\s*[=!]", inner)}
-    asked |= {label for inner in re.findall(r"\b(?:by|on) \(([^)]*)\)", bare) for label in re.findall(r"\w+", inner)}
-    assert asked <= allowed, f"{place}: {asked - allowed}"
 
 
 def test_routes_in_expressions_are_routes() -> None:

@@ -165,25 +165,6 @@ def take_and_fail(tarry: Tarry, topic: str, group: str, last: str, reason: str) 
     raise AssertionError("it never came")
 
 
-def test_all_of_a_key_is_erased_by_one_command(tarry: Tarry, server: ServerProcess) -> None:
-    """What is in the stream and among the dead letters; what waits is named."""
-    make_letters(tarry, "forget", "g", 4)
-    waits = tarry.publish("forget", "not yet", key="k1", delay="1h")
-    refused = command(server.url, "erase", "--topic", "forget", "--key", "k1")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "--yes to erase 3 messages of key k1" in refused.stderr
-    done = command(server.url, "erase", "--topic", "forget", "--key", "k1", "--yes", "--json")
-    assert done.returncode == 4
-    assert f"message {waits.id}: " in done.stderr
-    assert "2 of 3 messages were erased" in done.stderr
-    assert len(done.stdout.splitlines()) == 2
-    letters = {letter.message.key: letter.message for letter in tarry.dead_letters("forget", "g")}
-    assert letters["k1"].erased
-    assert letters["k1"].body is None
-    assert not letters["k0"].erased
-    assert command(server.url, "erase", "--topic", "forget", "--key", "nobody", "--yes").returncode == 3
-
-
 def test_letters_are_sent_again_by_what_they_say(tarry: Tarry, server: ServerProcess) -> None:
     """Every other one has the key k1; a hundred of 1,300 have another reason than the rest."""
     make_letters(tarry, "why", "g", 1_200)
@@ -250,32 +231,3 @@ def test_a_replay_that_was_killed_goes_on(tmp_path: Path) -> None:
         assert before < 20_000, "killed too late to show anything"
         assert tarry.replay("big", "g", "earliest") == 20_000 - before
         assert tarry.group("big", "g")["redriven"] == 20_000
-
-
-def test_finding_by_where_messages_stand(tarry: Tarry) -> None:
-    tarry.put_topic("stands", ladder=["1h"], retention=0)
-    tarry.put_group("stands", "hasty", ladder=[])
-    for number in range(4):
-        tarry.publish("stands", number, key="one" if number == 0 else None)
-
-    def bodies(state: Any, **search: Any) -> list[Any]:
-        return sorted(message["body"] for message in tarry.find("stands", state=state, **search))
-
-    claim = tarry.claim("stands", "patient", max=4)
-    assert claim is not None
-    assert bodies("claimed") == [0, 1, 2, 3]
-    tarry.fail(claim, [message.id for message in claim.messages[:2]])
-    tarry.ack(claim, [claim.messages[2].id])
-    assert (bodies("claimed"), bodies("retrying")) == ([3], [0, 1])
-    in_an_hour = datetime.now(UTC) + timedelta(minutes=50)
-    assert (bodies("retrying", start=in_an_hour), bodies("retrying", end=in_an_hour)) == ([0, 1], [])
-    hasty = tarry.claim("stands", "hasty", max=3)
-    assert hasty is not None
-    tarry.fail(hasty)
-    assert (bodies("dead"), bodies("parked"), bodies("dead", key="one")) == ([0, 1, 2], [], [0])
-    (one,) = tarry.find("stands", state="dead", key="one")
-    assert one["state"] == "published"
-    assert [(event["what"], event["group"]) for event in one["life"][-2:]] == [
-        ("dead", "hasty"),
-        ("retrying", "patient"),
-    ]

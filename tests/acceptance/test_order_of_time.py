@@ -3,7 +3,7 @@ whichever server was told of it."""
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from support.server import client_of
+from support.server import client_of, start_servers
 from support.stores import open_tables
 from support.waiting import wait_until
 from tarry.client import Draft, Tarry, TooLate
@@ -28,13 +28,6 @@ def now() -> datetime:
     """To the millisecond, as times are kept."""
     at = datetime.now(UTC)
     return at.replace(microsecond=at.microsecond // 1000 * 1000)
-
-
-@pytest.fixture(params=["sqlite", "mariadb", "mysql"])
-def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/tarry.db"
-    return fresh_database(request.getfixturevalue(f"{request.param}_server"))
 
 
 @attrs.define
@@ -107,65 +100,11 @@ class World:
 @pytest.fixture
 def world(dsn: str, tmp_path: Path) -> Iterator[World]:
     """With one server on the embedded store, or else two."""
-    servers: list[ServerProcess] = []
-    try:
-        for name in ("a",) if dsn.startswith("sqlite") else ("a", "b"):
-            (tmp_path / name).mkdir()
-            servers.append(ServerProcess(tmp_path / name, dsn, environment={"TARRY_NODE": name}))
-            servers[-1].start()
-        with client_of(servers[0]) as tarry:
-            tarry.put_topic("accounts", ordered=True, queues=2)
-            tarry.put_topic("log", ordered=True, queues=1)
+    names = ("a",) if dsn.startswith("sqlite") else ("a", "b")
+    with start_servers(tmp_path, dsn, *names) as servers, client_of(servers[0]) as tarry:
+        tarry.put_topic("accounts", ordered=True, queues=2)
+        tarry.put_topic("log", ordered=True, queues=1)
         yield World(dsn, servers, random.Random(1))
-    except BaseException:
-        for server in servers:
-            print(f"A server's log:\n{server.tail(5_000)}")
-        raise
-    finally:
-        for server in servers:
-            server.kill()
-
-
-@pytest.mark.cases(1)
-def test_a_start_keeps_the_order(world: World) -> None:
-    """All falls due while no server is there, also what was moved; keys of an account, and a log without keys."""
-    begin = now() + timedelta(seconds=4)
-    dues = [begin + timedelta(milliseconds=40 * number) for number in range(50)]
-    away = [due + timedelta(hours=1) if number % 2 else due for number, due in enumerate(dues)]
-    for _ in range(3):
-        for topic, keys in (("accounts", ["k"] * 50), ("log", [None] * 50)):
-            first = len(world.sent)
-            world.publish(topic, list(keys), away)
-            for number in range(1, 50, 2):
-                world.move(world.sent[first + number], dues[number])
-    for server in world.servers:
-        assert server.stop() == 0
-    wait_until(lambda: now() > dues[-1])
-    for server in world.servers:
-        server.start()
-    assert world.faults() == []
-
-
-@pytest.mark.cases(1)
-def test_a_start_keeps_the_order_of_what_schedules_send(world: World) -> None:
-    """Several fire times pass while no server is there; all but the first of their messages are made at the start."""
-    with world.tell() as tarry:
-        for name, every in (("seconds", "1s"), ("odd", "1300ms")):
-            tarry.put_schedule(name, topic="log", every=every, body={}, misfire={"catch_up": "1h"})
-        begin = now() + timedelta(seconds=1)
-        dues = [begin + timedelta(milliseconds=15 * nth) for nth in range(300)]
-        tarry.publish_many("log", [Draft(body=nth, deliver_at=due) for nth, due in enumerate(dues)])
-    for server in world.servers:
-        assert server.stop() == 0
-    wait_until(lambda: now() > dues[-1] + timedelta(seconds=1))
-    for server in world.servers:
-        server.start()
-    tables = open_tables(world.dsn)
-    wait_until(lambda: not tables.rows(f"SELECT 1 FROM delay WHERE deliver_at < {dues[-1].timestamp() * 1000}"), 60)
-    times = [at for (at,) in tables.rows("SELECT deliver_at FROM message ORDER BY `offset`")]
-    tables.close()
-    assert len(times) >= 300 + 4 + 3
-    assert times == sorted(times)
 
 
 @pytest.mark.parametrize("dsn", ["mariadb", "mysql"], indirect=True)
@@ -181,6 +120,7 @@ def test_two_servers_keep_the_order(world: World) -> None:
     assert world.faults() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dsn", ["mariadb", "mysql"], indirect=True)
 def test_two_servers_keep_the_order_of_a_long_backlog(world: World) -> None:
     """It is older than a server looks back in what another has; and who has it waits for a transaction."""
@@ -211,6 +151,7 @@ def test_two_servers_keep_the_order_of_a_long_backlog(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dsn", ["sqlite", "mariadb", "mysql"], indirect=True)
 @pytest.mark.cases(1)
 def test_whatever_happens_the_order_is_kept(world: World, seed: int) -> None:
     dice = world.dice = random.Random(seed)

@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from support.server import client_of
-from tarry.client import Delivery, LeaseLost, Tarry
+from tarry.client import Delivery, Tarry
 from tarry.service.demo.server_process import ServerProcess
 
 KEYS = [f"account-{number}" for number in range(8)]
@@ -65,21 +65,3 @@ def test_two_consumers_share_the_keys_and_each_is_in_order(tarry: Tarry, server:
     state = tarry.group("bank", "ledger")
     assert (state["claims"], state["parked"], state["dead"], sum(state["retries"])) == (0, 0, 0, 0)
     assert {queue["owner"] for queue in state["queues"]} <= {"ann", "bob"}
-
-
-def test_a_client_that_goes_leaves_its_messages_to_others(tarry: Tarry) -> None:
-    tarry.put_topic("left", ordered=True)
-    tarry.publish("left", 1, ordering_key="a")
-    claim = tarry.claim("left", "g", client="ann")
-    assert claim is not None
-    assert claim.ordered
-    assert tarry.renew("ann") > claim.messages[0].published_at
-    assert tarry.group("left", "g")["clients"] == ["ann"]
-    assert tarry.claim("left", "g", client="bob") is None
-    assert tarry.deregister("ann") == 1
-    with pytest.raises(LeaseLost):
-        tarry.ack(claim)
-    again = tarry.claim("left", "g", client="bob", wait="10s")
-    assert again is not None
-    assert [(m.body, m.attempt) for m in again.messages] == [(1, 2)]
-    assert tarry.ack(again) == 1

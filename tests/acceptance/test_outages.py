@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,8 +19,9 @@ import pytest
 from support.gate import Gate
 from support.server import client_of, start_server
 from support.servers import free_port, run_sql
+from support.waiting import wait_until
 from tarry.client import Tarry
-from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import python_path
 
 
 @pytest.fixture
@@ -32,18 +34,11 @@ def gate(mysql_dsn: str) -> Iterator[tuple[Gate, str]]:
     gate.close()
 
 
-def wait_for(happened: Callable[[], bool], seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-
-
-def is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz").status_code == 200
-    except httpx.TransportError:
-        return False
+def readiness(url: str) -> int | None:
+    """The status of `/readyz`; None while nobody answers."""
+    with suppress(httpx.TransportError):
+        return httpx.get(f"{url}/readyz").status_code
+    return None
 
 
 def test_keys_that_are_known_hold_while_the_database_is_away(gate: tuple[Gate, str], tmp_path: Path) -> None:
@@ -62,13 +57,13 @@ def test_keys_that_are_known_hold_while_the_database_is_away(gate: tuple[Gate, s
         def status(headers: dict[str, str]) -> int:
             return httpx.get(f"{server.url}/metrics", headers=headers).status_code
 
-        wait_for(lambda: status(unknown) == 401, 5)
+        wait_until(lambda: status(unknown) == 401, 5)
         assert status(known) == 200
         door.shut()
-        wait_for(lambda: status(unknown) == 503)
+        wait_until(lambda: status(unknown) == 503)
         assert (status(known), status({})) == (200, 401)
         door.open()
-        wait_for(lambda: status(unknown) == 401)
+        wait_until(lambda: status(unknown) == 401)
         assert status(known) == 200
 
 
@@ -84,12 +79,12 @@ def test_a_database_that_goes_away_is_told_and_nothing_is_lost(gate: tuple[Gate,
         assert answer.status_code == 503
         assert answer.headers["content-type"] == "application/problem+json"
         assert int(answer.headers["retry-after"]) >= 1
-        wait_for(lambda: httpx.get(f"{server.url}/readyz").status_code == 503)
+        wait_until(lambda: readiness(server.url) == 503)
         assert httpx.get(f"{server.url}/livez").status_code == 200
         for _ in range(20):
             assert httpx.get(f"{server.url}/v1/messages/{kept.id}", timeout=30).status_code == 503
         door.open()
-        wait_for(lambda: is_ready(server.url))
+        wait_until(lambda: readiness(server.url) == 200)
         assert tarry.ack(claim) == 1
         again = tarry.claim("orders", "billing", wait="10s", max=10)
         assert again is not None
@@ -116,10 +111,10 @@ def test_what_fails_over_and_over_is_told_once_and_when_it_is_well(mysql_dsn: st
             return [line["step"] for line in every if line["event"] == event]
 
         run_sql(mysql_dsn, "RENAME TABLE delay TO elsewhere")
-        wait_for(lambda: failures() >= 5)
+        wait_until(lambda: failures() >= 5)
         run_sql(mysql_dsn, "RENAME TABLE elsewhere TO delay")
         # Of what is done each minute it is told a minute later.
-        wait_for(lambda: "near" in lines("round_failed") and "near" in lines("round_well"))
+        wait_until(lambda: "near" in lines("round_failed") and "near" in lines("round_well"))
         assert "take" not in lines("round_failed")
         assert max(map(lines("round_failed").count, lines("round_failed"))) <= 2
 
@@ -137,20 +132,13 @@ def test_a_database_that_is_down_at_start_is_waited_for(gate: tuple[Gate, str], 
     )
     try:
         url = f"http://127.0.0.1:{port}"
-
-        def answers_that_it_is_not_ready() -> bool:
-            try:
-                return httpx.get(f"{url}/readyz").status_code == 503
-            except httpx.TransportError:
-                return False
-
-        wait_for(answers_that_it_is_not_ready)
+        wait_until(lambda: readiness(url) == 503)
         answer = httpx.post(f"{url}/v1/topics/orders/messages", json={"body": 1})
         assert answer.status_code == 503
         assert answer.json()["executed"] is False
         assert process.poll() is None
         door.open()
-        wait_for(lambda: is_ready(url))
+        wait_until(lambda: readiness(url) == 200)
         with Tarry(url) as tarry:
             assert tarry.publish("orders", 1).state == "published"
         process.terminate()
@@ -159,28 +147,6 @@ def test_a_database_that_is_down_at_start_is_waited_for(gate: tuple[Gate, str], 
         process.kill()
         process.wait()
         log.close()
-
-
-@pytest.mark.parametrize("statement", [b"FROM claim", b"FROM client", b"FROM delay"])
-@pytest.mark.cases(1)
-def test_a_database_that_is_lost_during_the_start_is_waited_for(
-    gate: tuple[Gate, str], tmp_path: Path, statement: bytes
-) -> None:
-    door, dsn = gate
-    with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
-        tarry.publish("orders", 1)
-        claim = tarry.claim("orders", "billing", lease="10m")
-        assert claim is not None
-        server.kill()
-        door.shuts_at = statement
-        starting = threading.Thread(target=server.start)
-        starting.start()
-        assert door.has_shut.wait(30)
-        wait_for(lambda: httpx.get(f"{server.url}/readyz").status_code == 503)
-        door.open()
-        starting.join(30)
-        wait_for(lambda: is_ready(server.url))  # it may have been ready before, and be so again a moment later
-        assert tarry.ack(claim) == 1
 
 
 def serve_until_it_ends(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -218,9 +184,7 @@ def test_a_schema_newer_than_the_program_is_refused(tmp_path: Path) -> None:
 
 
 def test_sigterm_sends_long_polls_home_and_finishes_what_is_in_flight(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path, f"sqlite:///{tmp_path}/tarry.db")
-    server.start()
-    with httpx.Client(base_url=server.url, timeout=40) as http:
+    with start_server(tmp_path) as server, httpx.Client(base_url=server.url, timeout=40) as http:
         http.put("/v1/topics/orders", json={})
         request = http.build_request(
             "POST", "/v1/topics/orders/groups/billing/claim", json={"client": "c", "wait": "30s"}
@@ -228,7 +192,7 @@ def test_sigterm_sends_long_polls_home_and_finishes_what_is_in_flight(tmp_path: 
         answers: list[httpx.Response] = []
         poll = threading.Thread(target=lambda: answers.append(http.send(request)))
         poll.start()
-        wait_for(lambda: "billing" in httpx.get(f"{server.url}/v1/topics/orders").text)
+        wait_until(lambda: "billing" in httpx.get(f"{server.url}/v1/topics/orders").text)
         began = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - began < 3

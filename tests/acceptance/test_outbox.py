@@ -16,8 +16,10 @@ import httpx
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from support.commands import doctor
 from support.drivers import DRIVERS, close, login
 from support.server import client_of, start_server
+from support.servers import database, run_sql
 from support.waiting import wait_until
 from tarry.client import BadRequest, Tarry, outbox
 from tarry.service.demo.server_process import ServerProcess, python_path
@@ -25,26 +27,31 @@ from tarry.service.demo.server_process import ServerProcess, python_path
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "outbox.md"
 
 
-@pytest.fixture
-def dsn(mariadb_server: str, fresh_database: Callable[[str], str]) -> str:
-    return fresh_database(mariadb_server)
+@pytest.fixture(scope="module")
+def dsn(mariadb_server: str) -> Iterator[str]:
+    with database(mariadb_server) as dsn:
+        yield dsn
 
 
-@pytest.fixture
-def server(tmp_path: Path, dsn: str) -> Iterator[ServerProcess]:
-    with start_server(tmp_path, dsn) as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, dsn: str) -> Iterator[ServerProcess]:
+    with start_server(tmp_path_factory.mktemp("server"), dsn) as server:
         yield server
 
 
 @pytest.fixture
-def tarry(server: ServerProcess) -> Iterator[Tarry]:
+def tarry(server: ServerProcess, dsn: str) -> Iterator[Tarry]:
+    """There is a topic `orders`; what a test makes goes with its end."""
     with client_of(server) as tarry:
         tarry.put_topic("orders")
         yield tarry
+        for topic in list(tarry.topics()):
+            tarry.delete_topic(topic["topic"], force=True)
+        run_sql(dsn, "DROP TABLE IF EXISTS billed, shop_order, tarry_once")
 
 
 @pytest.fixture
-def user(dsn: str, server: ServerProcess) -> Iterator[Any]:
+def user(dsn: str, tarry: Tarry) -> Iterator[Any]:
     connection = DRIVERS["pymysql"](dsn)
     yield connection
     close(connection)
@@ -294,19 +301,6 @@ def test_what_a_handler_did_before_it_raised_is_not_saved_by_the_next_message(ta
     assert (state["acked"], state["retried"], state["backlog"]) == (9, 3, 0)
 
 
-def _doctor_of_rows(dsn: str) -> tuple[int, str, str]:
-    """The doctor's exit status, with the state and the detail of what it says of rows that are due."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tarry.service.cli.app", "doctor", "--dsn", dsn, "--json"],
-        env=os.environ | python_path(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    (rows,) = [one for one in map(json.loads, done.stdout.splitlines()) if one["check"] == "rows"]
-    return done.returncode, rows["state"], rows["detail"]
-
-
 def test_one_bad_row_takes_no_neighbour_along(tarry: Tarry, user: Any, server: ServerProcess, dsn: str) -> None:
     with pytest.raises(BadRequest, match=r"^body: it is no JSON value: json: .* JSON has no NaN"):
         outbox.Outbox(json=partial(json.dumps, default=str)).publish(user.cursor(), "orders", {"price": float("nan")})
@@ -340,8 +334,7 @@ def test_one_bad_row_takes_no_neighbour_along(tarry: Tarry, user: Any, server: S
     assert told in httpx.get(f"{server.url}/ui").text
     assert "tarry_rows_set_aside 1.0" in httpx.get(f"{server.url}/metrics").text
     # A server tells the database at every other second, and the doctor asks the database.
-    wait_until(lambda: _doctor_of_rows(dsn)[:2] == (1, "wrong"))
-    assert told in _doctor_of_rows(dsn)[2]
+    wait_until(lambda: any((check, state) == ("rows", "wrong") and told in text for check, state, text in doctor(dsn)))
     # Put right, it goes; nobody has to be told.
     cursor.execute("DELETE FROM message WHERE queue_id = 999")
     user.commit()

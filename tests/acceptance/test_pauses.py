@@ -131,7 +131,7 @@ class Other:
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 def test_others_go_on(mysql_dsn: str, tmp_path: Path, point: str) -> None:
     environment = {"TARRY_NODE": "b", "TARRY_LADDER": LADDER}
     with start_server(tmp_path, mysql_dsn, environment) as b, httpx.Client(base_url=b.url, timeout=30) as client:

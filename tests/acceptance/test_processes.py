@@ -25,6 +25,7 @@ from attrs import define, field
 from support.blocking import Blocking
 from support.certificates import write_certificates
 from support.processes import is_there
+from support.servers import database
 from support.serving import Served, served
 from support.waiting import wait_until
 from tarry.client import Delivery, Tarry
@@ -40,6 +41,7 @@ class Several:
 
     server: Served
     port: int
+    dsn: str
 
     @property
     def url(self) -> str:
@@ -71,12 +73,23 @@ def several(folder: Path, dsn: str, *flags: str) -> Iterator[Several]:
         port = free_port()
         server.start("--dsn", dsn, "--processes", "2", "--listen", f"127.0.0.1:{port}", "--node", "box", *flags)
         assert server.process.poll() is None, server.log
-        yield Several(server, port)
+        yield Several(server, port, dsn)
 
 
 @pytest.fixture
 def pair(mysql_dsn: str, tmp_path: Path) -> Iterator[Several]:
     with several(tmp_path, mysql_dsn) as pair:
+        wait_until(lambda: pair.up() == 2)
+        yield pair
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
+    """A pair for all of the module who leave it as it was."""
+    with (
+        database(request.getfixturevalue(f"{request.param}_server")) as dsn,
+        several(tmp_path_factory.mktemp("lasting"), dsn) as pair,
+    ):
         wait_until(lambda: pair.up() == 2)
         yield pair
 
@@ -167,13 +180,13 @@ def test_all_serve_through_one_port_and_one_of_them_tells_of_all(pair: Several) 
     assert re.search("to first delivery, on box-[12]<", pictures)
 
 
-def test_many_connections_at_once_are_shared_out_evenly(pair: Several) -> None:
+def test_many_connections_at_once_are_shared_out_evenly(lasting: Several) -> None:
     with ExitStack() as crowd:
         for _ in range(200):
-            crowd.enter_context(socket.create_connection(("127.0.0.1", pair.port)))
+            crowd.enter_context(socket.create_connection(("127.0.0.1", lasting.port)))
 
         def shares() -> list[float]:
-            return sorted(value for (name, _), value in pair.metrics().items() if name == "process_open_fds")
+            return sorted(value for (name, _), value in lasting.metrics().items() if name == "process_open_fds")
 
         wait_until(lambda: sum(shares()) > 240)
         fewer, more = shares()
@@ -254,15 +267,13 @@ def upload(port: int) -> socket.socket:
     return sock
 
 
-@pytest.mark.parametrize("to_all", [False, True])
-def test_a_signal_stops_all_when_what_is_under_way_is_done(pair: Several, to_all: bool) -> None:
-    """To all: as systemd and a terminal send it. That is no second signal, in whatever order it comes."""
+def test_a_signal_stops_all_when_what_is_under_way_is_done(pair: Several) -> None:
+    """It goes to each process, too, as systemd and a terminal send it. That is no second signal."""
     uploads = [upload(pair.port) for _ in range(4)]
     pair.server.process.send_signal(signal.SIGTERM)
     wait_until(lambda: len(pair.events("stopping")) == 2)
-    if to_all:
-        for process in (1, 2):
-            os.kill(pair.pid(process), signal.SIGTERM)
+    for process in (1, 2):
+        os.kill(pair.pid(process), signal.SIGTERM)
 
     def refused() -> bool:
         with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", pair.port), 1):
@@ -280,6 +291,7 @@ def test_a_signal_stops_all_when_what_is_under_way_is_done(pair: Several, to_all
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.cases(1)
 def test_a_signal_to_all_while_they_begin_stops_them(mysql_dsn: str, tmp_path: Path, number: int) -> None:
     """Ctrl-C in a terminal: the first process has just been started, and listens to no signal so far."""
     flags = ("--dsn", mysql_dsn, "--processes", "2", "--listen", f"127.0.0.1:{free_port()}")
@@ -383,17 +395,18 @@ def test_what_no_process_can_serve_with_is_told_once_and_ends_all(mysql_dsn: str
         assert open_to_all.stderr.count("there is no key") == 1
 
 
-def test_a_second_supervisor_on_the_port_is_refused(pair: Several, mysql_dsn: str) -> None:
-    second = pair.server.tarry("serve", "--dsn", mysql_dsn, "--processes", "2", "--listen", f"127.0.0.1:{pair.port}")
+def test_a_second_supervisor_on_the_port_is_refused(lasting: Several) -> None:
+    listen = f"127.0.0.1:{lasting.port}"
+    second = lasting.server.tarry("serve", "--dsn", lasting.dsn, "--processes", "2", "--listen", listen)
     assert second.returncode == 1
-    assert f"cannot listen on 127.0.0.1:{pair.port}" in second.stderr
+    assert f"cannot listen on {listen}" in second.stderr
     assert "process_started" not in second.stderr
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
 @pytest.mark.cases(1)
-def test_one_worker_for_many_topics_leaves_nothing_at_any_of_them(pair: Several, kind: str) -> None:
-    topics = [f"work-{number}" for number in range(4)]
+def test_one_worker_for_many_topics_leaves_nothing_at_any_of_them(lasting: Several, kind: str) -> None:
+    topics = [f"work-{kind}-{number}" for number in range(4)]
     seen: Counter[str] = Counter()
     attempts: Counter[int] = Counter()
     lock = threading.Lock()
@@ -408,7 +421,7 @@ def test_one_worker_for_many_topics_leaves_nothing_at_any_of_them(pair: Several,
 
         return handle
 
-    with Tarry(pair.url) if kind == "threads" else Blocking(kind, pair.url, []) as worker:
+    with Tarry(lasting.url) if kind == "threads" else Blocking(kind, lasting.url, []) as worker:
         for topic in topics:
             worker.publish_many(topic, ({"body": number} for number in range(500)))
         since = time.monotonic()

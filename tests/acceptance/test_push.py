@@ -5,7 +5,6 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
+from support.in_turn import in_turn
 from support.receiver import OK, Received, Receiver, head, receiver
-from support.server import client_of, start_server
+from support.server import client_of, start_server, start_servers
 from support.waiting import wait_until
 from tarry.client import Tarry
 from tarry.service.demo.server_process import ServerProcess
@@ -67,9 +67,7 @@ def test_now_and_later(server: ServerProcess, tarry: Tarry, endpoint: Receiver) 
     assert SECRET not in server.tail(1_000_000)
 
 
-@pytest.mark.parametrize(
-    "wrong", [head(500), head(400), head(302, "Location: http://127.0.0.1/"), b"", b"garbage\r\n\r\n", None]
-)
+@pytest.mark.parametrize("wrong", [head(500), None], ids=["an error", "no answer"])
 def test_a_bad_start(server: ServerProcess, tarry: Tarry, endpoint: Receiver, wrong: bytes | None) -> None:
     """Whatever it is, it is a failure, and counted."""
     topic = f"bad-{abs(hash(wrong))}"
@@ -81,35 +79,18 @@ def test_a_bad_start(server: ServerProcess, tarry: Tarry, endpoint: Receiver, wr
     assert len({one.id for one in endpoint.received}) == 3
 
 
-@pytest.mark.parametrize("form", ["seconds", "date"])
-def test_it_is_left_alone_for_as_long_as_it_asks(
-    server: ServerProcess, tarry: Tarry, endpoint: Receiver, form: str
-) -> None:
+def test_it_is_left_alone_for_as_long_as_it_asks(server: ServerProcess, tarry: Tarry, endpoint: Receiver) -> None:
     came: list[datetime] = []
 
     def answer(_: Received) -> bytes:
         came.append(datetime.now(UTC))
-        date = format_datetime(came[0].replace(microsecond=0) + timedelta(seconds=2), usegmt=True)
-        return head(429, f"Retry-After: {1 if form == 'seconds' else date}") if len(came) == 1 else OK
+        return head(429, "Retry-After: 1") if len(came) == 1 else OK
 
     endpoint.answer = answer
-    put(server, endpoint, f"slow-{form}", max_in_flight=1)
-    tarry.publish_many(f"slow-{form}", [{"body": n} for n in range(3)])
-    wait_until(lambda: acked(tarry, f"slow-{form}") == 3)
+    put(server, endpoint, "slow", max_in_flight=1)
+    tarry.publish_many("slow", [{"body": n} for n in range(3)])
+    wait_until(lambda: acked(tarry, "slow") == 3)
     assert came[1] - came[0] >= timedelta(seconds=0.95)
-    assert {one.headers["tarry-attempt"] for one in endpoint.received} == {"1"}
-
-
-def test_gone(server: ServerProcess, tarry: Tarry, endpoint: Receiver) -> None:
-    endpoint.answer = lambda _: head(410)
-    put(server, endpoint, "gone", max_in_flight=1)
-    tarry.publish_many("gone", [{"body": n} for n in range(5)])
-    wait_until(lambda: state(server, "gone")["state"] == "off")
-    assert state(server, "gone")["because"] == "the endpoint answered 410"
-    assert len(endpoint.received) == 1
-    endpoint.answer = lambda _: OK
-    assert put(server, endpoint, "gone")["state"] == "on"
-    wait_until(lambda: acked(tarry, "gone") == 5)
     assert {one.headers["tarry-attempt"] for one in endpoint.received} == {"1"}
 
 
@@ -136,15 +117,8 @@ def test_it_goes_nowhere_else(server: ServerProcess, tarry: Tarry, endpoint: Rec
     assert endpoint.received[0].headers["host"] == f"localhost:{endpoint.port}"
 
 
-def test_killed_while_it_posts(tmp_path: Path, endpoint: Receiver) -> None:
-    killed_while_it_posts(tmp_path, None, endpoint)
-
-
-def test_killed_while_it_posts_on_mysql(mysql_dsn: str, tmp_path: Path, endpoint: Receiver) -> None:
-    killed_while_it_posts(tmp_path, mysql_dsn, endpoint)
-
-
-def killed_while_it_posts(tmp_path: Path, dsn: str | None, endpoint: Receiver) -> None:
+@pytest.mark.parametrize("dsn", in_turn(()), indirect=True)
+def test_killed_while_it_posts(dsn: str, tmp_path: Path, endpoint: Receiver) -> None:
     """What was under way is posted again, and nothing is lost."""
     with start_server(tmp_path, dsn, ENVIRONMENT) as server, client_of(server) as tarry:
         endpoint.answer = lambda _: None
@@ -176,20 +150,13 @@ def test_stopped_while_it_posts(tmp_path: Path, endpoint: Receiver) -> None:
         assert [one.headers["tarry-attempt"] for one in endpoint.received] == ["1", "1"]
 
 
-@pytest.fixture
-def servers(mysql_dsn: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
-    """Two on one database, which know of each other."""
-    other = tmp_path / "other"
-    other.mkdir()
-    with start_server(tmp_path, mysql_dsn, ENVIRONMENT) as first, start_server(other, mysql_dsn, ENVIRONMENT) as second:
-        wait_until(lambda: all(len(httpx.get(f"{one.url}/v1/nodes").json()["nodes"]) == 2 for one in (first, second)))
-        yield first, second
-
-
-def test_two_servers(servers: tuple[ServerProcess, ServerProcess], endpoint: Receiver) -> None:
+def test_two_servers(mysql_dsn: str, tmp_path: Path, endpoint: Receiver) -> None:
     """Both post, each message once; what one is told, the other knows."""
-    first, second = servers
-    with client_of(first) as tarry:
+    with (
+        start_servers(tmp_path, mysql_dsn, "first", "second", env=ENVIRONMENT) as (first, second),
+        client_of(first) as tarry,
+    ):
+        wait_until(lambda: all(len(httpx.get(f"{one.url}/v1/nodes").json()["nodes"]) == 2 for one in (first, second)))
         put(first, endpoint, "both", max_in_flight=4)
         ids = {one.id for one in tarry.publish_many("both", [{"body": n} for n in range(200)])}
         wait_until(lambda: acked(tarry, "both") == 200, 60)
@@ -207,6 +174,7 @@ def test_two_servers(servers: tuple[ServerProcess, ServerProcess], endpoint: Rec
         endpoint.answer = lambda _: head(410)
         tarry.publish("both", 1)
         wait_until(lambda: state(second, "both")["state"] == "off")
+        assert state(second, "both")["because"] == "the endpoint answered 410"
 
 
 def posted(server: ServerProcess) -> float:

@@ -8,16 +8,13 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
-import pymysql
 import pytest
 
 from support.receiver import receiver
 from support.server import start_server
-from support.servers import run_sql
-from support.stores import connect_raw
+from support.servers import run_sql, session_with
 from support.waiting import wait_until
 from tarry.service.demo.server_process import ServerProcess
 
@@ -102,63 +99,25 @@ def test_a_limit_of_files(tmp_path: Path) -> None:
         publish_again(server)
 
 
-@pytest.fixture
-def admin(mysql_dsn: str) -> Iterator[pymysql.connections.Connection]:
-    """A session of an operator's, whose locks go with it."""
-    connection = connect_raw(mysql_dsn)
-    yield connection
-    connection.close()
-
-
-def sql(connection: pymysql.connections.Connection, *statements: str) -> None:
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-
-
-def test_tables_that_are_locked(mysql_dsn: str, admin: pymysql.connections.Connection, tmp_path: Path) -> None:
+def test_tables_that_are_locked(mysql_dsn: str, tmp_path: Path) -> None:
     """A statement stands, or a COMMIT: it is told, here, in the log and to the alarm; and that it goes on."""
-    with receiver() as hears:
+    with receiver() as hears, session_with(mysql_dsn) as admin:
 
         def heard() -> list[str]:
             return [json.loads(one.body)["event"] for one in hears.received]
 
         with start_server(tmp_path, mysql_dsn, {"TARRY_ALARM_URL": hears.url}) as server:
             publish_again(server)
-            sql(admin, "FLUSH TABLES WITH READ LOCK")
+            admin.execute("FLUSH TABLES WITH READ LOCK")
             for more in ({}, {"delay": "1h"}):  # as from callers who do not wait for an answer
                 with suppress(httpx.TimeoutException):
                     publish(server, timeout=0.1, **more)
             wait_until(lambda: not is_ready(server), 20)
             assert "writes" in checks(server)
             wait_until(lambda: "store_takes_no_writes" in events(server) and "store_takes_no_writes" in heard())
-            sql(admin, "UNLOCK TABLES")
+            admin.execute("UNLOCK TABLES")
             publish_again(server)
             wait_until(lambda: "store_takes_writes" in events(server) and "store_takes_writes" in heard())
-
-
-def test_a_row_that_is_locked_is_its_callers_matter(
-    mysql_dsn: str, admin: pymysql.connections.Connection, tmp_path: Path
-) -> None:
-    with start_server(tmp_path, mysql_dsn) as server:
-        publish_again(server)
-        sql(admin, "START TRANSACTION", "SELECT * FROM queue FOR UPDATE")
-        assert publish(server) == 503
-        wait_until(lambda: is_ready(server), 1)
-        assert checks(server) == {}
-        sql(admin, "ROLLBACK")
-
-
-def test_a_server_that_takes_no_writes(mysql_dsn: str, admin: pymysql.connections.Connection, tmp_path: Path) -> None:
-    with start_server(tmp_path, mysql_dsn) as server:
-        publish_again(server)
-        try:
-            sql(admin, "SET GLOBAL read_only = 1")
-            wait_until(lambda: not is_ready(server))
-            assert publish(server) == 503
-        finally:
-            sql(admin, "SET GLOBAL read_only = 0")
-        publish_again(server)
 
 
 def test_a_trigger_that_refuses_all(mysql_dsn: str, tmp_path: Path) -> None:
@@ -176,27 +135,3 @@ def test_a_trigger_that_refuses_all(mysql_dsn: str, tmp_path: Path) -> None:
         counts = "SELECT (SELECT COUNT(*) FROM delay), (SELECT COUNT(*) FROM message)"
         wait_until(lambda: tuple(run_sql(mysql_dsn, counts)[0]) == (2, 3))  # two wait for an hour
         assert "rows_set_aside" not in events(server)
-
-
-def test_a_right_that_is_taken_away(mysql_dsn: str, tmp_path: Path) -> None:
-    parts = urlsplit(mysql_dsn)
-    database = parts.path[1:]
-    user = f"'{database[-20:]}'@'%'"
-    run_sql(mysql_dsn, f"CREATE USER {user} IDENTIFIED BY 'secret'", f"GRANT ALL ON {database}.* TO {user}")
-    dsn = parts._replace(netloc=f"{database[-20:]}:secret@{parts.hostname}:{parts.port}").geturl()
-    try:
-        with start_server(tmp_path, dsn) as server:
-            publish_again(server)
-            run_sql(mysql_dsn, f"REVOKE INSERT ON {database}.* FROM {user}")
-            for (number,) in run_sql(
-                mysql_dsn, f"SELECT id FROM information_schema.processlist WHERE user = '{database[-20:]}'"
-            ):
-                with suppress(pymysql.err.OperationalError):  # it is gone by itself
-                    run_sql(mysql_dsn, f"KILL {number}")  # those that are there keep what they may
-            wait_until(lambda: not is_ready(server), 15)
-            assert "denied" in checks(server)["writes"]
-            assert publish(server) == 503
-            run_sql(mysql_dsn, f"GRANT ALL ON {database}.* TO {user}")
-            publish_again(server)
-    finally:
-        run_sql(mysql_dsn, f"DROP USER {user}")

@@ -205,7 +205,7 @@ def test_what_a_killed_client_held_goes_to_another_at_once(server: ServerProcess
         assert told[2:] == [("claimed", "bob", again), ("acked", "bob", again)]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.long
 def test_a_handler_that_never_returns_ends_with_its_process(server: ServerProcess, start: Start) -> None:
     """SIGTERM: the process ends when `drain` is over, and what was in its handlers comes to another, and no sooner."""
     with client_of(server) as tarry:

@@ -8,9 +8,10 @@ import httpx
 import redis
 
 from support import servers
-from support.server import start_server
+from support.server import start_server, start_servers
 from support.waiting import wait_until
 from tarry.client import NotFound, Tarry
+from tarry.service.demo.server_process import ServerProcess
 from tarry.service.notices import SUBJECTS
 from tarry.store.opening import database_of
 
@@ -57,25 +58,6 @@ def test_redis_comes_and_goes(mysql_dsn: str, private_redis: servers.PrivateRedi
         assert (counts["accepted"], counts["streamed"], counts["pending"]) == (31, 31, 0)
 
 
-def test_what_is_removed_at_one_server_is_gone_at_the_other(
-    mysql_dsn: str, private_redis: servers.PrivateRedis, tmp_path: Path
-) -> None:
-    """At once: without a Redis it would take the other up to ten seconds to hear of it."""
-    (tmp_path / "other").mkdir()
-    environment = {"TARRY_REDIS": private_redis.url}
-    with (
-        start_server(tmp_path, mysql_dsn, environment) as one,
-        start_server(tmp_path / "other", mysql_dsn, environment) as other,
-        Tarry(one.url) as here,
-        Tarry(other.url) as there,
-    ):
-        for number in range(5):
-            here.put_topic(f"orders-{number}")
-            there.topic(f"orders-{number}")
-            here.delete_topic(f"orders-{number}")
-            wait_until(lambda: gone(there, f"orders-{number}"), 3)  # noqa: B023  # it is over when the loop goes on
-
-
 def gone(tarry: Tarry, topic: str) -> bool:
     try:
         tarry.topic(topic)
@@ -87,9 +69,7 @@ def gone(tarry: Tarry, topic: str) -> bool:
 def test_two_servers_go_on_without_it_and_use_it_when_it_is_back(
     mysql_dsn: str, private_redis: servers.PrivateRedis, tmp_path: Path
 ) -> None:
-    environment = {"TARRY_REDIS": private_redis.url}
-    folder = tmp_path / "other"
-    folder.mkdir()
+    env = {"TARRY_REDIS": private_redis.url}
     channels = [f"tarry:{database_of(mysql_dsn)}:{subject}" for subject in SUBJECTS]
 
     def listens() -> bool:
@@ -97,8 +77,7 @@ def test_two_servers_go_on_without_it_and_use_it_when_it_is_back(
             return [many for _, many in client.pubsub_numsub(*channels)] == [2] * len(channels)
 
     with (
-        start_server(tmp_path, mysql_dsn, environment) as first,
-        start_server(folder, mysql_dsn, environment) as second,
+        start_servers(tmp_path, mysql_dsn, "first", "second", env=env) as (first, second),
         Tarry(first.url) as here,
         Tarry(second.url) as there,
     ):
@@ -106,6 +85,10 @@ def test_two_servers_go_on_without_it_and_use_it_when_it_is_back(
             if is_there:
                 private_redis.start()
                 wait_until(listens)
+                here.put_topic("brief")
+                there.topic("brief")
+                here.delete_topic("brief")
+                wait_until(lambda: gone(there, "brief"), 3)  # without a Redis it would take up to ten seconds
             else:
                 private_redis.stop()
             took: list[float] = []
@@ -125,9 +108,8 @@ def test_two_servers_go_on_without_it_and_use_it_when_it_is_back(
             assert took[0] - published < 10, "not at the end of the poll"
 
 
-def test_the_embedded_store_refuses(tmp_path: Path) -> None:
-    with start_server(tmp_path) as server:
-        answer = httpx.put(f"{server.url}/v1/topics/orders", json={"sequencer": "redis"})
-        assert answer.status_code == 409
-        assert "MySQL" in answer.json()["detail"]
-        assert httpx.get(f"{server.url}/v1/topics/orders").status_code == 404
+def test_the_embedded_store_refuses(server: ServerProcess) -> None:
+    answer = httpx.put(f"{server.url}/v1/topics/orders", json={"sequencer": "redis"})
+    assert answer.status_code == 409
+    assert "MySQL" in answer.json()["detail"]
+    assert httpx.get(f"{server.url}/v1/topics/orders").status_code == 404

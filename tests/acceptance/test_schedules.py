@@ -1,12 +1,8 @@
 """Schedules through real servers: each fire time has its message, and one, whatever servers do and however they die."""
 
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -15,12 +11,10 @@ from typing import Any
 import pytest
 
 from support.in_turn import KINDS, in_turn
-from support.server import client_of, start_server
-from support.servers import free_port
+from support.server import client_of, dying_server, start_server, start_servers
 from support.waiting import wait_until
 from tarry.client import LeaseLost, NotFound, Tarry, TarryError
 
-ROOT = Path(__file__).parents[2]
 POINTS = [
     "delay.lock_due:after",
     "schedule.lock_next:after",
@@ -36,28 +30,6 @@ POINTS = [
 KEPT = ["moved.add:after", "delay.move:commit", "delay.move:committed", "fire.end:after", "fire.end:committed"]
 """Points of a message that is kept back, and of one that goes at last."""
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture(params=["sqlite", "mysql"])
-def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
-    """A fresh store."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/tarry.db"
-    return fresh_database(request.getfixturevalue("mysql_server"))
-
-
-@contextmanager
-def serving(dsn: str, port: int, log: Path, *point: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A server that dies at a point for the n-th time; or, with `none`, lives until it is stopped."""
-    command = ["-P", "-m", "tarry.bench.killing", *point, "serve", "--dsn", dsn, "--listen", f"127.0.0.1:{port}"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".tree")}
-    with log.open("ab") as out:
-        process = subprocess.Popen([sys.executable, *command], env=environment, stdout=out, stderr=out)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(10)
 
 
 def every_second(tarry: Tarry) -> None:
@@ -96,45 +68,19 @@ def each_has_one(tarry: Tarry) -> None:
 
 
 @pytest.mark.parametrize(("dsn", "point"), in_turn(*((point,) for point in POINTS)), indirect=["dsn"])
-@pytest.mark.cases(3)
+@pytest.mark.cases(2)
 def test_a_server_that_is_killed_loses_and_doubles_none(dsn: str, point: str, tmp_path: Path) -> None:
-    port, log = free_port(), tmp_path / "server.log"
-    with Tarry(f"http://127.0.0.1:{port}") as tarry:
-        with serving(dsn, port, log, point, "3") as server:
-            every_second(tarry)
-            assert server.wait(30) == -9, f"{point} was never reached: {log.read_text()}"
-        with serving(dsn, port, log, "none", "1"):
-            before = len(fired(tarry))
-            wait_until(lambda: len(fired(tarry)) >= before + 3)
-            each_has_one(tarry)
-
-
-@pytest.mark.cases(1)
-def test_who_saves_it_all_the_time_loses_none(dsn: str, tmp_path: Path) -> None:
+    with dying_server(tmp_path, dsn, point, 3) as server, client_of(server) as tarry:
+        every_second(tarry)
     with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
-        saves = 0
-
-        def save() -> None:
-            nonlocal saves
-            saves += 1
-            tarry.put_schedule(
-                "often", topic="ticks", body=saves, every="1s", jitter="900ms", misfire={"catch_up": "1h"}
-            )
-
-        def enough() -> bool:
-            save()
-            return saves >= 100 and len(fired(tarry)) >= 4
-
-        wait_until(enough)
+        before = len(fired(tarry))
+        wait_until(lambda: len(fired(tarry)) >= before + 3)
         each_has_one(tarry)
 
 
 def test_two_servers_and_one_that_is_killed(mysql_dsn: str, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
     with (
-        start_server(tmp_path, mysql_dsn) as first,
-        start_server(other, mysql_dsn) as second,
+        start_servers(tmp_path, mysql_dsn, "first", "second") as (first, second),
         client_of(first) as here,
         client_of(second) as there,
     ):
@@ -173,33 +119,30 @@ def settle(tarry: Tarry, settled: dict[str, int], hold: float) -> None:
 @pytest.mark.cases(1)
 def test_one_is_kept_back_until_the_one_before_is_settled(dsn: str, point: str, tmp_path: Path) -> None:
     """Whenever the server dies: what is kept back goes, once, those that come meanwhile are left out, and none else."""
-    port, log = free_port(), tmp_path / "server.log"
     settled: dict[str, int] = {}
-    with Tarry(f"http://127.0.0.1:{port}") as tarry:
-        with serving(dsn, port, log, point, "2") as server:
-            tarry.put_group("ticks", "slow", ladder=["1s"] * 16)
-            late: Any = {"catch_up": "1h"}
-            tarry.put_schedule(
-                "often", topic="ticks", body=1, every="1s", overlap="queue_one", group="slow", misfire=late
-            )
-            if point == "none":
-                wait_until(lambda: "overlapped" in {one.what for one in tarry.fires("often")})
-            else:
-                with suppress(TarryError), Tarry(f"http://127.0.0.1:{port}", deadline=1.0) as brief:
-                    while server.poll() is None:
-                        settle(brief, settled, 1.5)
-                assert server.wait(30) == -9, f"{point} was never reached: {log.read_text()}"
-        with serving(dsn, port, log, "none", "1"):
-            goal = len(settled) + 2
-            while len(settled) < goal:
-                settle(tarry, settled, 1.5)
-            tarry.pause_schedule("often")
-            what = {one.fire_at: one.what for one in tarry.fires("often")}
-            times = sorted(what)
-            assert times == [times[0] + nth * SECOND for nth in range(len(times))], "each has its end"
-            assert set(what.values()) == {"fired", "overlapped"}, what
-            messages = sent(tarry)
-            assert set(messages.values()) == {1}, "none comes twice"
-            assert {datetime.fromisoformat(at) for at in messages} == {at for at in times if what[at] == "fired"}
-            topic = tarry.topic("ticks")
-            assert (topic["accepted"] - topic["replaced"], topic["pending"]) == (topic["streamed"], 0)
+    begun = start_server(tmp_path, dsn) if point == "none" else dying_server(tmp_path, dsn, point, 2)
+    with begun as server, client_of(server) as tarry:
+        tarry.put_group("ticks", "slow", ladder=["1s"] * 16)
+        late: Any = {"catch_up": "1h"}
+        tarry.put_schedule("often", topic="ticks", body=1, every="1s", overlap="queue_one", group="slow", misfire=late)
+        if point == "none":
+            wait_until(lambda: "overlapped" in {one.what for one in tarry.fires("often")})
+            server.kill()
+        else:
+            with suppress(TarryError), Tarry(server.url, deadline=1.0) as brief:
+                while not server.ended:
+                    settle(brief, settled, 1.5)
+    with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+        goal = len(settled) + 2
+        while len(settled) < goal:
+            settle(tarry, settled, 1.5)
+        tarry.pause_schedule("often")
+        what = {one.fire_at: one.what for one in tarry.fires("often")}
+        times = sorted(what)
+        assert times == [times[0] + nth * SECOND for nth in range(len(times))], "each has its end"
+        assert set(what.values()) == {"fired", "overlapped"}, what
+        messages = sent(tarry)
+        assert set(messages.values()) == {1}, "none comes twice"
+        assert {datetime.fromisoformat(at) for at in messages} == {at for at in times if what[at] == "fired"}
+        topic = tarry.topic("ticks")
+        assert (topic["accepted"] - topic["replaced"], topic["pending"]) == (topic["streamed"], 0)

@@ -1,7 +1,7 @@
 """What alerts and the dashboard ask for, held against what servers tell once each thing that is counted has happened.
 
-`test_operations.py` holds it against the program's own list of metrics; here it is the text of `/metrics`, of a server
-of two processes, before and after a restart: by name, by labels, and by the values that an expression wants of them.
+It is the text of `/metrics`, of a server of two processes, before and after a restart: by name, by labels, and by the
+values that an expression wants of them.
 """
 
 import json
@@ -33,7 +33,7 @@ FILES = Path(__file__).parents[2] / "docs" / "operations"
 SECRET = "whsec_" + b64encode(b"only the server and I know it").decode()
 OF_THE_SCRAPE = {"job", "instance"}
 """Labels that Prometheus gives to whatever it reads."""
-MEASURED = ("tarry_group_lag_messages", "tarry_pending_messages", "tarry_cleaned_rows_total")
+MEASURED = {"tarry_group_lag_messages", "tarry_pending_messages", "tarry_cleaned_rows_total"}
 """What is measured every so often, and at the start."""
 _SELECTOR = re.compile(r"\b((?:tarry|process)_\w+)(?:\{([^}]*)\})?")
 
@@ -181,9 +181,7 @@ def a_day(server: Served, dsn: str, folder: Path) -> Scrape:
         told = scrape(url)
     assert server.stop() == 0
     server.start(*flags)
-    wait_until(
-        lambda: {"tarry_group_lag_messages", "tarry_pending_messages", "tarry_cleaned_rows_total"} <= set(scrape(url))
-    )
+    wait_until(lambda: set(scrape(url)) >= MEASURED)
     for name, series in scrape(url).items():
         told.setdefault(name, []).extend(series)
     assert server.stop() == 0

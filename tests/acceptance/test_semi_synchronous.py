@@ -14,10 +14,9 @@ from attrs import define, frozen
 
 from support.publishing import Publishing, there
 from support.replicas import pair_of_servers, place_of
-from support.server import client_of, start_server
+from support.server import client_of, start_servers
 from support.servers import NoServerError, PrivateServer, mysql, run_sql, skip_or_fail
 from support.waiting import wait_until
-from tarry.service.demo.server_process import ServerProcess
 
 _APPLIED = 30
 """Seconds for a replica to apply what it has."""
@@ -167,10 +166,7 @@ def test_what_was_answered_when_the_primary_dies(
             skip_or_fail(str(error))
         if semi_synchronous:
             pair.make_semi_synchronous()
-        servers = list[ServerProcess]()
-        for name in ("first", "second"):
-            (tmp_path / name).mkdir()
-            servers.append(stack.enter_context(start_server(tmp_path / name, pair.dsn, {"TARRY_NODE": name})))
+        servers = stack.enter_context(start_servers(tmp_path, pair.dsn, "first", "second"))
         publishing = Publishing([server.url for server in servers])
         with publishing.going_on():
             publishing.more(100)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.server import client_of
+from support.server import client_of, start_servers
 from support.servers import skip_or_fail
 from support.waiting import wait_until
 from tarry.bench import databases
@@ -33,12 +33,7 @@ def test_nobody_is_taken_for_dead(tmp_path: Path) -> None:
     with ExitStack() as stack:
         database = stack.enter_context(private("mariadb", Shim("clock", tmp_path)))
         assert database.lever is not None
-        servers: list[ServerProcess] = []
-        for name in NAMES:
-            (tmp_path / name).mkdir()
-            servers.append(ServerProcess(tmp_path / name, database.dsn, environment={"TARRY_NODE": name}))
-            stack.callback(servers[-1].kill)
-            servers[-1].start()
+        servers = stack.enter_context(start_servers(tmp_path, database.dsn, *NAMES))
         with client_of(servers[0]) as tarry:
             wait_until(lambda: len(tarry.nodes()) == len(NAMES))
             for number in range(1, len(STEPS) + 1):

@@ -9,7 +9,7 @@ from support.server import client_of, start_server
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "sizing.md").read_text("utf-8")
 BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
-MESSAGES, BODY = 4000, 198
+MESSAGES, BODY = 2000, 198
 
 
 def test_the_figures_are_those_of_the_benchmarks() -> None:

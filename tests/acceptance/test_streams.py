@@ -1,11 +1,11 @@
-"""Broadcast, tags, concurrency, ranking and pull through the front door, on a real server that is killed in between."""
+"""Broadcast, tags and pull through the front door, on a real server that is killed in between; and the alarm."""
 
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,9 @@ from tarry.client import Message, Tarry
 from tarry.service.demo.server_process import ServerProcess, python_path
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with start_server(tmp_path, env={"TARRY_LADDER": "50ms,50ms"}) as server:
-        yield server
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    return {"TARRY_LADDER": "50ms,50ms"}
 
 
 def take(tarry: Tarry, client: str, count: int, seen: list[int]) -> None:
@@ -58,16 +57,16 @@ def test_every_client_gets_every_message_and_a_kill_changes_nothing(server: Serv
 
 
 def test_a_broadcast_poll_is_woken_by_publish_and_by_promotion(tarry: Tarry) -> None:
-    tarry.put_topic("news", kind="broadcast")
-    tarry.claim("news", "screens", client="hall", after="")
+    tarry.put_topic("woken", kind="broadcast")
+    tarry.claim("woken", "screens", client="hall", after="")
     for delay in (0, 300):
         got: list[Message] = []
 
         def poll(into: list[Message] = got) -> None:
-            claim = tarry.claim("news", "screens", client="hall", wait="20s")
+            claim = tarry.claim("woken", "screens", client="hall", wait="20s")
             into.extend(claim.messages if claim is not None else ())
 
-        together(poll, partial(tarry.publish, "news", delay, delay=timedelta(milliseconds=delay)))
+        together(poll, partial(tarry.publish, "woken", delay, delay=timedelta(milliseconds=delay)))
         assert [message.body for message in got] == [delay]
 
 
@@ -84,25 +83,6 @@ def test_tags_choose(tarry: Tarry) -> None:
             seen.append((message.body, message.attempt))
     assert seen == [(0, 2), (3, 2)]
     assert tarry.claim("paint", "shop") is None
-
-
-def test_concurrency_is_a_limit_for_all_clients(tarry: Tarry) -> None:
-    tarry.put_group("work", "crew", concurrency=3)
-    tarry.publish_many("work", [{"body": number} for number in range(10)])
-    first = tarry.claim("work", "crew", client="a", max=2)
-    second = tarry.claim("work", "crew", client="b", max=2)
-    assert first is not None
-    assert second is not None
-    assert (len(first.messages), len(second.messages)) == (2, 1)
-    assert tarry.claim("work", "crew", client="c") is None
-    got: list[int] = []
-
-    def poll() -> None:
-        claim = tarry.claim("work", "crew", client="c", wait="20s")
-        got.append(0 if claim is None else len(claim.messages))
-
-    together(poll, lambda: tarry.ack(first))
-    assert got == [2]
 
 
 def test_pull_by_an_own_offset(tarry: Tarry) -> None:
@@ -124,9 +104,9 @@ def test_pull_by_an_own_offset(tarry: Tarry) -> None:
 
 
 def test_the_command_line(server: ServerProcess, tarry: Tarry) -> None:
-    tarry.put_topic("news", kind="broadcast")
+    tarry.put_topic("told", kind="broadcast")
     for number in range(4):
-        tarry.publish("news", number, tag="even" if number % 2 == 0 else "odd")
+        tarry.publish("told", number, tag="even" if number % 2 == 0 else "odd")
 
     def run(*arguments: str) -> list[int]:
         command = [sys.executable, "-m", "tarry.service.cli.app", *arguments]
@@ -134,7 +114,7 @@ def test_the_command_line(server: ServerProcess, tarry: Tarry) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment)
         return [json.loads(line)["body"] for line in done.stdout.splitlines()]
 
-    common = ("consume", "news", "--group", "screens", "--client", "hall", "--from", "earliest")
+    common = ("consume", "told", "--group", "screens", "--client", "hall", "--from", "earliest")
     assert run(*common, "--tag", "odd", "--no-ack") == [1, 3]
     assert run(*common, "--max", "3") == [0, 1, 2]
     assert run(*common) == [3]

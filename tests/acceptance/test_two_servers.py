@@ -3,14 +3,13 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from support.server import client_of, start_server
-from support.stores import connect_raw, open_tables, row_lock_waits
 from support.waiting import wait_until
 from tarry.client import Claim, Tarry
 from tarry.service.demo.server_process import ServerProcess
@@ -118,151 +117,93 @@ def test_a_second_server_does_no_harm(servers: tuple[ServerProcess, ServerProces
         assert lost(a) + lost(b) == 1
 
 
-def test_each_publishes_to_queues_of_its_own(mysql_dsn: str, tmp_path: Path) -> None:
+def test_each_publishes_to_queues_of_its_own(two_servers: list[ServerProcess]) -> None:
     """Of an unordered topic, while there are two; all of them alone, and of an ordered one."""
-    nodes: list[ServerProcess] = []
-    try:
-        for name in ("a", "b"):
-            (tmp_path / name).mkdir()
-            nodes.append(ServerProcess(tmp_path / name, mysql_dsn, environment={"TARRY_NODE": name}))
-            nodes[-1].start()
-        a, b = nodes
-        with client_of(a) as at_a, client_of(b) as at_b:
-            at_a.put_topic("orders", queues=4)
-            at_a.put_topic("steps", queues=4, ordered=True)
+    a, b = two_servers
+    with client_of(a) as at_a, client_of(b) as at_b:
+        at_a.put_topic("own", queues=4)
+        at_a.put_topic("steps", queues=4, ordered=True)
 
-            def queues(tarry: Tarry, topic: str) -> set[int | None]:
-                return {tarry.publish(topic, 1).queue for _ in range(8)}
+        def queues(tarry: Tarry, topic: str) -> set[int | None]:
+            return {tarry.publish(topic, 1).queue for _ in range(8)}
 
-            wait_until(lambda: queues(at_a, "orders") == {0, 2} and queues(at_b, "orders") == {1, 3})
-            assert queues(at_a, "steps") == queues(at_b, "steps") == {0, 1, 2, 3}
-            keyed = [{tarry.publish("orders", 1, ordering_key="k").queue for _ in range(3)} for tarry in (at_a, at_b)]
-            assert keyed[0] == keyed[1]
-            assert len(keyed[0]) == 1
-            assert b.stop() == 0
-            wait_until(lambda: queues(at_a, "orders") == {0, 1, 2, 3})
-    finally:
-        for node in nodes:
-            node.kill()
+        wait_until(lambda: queues(at_a, "own") == {0, 2} and queues(at_b, "own") == {1, 3})
+        assert queues(at_a, "steps") == queues(at_b, "steps") == {0, 1, 2, 3}
+        keyed = [{tarry.publish("own", 1, ordering_key="k").queue for _ in range(3)} for tarry in (at_a, at_b)]
+        assert keyed[0] == keyed[1]
+        assert len(keyed[0]) == 1
+        assert b.stop() == 0
+        wait_until(lambda: queues(at_a, "own") == {0, 1, 2, 3})
+        b.start()
 
 
 def test_two_of_one_name_both_work_and_the_later_one_says_so(mysql_dsn: str, tmp_path: Path) -> None:
     """They are told apart by their boots: each has its timers, one of them the duties, and one can be stopped."""
-    nodes: list[ServerProcess] = []
-    try:
-        for folder in ("one", "two"):
-            (tmp_path / folder).mkdir()
-            nodes.append(ServerProcess(tmp_path / folder, mysql_dsn, environment={"TARRY_NODE": "twin"}))
-            nodes[-1].start()
-        first, second = nodes
-        with client_of(first) as at_first, client_of(second) as at_second:
-            wait_until(lambda: "node_name_taken" in second.tail(1_000_000))
-            wait_until(lambda: sorted(len(one["shards"]) for one in at_first.nodes()) == [8, 8])
-            told = at_first.nodes()
-            assert [(one["node"], one["alive"]) for one in told] == [("twin", True)] * 2
-            assert len({one["boot"] for one in told}) == 2
-            assert [one["duties"] for one in told] == [True, False]
-            for number in range(64):
-                (at_first, at_second)[number % 2].publish("orders", number, delay="300ms")
-            seen: list[object] = []
-            while len(seen) < 64:
-                claim = at_second.claim("orders", "billing", max=64, wait="5s")
-                assert claim is not None
-                seen += [message.body for message in claim.messages]
-                at_second.ack(claim)
-            assert sorted(seen, key=str) == sorted(range(64), key=str)
-            assert first.stop() == 0
-            wait_until(lambda: [(one["duties"], len(one["shards"])) for one in at_second.nodes()] == [(True, 16)])
+    env = {"TARRY_NODE": "twin"}
+    other = tmp_path / "other"
+    other.mkdir()
+    with (
+        start_server(tmp_path, mysql_dsn, env) as first,
+        start_server(other, mysql_dsn, env) as second,
+        client_of(first) as at_first,
+        client_of(second) as at_second,
+    ):
+        wait_until(lambda: "node_name_taken" in second.tail(1_000_000))
+        wait_until(lambda: sorted(len(one["shards"]) for one in at_first.nodes()) == [8, 8])
+        told = at_first.nodes()
+        assert [(one["node"], one["alive"]) for one in told] == [("twin", True)] * 2
+        assert len({one["boot"] for one in told}) == 2
+        assert [one["duties"] for one in told] == [True, False]
+        for number in range(64):
+            (at_first, at_second)[number % 2].publish("orders", number, delay="300ms")
+        seen: list[object] = []
+        while len(seen) < 64:
+            claim = at_second.claim("orders", "billing", max=64, wait="5s")
+            assert claim is not None
+            seen += [message.body for message in claim.messages]
+            at_second.ack(claim)
+        assert sorted(seen, key=str) == sorted(range(64), key=str)
+        assert first.stop() == 0
+        wait_until(lambda: [(one["duties"], len(one["shards"])) for one in at_second.nodes()] == [(True, 16)])
         assert second.tail(1_000_000).count("node_name_taken") == 1
         assert "node_name_taken" not in first.tail(1_000_000)
         assert "node_dead" not in second.tail(1_000_000)
-    finally:
-        for node in nodes:
-            node.kill()
 
 
-def test_one_group_is_consumed_at_both(mysql_dsn: str, tmp_path: Path) -> None:
+def test_one_group_is_consumed_at_both(two_servers: list[ServerProcess]) -> None:
     """Their turns meet all the time: each message is given once, and each ack counts."""
-    nodes: list[ServerProcess] = []
     seen: list[object] = []
-    try:
-        for name in ("a", "b"):
-            (tmp_path / name).mkdir()
-            nodes.append(ServerProcess(tmp_path / name, mysql_dsn, environment={"TARRY_NODE": name}))
-            nodes[-1].start()
-        with client_of(nodes[0]) as tarry:
-            tarry.publish_many("orders", [{"body": number} for number in range(1000)])
+    with client_of(two_servers[0]) as tarry:
+        tarry.publish_many("shared", [{"body": number} for number in range(1000)])
 
-        def consume(number: int) -> None:
-            with client_of(nodes[number % 2]) as tarry:
-                while (claim := tarry.claim("orders", "billing", client=f"c{number}", max=10, wait="1s")) is not None:
-                    seen.extend(message.body for message in claim.messages)
-                    assert tarry.ack(claim) == len(claim.messages)
+    def consume(number: int) -> None:
+        with client_of(two_servers[number % 2]) as tarry:
+            while (claim := tarry.claim("shared", "billing", client=f"c{number}", max=10, wait="1s")) is not None:
+                seen.extend(message.body for message in claim.messages)
+                assert tarry.ack(claim) == len(claim.messages)
 
-        with ThreadPoolExecutor(6) as consumers:
-            for _ in consumers.map(consume, range(6)):
-                """What one of them met is told."""
-        assert sorted(seen, key=str) == sorted(range(1000), key=str)
-        with client_of(nodes[1]) as tarry:
-            assert tarry.group("orders", "billing")["acked"] == 1000
-    finally:
-        for node in nodes:
-            node.kill()
+    with ThreadPoolExecutor(6) as consumers:
+        for _ in consumers.map(consume, range(6)):
+            """What one of them met is told."""
+    assert sorted(seen, key=str) == sorted(range(1000), key=str)
+    with client_of(two_servers[1]) as tarry:
+        assert tarry.group("shared", "billing")["acked"] == 1000
 
 
-def test_what_one_has_changed_the_other_goes_by_at_once(mysql_dsn: str, tmp_path: Path) -> None:
+def test_what_one_has_changed_the_other_goes_by_at_once(two_servers: list[ServerProcess]) -> None:
     """Though it has not heard of it: a claim of queues that were added there is acked here, and a group that was made
     there gets the ladder that is set here."""
-    nodes: list[ServerProcess] = []
-    try:
-        for name in ("a", "b"):
-            (tmp_path / name).mkdir()
-            nodes.append(ServerProcess(tmp_path / name, mysql_dsn, environment={"TARRY_NODE": name}))
-            nodes[-1].start()
-        with client_of(nodes[0]) as at_a, client_of(nodes[1]) as at_b:
-            for tarry in (at_a, at_b):
-                tarry.publish("orders", 1)
-            for tarry in (at_a, at_b, at_a):
-                while (claim := tarry.claim("orders", "billing", max=2)) is not None:
-                    tarry.ack(claim)
-            at_a.put_topic("orders", queues=4)
-            at_a.publish_many("orders", [{"body": number, "ordering_key": str(number)} for number in range(16)])
-            claim = at_a.claim("orders", "billing", max=16, wait="5s")
-            assert claim is not None
-            assert at_b.ack(claim) == len(claim.messages)
-            at_a.put_group("orders", "slow", ladder=["1s"])
-            assert at_b.put_group("orders", "slow", ladder=["2s", "3s"])["ladder"] == [2000, 3000]
-            wait_until(lambda: at_a.group("orders", "slow")["ladder"] == [2000, 3000])
-    finally:
-        for node in nodes:
-            node.kill()
-
-
-def test_who_asks_while_another_server_has_the_group_is_of_the_next_turn(mysql_dsn: str, tmp_path: Path) -> None:
-    """One commit for all of them. A transaction of the test's own stands for the other server's turn."""
-    with start_server(tmp_path, mysql_dsn) as server, client_of(server) as tarry, ExitStack() as opened:
-        for number in range(20):
-            tarry.publish("orders", number)
-        tarry.ack(claimed(tarry, "c"))
-        tables = opened.enter_context(closing(open_tables(mysql_dsn)))
-        clients = [opened.enter_context(httpx.Client(base_url=server.url, timeout=10)) for _ in range(6)]
-        for client in clients:
-            assert client.get("/readyz").status_code == 200  # they are connected
-
-        def claim(number: int) -> object:
-            asked = {"client": f"c{number}", "max": 1, "wait": "10s"}
-            return clients[number].post("/v1/topics/orders/groups/billing/claim", json=asked).json()["claim"]
-
-        tasks = opened.enter_context(ThreadPoolExecutor())
-        with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
-            cursor.execute("SELECT * FROM `cursor` FOR UPDATE")
-            before = row_lock_waits(tables)
-            claims = [tasks.submit(claim, 0)]
-            wait_until(lambda: row_lock_waits(tables) > before)  # it stands in line
-            claims += [tasks.submit(claim, number) for number in range(1, 6)]
-            wait_until(lambda: all(task.running() for task in claims))
-            for _ in range(50):  # a thread that runs may not have sent its request yet
-                assert tarry.ready()  # what came before it has been read
-            other.rollback()
-        assert len({task.result() for task in claims}) == 6
-        assert len(tables.rows("SELECT DISTINCT claimed_at FROM claim")) == 1
+    with client_of(two_servers[0]) as at_a, client_of(two_servers[1]) as at_b:
+        for tarry in (at_a, at_b):
+            tarry.publish("changed", 1)
+        for tarry in (at_a, at_b, at_a):
+            while (claim := tarry.claim("changed", "billing", max=2)) is not None:
+                tarry.ack(claim)
+        at_a.put_topic("changed", queues=4)
+        at_a.publish_many("changed", [{"body": number, "ordering_key": str(number)} for number in range(16)])
+        claim = at_a.claim("changed", "billing", max=16, wait="5s")
+        assert claim is not None
+        assert at_b.ack(claim) == len(claim.messages)
+        at_a.put_group("changed", "slow", ladder=["1s"])
+        assert at_b.put_group("changed", "slow", ladder=["2s", "3s"])["ladder"] == [2000, 3000]
+        wait_until(lambda: at_a.group("changed", "slow")["ladder"] == [2000, 3000])

@@ -1,11 +1,7 @@
-"""A TCP proxy in front of a server: open, it forwards everything; shut, it cuts its connections and refuses new ones.
-
-It can shut by itself when a client is about to send certain bytes.
-"""
+"""A TCP proxy in front of a server: open, it forwards all; shut, it cuts its connections and refuses new ones."""
 
 import socket
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
 
@@ -17,10 +13,6 @@ class Gate:
         self._links: list[socket.socket] = []
         self._lock = threading.Lock()
         self._is_open = True
-        self.shuts_at: bytes | None = None
-        """When a client first sends data with these bytes, the gate shuts and does not forward them."""
-        self.has_shut = threading.Event()
-        """Set when the gate has shut by itself."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -62,22 +54,13 @@ class Gate:
         with near, far:
             back = threading.Thread(target=_pass_on, args=(far, near), daemon=True)
             back.start()
-            _pass_on(near, far, self._hear)
+            _pass_on(near, far)
             back.join()
 
-    def _hear(self, data: bytes) -> bool:
-        """Whether to forward these bytes of a client."""
-        if self.shuts_at is None or self.shuts_at not in data:
-            return True
-        self.shuts_at = None
-        self.shut()
-        self.has_shut.set()
-        return False
 
-
-def _pass_on(source: socket.socket, sink: socket.socket, hear: Callable[[bytes], bool] = lambda _: True) -> None:
+def _pass_on(source: socket.socket, sink: socket.socket) -> None:
     with suppress(OSError):
-        while (data := source.recv(1 << 16)) and hear(data):
+        while data := source.recv(1 << 16):
             sink.sendall(data)
     for end in (source, sink):
         with suppress(OSError):
