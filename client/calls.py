@@ -59,21 +59,16 @@ class Answers(Protocol):
         ...
 
 
-class Form(Protocol):
+@frozen
+class Form:
     """How calls are combined into a shared request."""
 
-    @property
-    def media_type(self) -> str:
-        """The media type of the request, and of its answer."""
-        ...
-
-    def content(self, shares: Sequence[bytes], /) -> bytes:
-        """The request's body."""
-        ...
-
-    def answers(self) -> Answers:
-        """A reader for the answer to one request."""
-        ...
+    media_type: str
+    """Of the request, and of its answer."""
+    content: Callable[[Sequence[bytes]], bytes]
+    """Makes the request's body."""
+    answers: Callable[[], Answers]
+    """Makes a reader for the answer to one request."""
 
 
 @frozen
