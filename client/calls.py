@@ -42,6 +42,11 @@ def part(name: str) -> str:
     return quote(name, safe="")
 
 
+def group_path(topic: str, group: str) -> str:
+    """The path of a group."""
+    return f"/v1/topics/{part(topic)}/groups/{part(group)}"
+
+
 def document_of(reply: Reply) -> dict[str, Any]:
     """Reads an answer as it is."""
     return reply.document
