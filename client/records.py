@@ -177,32 +177,27 @@ class Message:
         return self.erased_at is not None
 
     @classmethod
-    def fields(cls, record: Mapping[str, Any], topic: str) -> dict[str, Any]:
-        """The constructor's arguments, from the server's JSON."""
-        encoded = record.get("body_base64")
-        return {
-            "id": record["id"],
-            "topic": record.get("topic", topic),
-            "queue": record["queue"],
-            "offset": record["offset"],
-            "body": record.get("body") if encoded is None else base64.b64decode(encoded),
-            "content_type": record.get("content_type"),
-            "key": record.get("key"),
-            "ordering_key": record.get("ordering_key"),
-            "tag": record.get("tag"),
-            "headers": record.get("headers") or {},
-            "attempt": record.get("attempt") or 0,
-            "losses": record.get("losses", 0),
-            "published_at": instant_in(record["published_at"]),
-            "deliver_at": instant_in(record["deliver_at"]),
-            "erased_at": instant_in(record["erased_at"]) if "erased_at" in record else None,
-            "expires_at": None if (expires_at := record.get("expires_at")) is None else instant_in(expires_at),
-        }
-
-    @classmethod
     def read(cls, record: Mapping[str, Any], topic: str) -> Self:
         """Reads the server's JSON."""
-        return cls(**cls.fields(record, topic))
+        encoded = record.get("body_base64")
+        return cls(
+            id=record["id"],
+            topic=record.get("topic", topic),
+            queue=record["queue"],
+            offset=record["offset"],
+            body=record.get("body") if encoded is None else base64.b64decode(encoded),
+            content_type=record.get("content_type"),
+            key=record.get("key"),
+            ordering_key=record.get("ordering_key"),
+            tag=record.get("tag"),
+            headers=record.get("headers") or {},
+            attempt=record.get("attempt") or 0,
+            losses=record.get("losses", 0),
+            published_at=instant_in(record["published_at"]),
+            deliver_at=instant_in(record["deliver_at"]),
+            erased_at=instant_in(record["erased_at"]) if "erased_at" in record else None,
+            expires_at=None if (expires_at := record.get("expires_at")) is None else instant_in(expires_at),
+        )
 
 
 @frozen
