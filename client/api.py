@@ -14,17 +14,7 @@ from .errors import TarryError
 from .fronts import api_call, api_pages
 from .identity import new_idempotency_key
 from .operations import OperatorCalls
-from .records import (
-    Claim,
-    Draft,
-    Failed,
-    Message,
-    Named,
-    Pulled,
-    Receipt,
-    Rescheduled,
-    id_of,
-)
+from .records import Claim, Draft, Failed, Message, Named, Pulled, Receipt, Rescheduled, id_of
 from .schedules import ScheduleCalls
 from .timers import TimerCalls, cancelled
 

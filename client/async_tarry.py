@@ -53,13 +53,7 @@ class AsyncTarry(Api, Consuming[AsyncMessages, Stop], Awaited):
     ) -> None:
         self._consumptions = Consumptions()
         transport = TaskTransport(
-            url,
-            timeout=timeout,
-            deadline=deadline,
-            key=key,
-            client=client,
-            sleep=sleep,
-            room=self._consumptions.room,
+            url, timeout=timeout, deadline=deadline, key=key, client=client, sleep=sleep, room=self._consumptions.room
         )
         super().__init__(
             transport, Identity(transport.url, resolve=False, number=lambda: get_current_task().id), on_failure, json

@@ -139,10 +139,7 @@ def extend(claim: str, lease: int, begun: Sequence[str] = ()) -> Call[datetime]:
     if begun:
         request["begun"] = list(begun)
     return Call(
-        "POST",
-        _path(claim, "extend"),
-        lambda reply: instant_in(reply.document["lease_until"]),
-        encode(request),
+        "POST", _path(claim, "extend"), lambda reply: instant_in(reply.document["lease_until"]), encode(request)
     )
 
 

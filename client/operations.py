@@ -65,13 +65,7 @@ class OperatorCalls(Calling):
 
     @api_call
     async def seek(
-        self,
-        topic: str,
-        group: str,
-        to: datetime | str | int,
-        *,
-        queue: int | None = None,
-        dry_run: bool = False,
+        self, topic: str, group: str, to: datetime | str | int, *, queue: int | None = None, dry_run: bool = False
     ) -> dict[int, int]:
         """Moves a group to `"earliest"`, `"latest"`, a time or an offset (of `queue`); returns the offset by queue.
 

@@ -64,9 +64,7 @@ class Runner:
         working = sum(thread.is_alive() for thread in self._threads)
         if working:
             _log.warning(
-                "%d handlers still work %g s after the end was asked for; their messages come again",
-                working,
-                drain,
+                "%d handlers still work %g s after the end was asked for; their messages come again", working, drain
             )
         return working
 
