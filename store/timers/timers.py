@@ -141,7 +141,8 @@ async def promote(
     if due:
         await _stream_messages(tx, due, begins, now)
     if back:
-        _refuse_lost(back)
+        if not all(row.is_there for row in back):
+            raise Refused(LOST)
         await stream_retries(tx, back, begins, now)
     promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted, _, _ in due]
     return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held_back
@@ -184,10 +185,12 @@ async def _lock_entries(tx: Transaction, entries: Sequence[int], now: int) -> tu
     """Locks the messages and the retries among these entries that are due and that no other transaction holds."""
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
-    due = [row for row in await _lock_due(tx, messages) if row.due <= now]
+    locked = await _lock(messages, lambda places: tx.fetch("delay.lock_due", Due, places))
+    due = [row for row in locked if row.due <= now]
     resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
     back = [row for row in resting if due_of(row.id) <= now]
-    back.sort(key=_time_and_source)  # the query returns them shard by shard
+    # Shard by shard as they come; by due time as they return, and within a millisecond by their place in the stream.
+    back.sort(key=lambda row: (due_of(row.id), row.message_queue_id, row.message_offset))
     return due, back
 
 
@@ -273,10 +276,6 @@ async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Waiting]:
     return await _lock(ids, lambda places: tx.fetch("delay.lock", Waiting, places))
 
 
-async def _lock_due(tx: Transaction, ids: Collection[int]) -> list[Due]:
-    return await _lock(ids, lambda places: tx.fetch("delay.lock_due", Due, places))
-
-
 async def _lock(ids: Collection[int], ask: Callable[[list[int]], Awaitable[list[L]]]) -> list[L]:
     """Looks for each message in its own place first, since few were rescheduled; and only for the missing ones
     apart."""
@@ -312,11 +311,6 @@ def _hold_back(
     )
 
 
-def _time_and_source(retry: Resting) -> tuple[int, int, int]:
-    """The order in which retries return: by due time; within a millisecond, by their place in the stream."""
-    return due_of(retry.id), retry.message_queue_id, retry.message_offset
-
-
 async def _stream_messages(tx: Transaction, due: Sequence[Due], begins: dict[int, int], now: int) -> None:
     by_queue: dict[int, list[int]] = defaultdict(list)
     for id_, _, _, queue_id, _, _, shard in due:
@@ -337,11 +331,6 @@ async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[
     await tx.later_many("redelivery.add", rows)
     ids = [row.id for row in back]
     await tx.later_exactly(len(ids), "retry.remove", ids)
-
-
-def _refuse_lost(back: Sequence[Resting]) -> None:
-    if not all(row.is_there for row in back):
-        raise Refused(LOST)
 
 
 async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
