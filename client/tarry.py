@@ -87,11 +87,11 @@ class Tarry(Api, Consuming[Generator[Delivery, None, None], Event], Direct):
         try:
             consumption.start()
             while (delivery := consumption.next(idle)) is not None:
-                consumption.warn_of_left()
+                consumption.rota.warn_of_left()
                 yield delivery
                 del delivery  # our own reference must not keep a dropped message alive
-            consumption.end_loop()
-            consumption.warn_of_left()
+            consumption.rota.end_loop()
+            consumption.rota.warn_of_left()
         finally:
             consumption.close()
 
