@@ -42,4 +42,4 @@ async def revoke(tx: Transaction, name: str, now: int) -> Literal["revoked", "be
 async def all_keys(tx: Transaction) -> list[Key]:
     """All keys that there ever were, in order of their names."""
     rows = await tx.fetch("access_key.all", tuple[str, bytes, str, int, int | None])
-    return [Key(name, digest, tuple(scopes.split()), *times) for name, digest, scopes, *times in rows]
+    return [Key(name, digest, tuple(scopes.split()), made, revoked) for name, digest, scopes, made, revoked in rows]
