@@ -10,6 +10,7 @@ dead.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from attrs import frozen
 
@@ -22,8 +23,11 @@ from .locked_rows import ClaimRow
 
 _EVER = 1 << 62
 
-_Watched = tuple[str, int, int]
-"""A client's name, when it registered, and its last recorded sign of life."""
+
+class _Watched(NamedTuple):
+    name: str
+    registered_at: int
+    renewed_at: int
 
 
 @frozen
@@ -49,7 +53,7 @@ async def all_watched(tx: Transaction) -> dict[str, Registration]:
 
 
 def _registrations(rows: Iterable[_Watched]) -> dict[str, Registration]:
-    return {name: Registration(*times) for name, *times in rows}
+    return {row.name: Registration(row.registered_at, row.renewed_at) for row in rows}
 
 
 async def renew(tx: Transaction, signs: Mapping[str, int], register: Collection[str] = ()) -> dict[str, Registration]:
@@ -66,7 +70,7 @@ async def renew_free(
     """As `renew`, but without waiting; also returns the clients whose rows another transaction holds."""
     free, there = Asked("client.free", _Watched, _names(signs)), Asked("client.there", tuple[str, int], _names(signs))
     await tx.fetch_all([free, there])
-    locked = {name for name, _ in there.rows} - {name for name, *_ in free.rows}
+    locked = {name for name, _ in there.rows} - {row.name for row in free.rows}
     heard = {name: at for name, at in signs.items() if name not in locked}
     return await _note(tx, free.rows, heard, register), locked
 
@@ -98,7 +102,7 @@ async def remove(tx: Transaction, clients: Mapping[str, int | None], now: int) -
     None deregister, and are removed in any case."""
     left = {name: Left(watched=False) for name in sorted(clients)}
     dead: list[Value] = [name.encode() for name in left if clients[name] is not None]
-    free = {name for name, *_ in await tx.fetch("client.free", _Watched, dead)} if dead else set[str]()
+    free = {row.name for row in await tx.fetch("client.free", _Watched, dead)} if dead else set[str]()
     for name in left:
         renewed_by = clients[name]
         if renewed_by is not None and name not in free:
