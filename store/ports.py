@@ -179,10 +179,12 @@ class Backend(Guest, Protocol):
     def admit(self, server: str) -> None:
         """Says that what the process knows in memory came from this server. From the first call on, `write` raises
         `Unavailable` while another server has the database, since its numbers and its clock may differ."""
+        return
 
     async def agree(self) -> None:
         """Makes all nodes write to the same server of a cluster in which every server takes writes. To be called each
         second, beginning before the first write."""
+        return
 
     async def rivals(self) -> list[str]:
         """The hosts at which another server takes writes at the same time, as far as known; each call checks one more

@@ -92,6 +92,7 @@ def test_an_exception_is_no_reason_to_give_it_again(tarry: Tarry, topic: Broadca
     assert seen == topic.stream
 
 
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
 def test_what_is_dropped_at_once_does_not_end_the_loop(tarry: Tarry, topic: Broadcaster) -> None:
     seen: list[int] = []
 
