@@ -87,9 +87,12 @@ class Hosts:
         if self._fault is None:
             return await self._try_each(write=write)
         async with self._turn:
-            if (fault := self._fault) is not None and trio.current_time() < self._again_at:
+            if (fault := self._found_just_now()) is not None:
                 raise type(fault)(str(fault), fault.code)
             return await self._try_each(write=write)
+
+    def _found_just_now(self) -> StoreError | None:
+        return self._fault if trio.current_time() < self._again_at else None
 
     async def _try_each(self, *, write: bool) -> Connection:
         wrong: list[StoreError] = []
