@@ -2,28 +2,19 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeVar, cast
+from operator import itemgetter
+from typing import Any, Literal, TypeVar
 
 from . import arguments, claims, shares, spans
 from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipt, receipts
 from .bodies import written
-from .calls import Call, Page, document_of, paged, part
+from .calls import Call, Page, document_of, group_path, paged, part
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .errors import TarryError
 from .fronts import api_call, api_pages
 from .identity import new_idempotency_key
 from .operations import OperatorCalls
-from .records import (
-    Claim,
-    Draft,
-    Failed,
-    Message,
-    Named,
-    Pulled,
-    Receipt,
-    Rescheduled,
-    id_of,
-)
+from .records import Claim, Draft, Failed, Message, Named, Pulled, Receipt, Rescheduled, id_of
 from .schedules import ScheduleCalls
 from .timers import TimerCalls, cancelled
 
@@ -324,15 +315,7 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
     ) -> list[dict[str, Any]]:
         """All topics with their counts, rates of the last minute and backlogs, a call for each thousand; or the first
         `limit`, 1 to 1000, in one call."""
-        if limit is not None:
-            page = await self._call("GET", "/v1/topics", params={"sort": sort, "max": limit})
-            return cast("list[dict[str, Any]]", page["topics"])
-        pages = self._transport.pages(
-            paged("/v1/topics", {"sort": sort, "max": 1000}, lambda page: cast("list[dict[str, Any]]", page["topics"]))
-        )
-        # An entry whose rank changes between two pages may come twice.
-        topics = {topic["topic"]: topic async for topic in pages}
-        return list(topics.values())
+        return await self._ranked("topics", {"sort": sort}, limit, "topic")
 
     @api_call
     async def topic(self, topic: str) -> dict[str, Any]:
@@ -385,21 +368,23 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
     ) -> list[dict[str, Any]]:
         """The groups of all topics, or of one, with their counts, a call for each thousand; or the first `limit`, 1 to
         1000, in one call. Sorting by `backlog` or `dead_letters` puts the largest first."""
-        params = arguments.given({"sort": sort, "topic": topic, "max": 1000 if limit is None else limit})
+        return await self._ranked("groups", {"sort": sort, "topic": topic}, limit, "topic", "group")
+
+    async def _ranked(
+        self, what: str, params: Mapping[str, str | None], limit: int | None, *named: str
+    ) -> list[dict[str, Any]]:
+        """The entries of a list, each once by its names: one whose rank changes between two pages may come twice."""
+        entries: Callable[[dict[str, Any]], list[dict[str, Any]]] = itemgetter(what)
+        first = paged(f"/v1/{what}", {**params, "max": 1000 if limit is None else limit}, entries)
         if limit is not None:
-            page = await self._call("GET", "/v1/groups", params=params)
-            return cast("list[dict[str, Any]]", page["groups"])
-        pages = self._transport.pages(
-            paged("/v1/groups", params, lambda page: cast("list[dict[str, Any]]", page["groups"]))
-        )
-        # An entry whose rank changes between two pages may come twice.
-        groups = {(group["topic"], group["group"]): group async for group in pages}
-        return list(groups.values())
+            return list((await self._transport.send(first)).items)
+        found = {tuple(one[name] for name in named): one async for one in self._transport.pages(first)}
+        return list(found.values())
 
     @api_call
     async def group(self, topic: str, group: str) -> dict[str, Any]:
         """A group's backlog, offsets, clients, retries per rung and dead letters."""
-        return await self._call("GET", f"/v1/topics/{part(topic)}/groups/{part(group)}")
+        return await self._call("GET", group_path(topic, group))
 
     @api_call
     async def put_group(
@@ -425,7 +410,7 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
             "on_exhausted": on_exhausted,
             "concurrency": arguments.or_default(concurrency, int),
         }
-        return await self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", arguments.given(settings))
+        return await self._call("PUT", group_path(topic, group), arguments.given(settings))
 
     @api_call
     async def put_push(
@@ -449,17 +434,17 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
             "timeout": None if timeout is None else duration_out(timeout, "timeout"),
             "max_in_flight": max_in_flight,
         }
-        return await self._call("PUT", _push(topic, group), arguments.given(settings))
+        return await self._call("PUT", f"{group_path(topic, group)}/push", arguments.given(settings))
 
     @api_call
     async def get_push(self, topic: str, group: str) -> dict[str, Any]:
         """Where the messages of a group are posted to, and whether that works. Raises `NotFound`."""
-        return await self._call("GET", _push(topic, group))
+        return await self._call("GET", f"{group_path(topic, group)}/push")
 
     @api_call
     async def delete_push(self, topic: str, group: str) -> None:
         """Stops posting the messages of a group. Raises `NotFound`."""
-        await self._call("DELETE", _push(topic, group))
+        await self._call("DELETE", f"{group_path(topic, group)}/push")
 
     @api_call
     async def metrics(self) -> str:
@@ -474,7 +459,3 @@ class Api(TimerCalls, ScheduleCalls, OperatorCalls):
         except TarryError:
             return False
         return True
-
-
-def _push(topic: str, group: str) -> str:
-    return f"/v1/topics/{part(topic)}/groups/{part(group)}/push"

@@ -141,7 +141,7 @@ class AsyncConsumption:
             for one in terms
         ]
         self._clock = clock
-        self._rota = Rota(self.loops, together.arrived, clock, limit)
+        self.rota = Rota(self.loops, together.arrived, clock, limit)
         self._stopped = False
         self._ended = Event()
 
@@ -163,19 +163,11 @@ class AsyncConsumption:
         await checkpoint()
         until = None if timeout is None else self._clock() + timeout
         while not self._stopped:
-            known, delivery = self._rota.answer(until)
+            known, delivery = self.rota.answer(until)
             if known:
                 return delivery
-            await self._rota.change(until)
+            await self.rota.change(until)
         return None
-
-    def end_loop(self) -> None:
-        """Ends the user's loop: messages that it has left unsettled have failed."""
-        self._rota.end_loop()
-
-    def warn_of_left(self) -> None:
-        """Warns, once for each topic, that the loop has left messages unsettled."""
-        self._rota.warn_of_left()
 
     def stop(self) -> None:
         """Stops claiming and handing out; messages that are being handled may be finished."""

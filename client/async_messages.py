@@ -90,7 +90,7 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
     ) -> None:
         # In the block other tasks had the messages; at its end they are done with them.
         await (self._end() if error is None and self._begun else self.close())
-        self._consumption.warn_of_left()
+        self._consumption.rota.warn_of_left()
 
     def __aiter__(self) -> Self:
         return self
@@ -111,13 +111,13 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
         if delivery is None:
             if not self._block:
                 await self._end()
-                self._consumption.warn_of_left()
+                self._consumption.rota.warn_of_left()
             raise StopAsyncIteration
-        self._consumption.warn_of_left()
+        self._consumption.rota.warn_of_left()
         return delivery
 
     async def _end(self) -> None:
-        self._consumption.end_loop()
+        self._consumption.rota.end_loop()
         await self.close()
 
     async def close(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Protocol
@@ -14,7 +13,7 @@ from .async_consumption import AsyncConsumption
 from .async_tasks import from_outside, is_cancelled, own_task, start, uncancel
 from .delivery import AsyncDelivery
 from .signals import ends
-from .work import Handler
+from .work import Work
 
 _log = logging.getLogger("tarry.client")
 
@@ -27,19 +26,13 @@ class Stop(Protocol):
         ...
 
 
-@define(eq=False, kw_only=True)
+@define(eq=False)
 class AsyncRunner:
     """Handlers in tasks, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
 
     consumption: AsyncConsumption
-    handlers: Mapping[str, Handler]
-    """The handler of each topic."""
-    whole: bool
-    """Whether a handler gets the message, and not only its body."""
-    workers: int
+    work: Work
     stop: Stop | None
-    drain: float | None
-    signals: bool | None
     _over: Event = field(factory=Event, init=False)
     _error: BaseException | None = field(default=None, init=False)
     _task: asyncio.Task[Any] | None = field(default=None, init=False)
@@ -51,7 +44,7 @@ class AsyncRunner:
         back the rest."""
         self._task = own_task()
         self._cancelled_before = 0 if self._task is None else self._task.cancelling()
-        with ends.heard(partial(from_outside(), self._over.set), self.signals):
+        with ends.heard(partial(from_outside(), self._over.set), self.work.signals):
             async with create_task_group() as tasks:
                 start(tasks, self.consumption.live)
                 try:
@@ -64,7 +57,7 @@ class AsyncRunner:
     async def _work_until_over(self) -> None:
         with CancelScope() as scope:  # around the group: before anyio 4.7 a group's own scope was over while it waits
             async with create_task_group() as workers:
-                for _ in range(self.workers):
+                for _ in range(self.work.workers):
                     workers.start_soon(self._work)
                 async with create_task_group() as watchers:
                     if self.stop is not None:
@@ -72,10 +65,10 @@ class AsyncRunner:
                     await self._over.wait()
                     watchers.cancel_scope.cancel()
                 self.consumption.stop()
-                if self.drain is not None:
-                    scope.deadline = current_time() + self.drain
+                if self.work.drain is not None:
+                    scope.deadline = current_time() + self.work.drain
         if scope.cancelled_caught:
-            _log.warning("handlers still worked %g s after the end was asked for, and were cancelled", self.drain)
+            _log.warning("handlers still worked %g s after the end was asked for, and were cancelled", self.work.drain)
 
     async def _await(self, stop: Stop) -> None:
         await stop.wait()
@@ -104,7 +97,7 @@ class AsyncRunner:
 
     async def _handle(self, delivery: AsyncDelivery) -> None:
         try:
-            result = self.handlers[delivery.topic](delivery if self.whole else delivery.body)
+            result = self.work.handle(delivery)
             if isawaitable(result):
                 await result
         except BaseException:

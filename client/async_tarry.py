@@ -12,16 +12,17 @@ from .async_consumption import AsyncConsumption
 from .async_messages import AsyncMessages, Consumptions
 from .async_runner import AsyncRunner, Stop
 from .bodies import Dumps
-from .claim_size import MANY
-from .durations import Duration, Seconds, milliseconds
+from .consuming import Consuming
+from .durations import Seconds
 from .errors import OnFailure
 from .fronts import Awaited
 from .identity import Identity
+from .stock import Terms
 from .transport import TaskTransport
-from .work import Handler, Topics, terms_of, work_of
+from .work import Work
 
 
-class AsyncTarry(Api, Awaited):
+class AsyncTarry(Api, Consuming[AsyncMessages, Stop], Awaited):
     """A client of one server, for the tasks of one event loop, asyncio's or trio's. Use it in an `async with`: the
     loops that `consume` begins live in that block and end with it.
 
@@ -52,13 +53,7 @@ class AsyncTarry(Api, Awaited):
     ) -> None:
         self._consumptions = Consumptions()
         transport = TaskTransport(
-            url,
-            timeout=timeout,
-            deadline=deadline,
-            key=key,
-            client=client,
-            sleep=sleep,
-            room=self._consumptions.room,
+            url, timeout=timeout, deadline=deadline, key=key, client=client, sleep=sleep, room=self._consumptions.room
         )
         super().__init__(
             transport, Identity(transport.url, resolve=False, number=lambda: get_current_task().id), on_failure, json
@@ -82,108 +77,10 @@ class AsyncTarry(Api, Awaited):
         await self._consumptions.close()
         await self._transport.close()
 
-    def consume(
-        self,
-        topic: str | Sequence[str],
-        group: str,
-        *,
-        max: int = MANY,  # noqa: A002 - the contract's word
-        lease: Duration = "60s",
-        wait: Duration = "2s",
-        client: str | None = None,
-        limit: int | None = None,
-        idle_timeout: Seconds | None = None,
-        tags: Sequence[str] | None = None,
-        start: str | None = None,
+    def _messages(
+        self, terms: Callable[[], Sequence[Terms]], limit: int | None, idle_timeout: Seconds | None
     ) -> AsyncMessages:
-        """Yields messages one after the other, each to be handled in an `async with message:`.
+        return AsyncMessages(self._consumptions, AsyncConsumption(self._transport, terms(), limit), idle_timeout)
 
-        While one is handled, tasks of the loop make the next claim and renew leases. Acks go out with the others of
-        their claim, 100 ms later at most. A claim asks for `max` messages: if one takes long, a smaller number leaves
-        more of them to other clients. The loop ends after `limit` messages, or `idle_timeout` seconds without one.
-        `async with tarry.consume(...) as messages` around the loop gives back at its end the messages that were not
-        handled, uncounted. A loop left without it, by `break` or an error, does so in the background, at the latest at
-        the end of the client's own block. That takes up to `wait`, because a claim in flight is waited for.
-
-        A message that is dropped without `async with message:`, `ack`, `fail` or `retry` has failed: it comes again by
-        its ladder, and a RuntimeWarning reports the first. A message that you keep may be settled until the end of the
-        loop.
-
-        `tags` filters: messages with other tags are skipped for the group. On a broadcast topic each `client` gets
-        every message, from `start` on (`"earliest"`, or `"latest"`, the default, for a new one). Leaving `async with
-        message:` marks the message as seen, whether the block raises or not: nothing is acked, and only unseen messages
-        come again.
-
-        `topic` may be a list: then the messages of all these topics come, one of each in turn while they have any;
-        `message.topic` tells which.
-        """
-        rest = {"group": group, "client": client, "lease": lease, "wait": wait, "limit": limit, "start": start}
-        consumption = AsyncConsumption(self._transport, terms_of(self._identity, topic, max, tags, **rest), limit)
-        return AsyncMessages(self._consumptions, consumption, idle_timeout)
-
-    async def run(
-        self,
-        topic: str | Topics,
-        group: str,
-        handler: Handler | None = None,
-        workers: int = 20,
-        *,
-        pass_message: bool = False,
-        max: int | None = None,  # noqa: A002 - the contract's word
-        lease: Duration = "60s",
-        wait: Duration = "2s",
-        client: str | None = None,
-        stop: Stop | None = None,
-        signals: bool | None = None,
-        drain: Duration | None = "30s",
-        max_cached: int = 1000,
-        max_cached_bytes: int = 100 * 1024 * 1024,
-        tags: Sequence[str] | None = None,
-        start: str | None = None,
-    ) -> None:
-        """Consumes with workers: awaits `handler(message.body)` in tasks, until SIGTERM, SIGINT or `stop`.
-
-        With `pass_message` the handler gets the message itself, with its headers, its attempt and `retry`. At the end
-        messages in flight are finished, for `drain` at most (None: without a limit), the rest is given back uncounted,
-        and `run` returns. A handler that has not returned by then is cancelled, and its message is given back too.
-
-        `signals` says whether SIGTERM and SIGINT are caught. By default they are if this is the main program: in the
-        main thread, and if nobody else has a handler for SIGTERM.
-
-        A claim asks for `max` messages; by default for 100, or two for each worker if that is more, and for up to 500
-        while the workers are so quick that they wait for each claim. If a message takes long, a smaller `max` leaves
-        more of them to other clients. No claim is made while `max_cached` messages or `max_cached_bytes` are held.
-        `tags`, `start` and broadcast topics: as in `consume`.
-
-        `topic` may be a list of pairs, so that one worker serves many topics: `[("orders", bill), ("mails", send)]`,
-        each with a handler of its own, and without `handler`. The topics share the `workers`. A free worker goes to the
-        topic that the fewest workers handle: so a busy topic gets all workers that no other topic needs, and no topic
-        waits longer than until a worker is free. Long polls last longer, so that the server is asked no more often than
-        for one topic, and the end does not wait for them. All other arguments apply to each topic, except `max_cached`
-        and `max_cached_bytes`, which are divided evenly.
-        """
-        work = work_of(
-            self._identity,
-            topic,
-            handler,
-            workers,
-            awaits=True,
-            max_size=max,
-            max_cached=max_cached,
-            max_cached_bytes=max_cached_bytes,
-            tags=tags,
-            group=group,
-            client=client,
-            lease=lease,
-            wait=wait,
-            start=start,
-        )
-        await AsyncRunner(
-            consumption=AsyncConsumption(self._transport, work.terms),
-            handlers=work.handlers,
-            whole=pass_message,
-            workers=workers,
-            stop=stop,
-            drain=None if drain is None else milliseconds(drain, "drain") / 1000,
-            signals=signals,
-        ).run()
+    async def _handle(self, work: Work, stop: Stop | None) -> None:
+        await AsyncRunner(AsyncConsumption(self._transport, work.terms), work, stop).run()

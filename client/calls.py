@@ -42,6 +42,11 @@ def part(name: str) -> str:
     return quote(name, safe="")
 
 
+def group_path(topic: str, group: str) -> str:
+    """The path of a group."""
+    return f"/v1/topics/{part(topic)}/groups/{part(group)}"
+
+
 def document_of(reply: Reply) -> dict[str, Any]:
     """Reads an answer as it is."""
     return reply.document
@@ -59,21 +64,16 @@ class Answers(Protocol):
         ...
 
 
-class Form(Protocol):
+@frozen
+class Form:
     """How calls are combined into a shared request."""
 
-    @property
-    def media_type(self) -> str:
-        """The media type of the request, and of its answer."""
-        ...
-
-    def content(self, shares: Sequence[bytes], /) -> bytes:
-        """The request's body."""
-        ...
-
-    def answers(self) -> Answers:
-        """A reader for the answer to one request."""
-        ...
+    media_type: str
+    """Of the request, and of its answer."""
+    content: Callable[[Sequence[bytes]], bytes]
+    """Makes the request's body."""
+    answers: Callable[[], Answers]
+    """Makes a reader for the answer to one request."""
 
 
 @frozen

@@ -6,7 +6,7 @@ from typing import Any
 
 from . import shares
 from .bodies import encode
-from .calls import Call, Reply, part
+from .calls import Call, Reply, group_path, part
 from .durations import Duration, duration_out, instant_in, instant_out
 from .errors import TarryError
 from .records import Alive, Claim, Failed, Message
@@ -52,8 +52,7 @@ def claim(
         never = datetime.max.replace(tzinfo=UTC)
         return Claim("", topic, group, never, messages, reply.size, next=document["next"])
 
-    path = f"/v1/topics/{part(topic)}/groups/{part(group)}/claim"
-    return Call("POST", path, read, encode(request), wait=wait / 1000)
+    return Call("POST", f"{group_path(topic, group)}/claim", read, encode(request), wait=wait / 1000)
 
 
 def renew(client: str, begun: Sequence[tuple[str, Sequence[str]]] = ()) -> Call[Alive]:
@@ -140,10 +139,7 @@ def extend(claim: str, lease: int, begun: Sequence[str] = ()) -> Call[datetime]:
     if begun:
         request["begun"] = list(begun)
     return Call(
-        "POST",
-        _path(claim, "extend"),
-        lambda reply: instant_in(reply.document["lease_until"]),
-        encode(request),
+        "POST", _path(claim, "extend"), lambda reply: instant_in(reply.document["lease_until"]), encode(request)
     )
 
 

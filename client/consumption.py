@@ -19,6 +19,7 @@ from .durations import Duration
 from .holds import Hold
 from .loops import Loops, Sender
 from .processes import Owner
+from .rota import Rota
 from .signals import signals
 from .stock import PATIENCE, Terms
 
@@ -99,6 +100,7 @@ class Consumption(ForThreads[threading.Event]):
     ) -> None:
         lock = Lock()
         super().__init__(transport, terms, clock, lock, partial(ThreadBell, lock.lock), threading.Event(), Delivery)
+        self.rota = Rota([self], self._arrived, clock, terms.limit)
         self._owner = Owner()
         self._abandoned = threading.Event()
         loops = {"fetcher": self._fetch, "settler": self._settle, "keeper": self._keep}
@@ -123,28 +125,12 @@ class Consumption(ForThreads[threading.Event]):
         until = None if timeout is None else self._clock() + timeout
         while True:
             with self._lock:
-                known, delivery = self._answer(until)
+                if self._stopped.is_set() and self.error is None:
+                    return None
+                known, delivery = self.rota.answer(until)
                 if known:
                     return delivery
-                drive(self._change(until))
-
-    def _answer(self, until: float | None) -> tuple[bool, Delivery | None]:
-        """Under the lock: whether `next` may return, and its message. At `until` it returns without one."""
-        if self.error is not None:
-            raise self.error
-        if self._stopped.is_set():
-            return True, None
-        if (delivery := self.hand_out()) is not None:
-            return True, delivery
-        return self.stock.exhausted() or (until is not None and self._clock() >= until), None
-
-    async def _change(self, until: float | None) -> None:
-        """Under the lock: waits until `_answer` may have another result."""
-        self.hunger()
-        try:
-            await self._arrived.rung(None if until is None else until - self._clock())
-        finally:
-            self.sate()
+                drive(self.rota.change(until))
 
     def close(self, *, but_in_hands: bool = False) -> None:
         """Gives back held messages, sends pending results, and ends the threads.

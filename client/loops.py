@@ -144,14 +144,17 @@ class Loops(ABC, Generic[D, E]):
         """Under the lock: notes that it waits no longer."""
         self._hungry -= 1
 
+    def sweep(self) -> None:
+        """Under the lock: fails messages that nobody refers to any more."""
+        if self.stock.sweep():
+            self._room.ring()
+
     def hand_out(self) -> D | None:
         """Under the lock: takes the next message, if one may be handled now."""
         taken = self.stock.take(self._clock())
         self._room.ring()
         if taken is None:
             return None
-        if self.stock.exhausted():
-            self._arrived.ring(ALL)
         hold, message = taken
         delivery = self._delivery.of(message, hold, self)
         self.stock.watch(delivery, hold)
@@ -188,15 +191,15 @@ class Loops(ABC, Generic[D, E]):
         with self._lock:
             self.stock.end_loop()
 
-    def warn_of_left(self, stacklevel: int = 3) -> None:
-        """Warns once that the loop has left messages unsettled, at the line of the user that asked for the next one."""
+    def warn_of_left(self) -> None:
+        """Warns once that the loop has left messages unsettled, at the line of the user that asked a `Rota` to."""
         if self.stock.left and not self._warned:
             self._warned = True
             warnings.warn(
                 f"a message of {self._terms.topic} left the loop unsettled, which counts as a failed attempt: handle "
                 "it in `with message:`, or call its ack, fail or retry",
                 RuntimeWarning,
-                stacklevel=stacklevel,
+                stacklevel=4,
             )
 
     def stop(self) -> None:

@@ -4,14 +4,7 @@ import ssl
 from typing import Any, Protocol
 
 from anyio import CancelScope
-from httpcore import (
-    AnyIOBackend,
-    AsyncNetworkBackend,
-    AsyncNetworkStream,
-    NetworkStream,
-    SyncBackend,
-    TrioBackend,
-)
+from httpcore import AnyIOBackend, AsyncNetworkBackend, AsyncNetworkStream, NetworkStream, SyncBackend, TrioBackend
 
 from .async_tasks import on_trio
 

@@ -8,7 +8,7 @@ from . import arguments
 from .arguments import given
 from .bodies import encode
 from .calling import Calling
-from .calls import Call, Page, document_of, paged, part
+from .calls import Call, Page, document_of, group_path, paged, part
 from .durations import instant_in, instant_out
 from .fronts import api_call, api_pages
 from .records import DeadLetter, Erased, Message, Named, id_of
@@ -65,13 +65,7 @@ class OperatorCalls(Calling):
 
     @api_call
     async def seek(
-        self,
-        topic: str,
-        group: str,
-        to: datetime | str | int,
-        *,
-        queue: int | None = None,
-        dry_run: bool = False,
+        self, topic: str, group: str, to: datetime | str | int, *, queue: int | None = None, dry_run: bool = False
     ) -> dict[int, int]:
         """Moves a group to `"earliest"`, `"latest"`, a time or an offset (of `queue`); returns the offset by queue.
 
@@ -89,7 +83,7 @@ class OperatorCalls(Calling):
                 raise ValueError("queue goes with an offset or a time; earliest and latest move all queues")
             target["queue"] = queue
         content = encode({"to": target, "dry_run": dry_run})
-        call = Call("POST", f"{_path(topic, group)}/seek", document_of, content, wait=_PATIENCE)
+        call = Call("POST", f"{group_path(topic, group)}/seek", document_of, content, wait=_PATIENCE)
         document = await self._transport.send(call)
         return {place["queue"]: place["offset"] for place in document["queues"]}
 
@@ -113,7 +107,7 @@ class OperatorCalls(Calling):
         """
         request = {"from": _place(start), "to": _place(end), "queue": queue, "dry_run": dry_run, "name": name}
         # Not tried again by itself: a call that was done in full would be done twice.
-        return await self._worked(f"{_path(topic, group)}/replay", request, "replayed", on_progress, once=True)
+        return await self._worked(f"{group_path(topic, group)}/replay", request, "replayed", on_progress, once=True)
 
     @api_call
     async def redrive(
@@ -137,7 +131,7 @@ class OperatorCalls(Calling):
         An exception in `on_progress` stops it; letters already redriven stay redriven.
         """
         which = _letters(ids, start, end, key, tag, reason)
-        path = f"{_path(topic, group)}/dead/redrive"
+        path = f"{group_path(topic, group)}/dead/redrive"
         return await self._worked(path, which | {"rate": rate, "dry_run": dry_run}, "redriven", on_progress)
 
     @api_call
@@ -157,7 +151,7 @@ class OperatorCalls(Calling):
     ) -> int:
         """Removes dead letters for good, all, or those that match, as with `redrive`; returns how many."""
         which = _letters(ids, start, end, key, tag, reason)
-        path = f"{_path(topic, group)}/dead/purge"
+        path = f"{group_path(topic, group)}/dead/purge"
         return await self._worked(path, which | {"dry_run": dry_run}, "purged", on_progress)
 
     async def _worked(
@@ -190,17 +184,17 @@ class OperatorCalls(Calling):
 
         Other servers on the same database follow within a second. Raises `Conflict` for a broadcast topic.
         """
-        return await self._call("POST", f"{_path(topic, group)}/pause")
+        return await self._call("POST", f"{group_path(topic, group)}/pause")
 
     @api_call
     async def resume(self, topic: str, group: str) -> dict[str, Any]:
         """Resumes a group that is paused; one that is not stays as it is."""
-        return await self._call("POST", f"{_path(topic, group)}/resume")
+        return await self._call("POST", f"{group_path(topic, group)}/resume")
 
     @api_call
     async def delete_group(self, topic: str, group: str) -> None:
         """Removes a group for good: its position, retries and dead letters. Its claims end at once."""
-        await self._call("DELETE", _path(topic, group))
+        await self._call("DELETE", group_path(topic, group))
 
     @api_call
     async def delete_topic(self, topic: str, *, force: bool = False) -> None:
@@ -213,17 +207,13 @@ class OperatorCalls(Calling):
         await self._transport.send(call)
 
 
-def _path(topic: str, group: str) -> str:
-    return f"/v1/topics/{part(topic)}/groups/{part(group)}"
-
-
 def _dead(topic: str, group: str, **search: str | None) -> Call[Page[DeadLetter]]:
     def read(document: dict[str, Any]) -> Iterator[DeadLetter]:
         for record in document["messages"]:
             message = Message.read(record, topic)
             yield DeadLetter(message, instant_in(record["dead_at"]), tuple(record["attempts"]))
 
-    return paged(f"{_path(topic, group)}/dead", search, read)
+    return paged(f"{group_path(topic, group)}/dead", search, read)
 
 
 def _place(place: str | datetime | int | None) -> str | int | None:

@@ -5,13 +5,25 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self, TypedDict, cast
 
+import msgspec
 from attrs import field, frozen
 
 from .durations import Duration, duration_out, instant_in, instant_out
 
 
+class _Told:
+    """A record whose fields have the names that they have in the server's JSON."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Self:
+        """Reads the server's JSON."""
+        return msgspec.convert(record, cls)
+
+
 @frozen
-class Receipt:
+class Receipt(_Told):
     """The answer to a publish. `queue` and `offset` are known if the message went straight to the stream."""
 
     id: str
@@ -27,21 +39,6 @@ class Receipt:
     late_by: int | None = None
     """How many milliseconds late the message will be, at the pace of the last promotions; None if it will not."""
 
-    @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Self:
-        """Reads the server's JSON."""
-        return cls(
-            record["id"],
-            record["topic"],
-            record["state"],
-            instant_in(record["deliver_at"]),
-            record.get("queue"),
-            record.get("offset"),
-            record.get("replayed", False),
-            record.get("load"),
-            record.get("late_by"),
-        )
-
     def document(self) -> dict[str, Any]:
         """The receipt as the JSON that the server sent."""
         document = {
@@ -52,7 +49,7 @@ class Receipt:
 
 
 @frozen
-class Timer:
+class Timer(_Told):
     """The timer of a key: the message that waits, or the last one that did."""
 
     id: str
@@ -75,13 +72,6 @@ class Timer:
     """How many milliseconds late the message will be, at the pace of the last promotions; None if it will not."""
     kept: bool = False
     """This message waited already, and the new one was dropped (`mode="keep"`)."""
-
-    @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Self:
-        """Reads the server's JSON."""
-        known: dict[str, Any] = {name: record[name] for name in cls.__annotations__ if name in record}
-        known["deliver_at"] = instant_in(record["deliver_at"])
-        return cls(**known)
 
 
 @frozen
@@ -111,7 +101,7 @@ class Erased:
 
 
 @frozen
-class Schedule:
+class Schedule(_Told):
     """A message that is sent again and again."""
 
     name: str
@@ -123,15 +113,9 @@ class Schedule:
     revision: int
     """Rises with each change; 0 if the schedule does not exist yet."""
 
-    @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Self:
-        """Reads the server's JSON."""
-        times = tuple(instant_in(at) for at in record["next"])
-        return cls(record["name"], record["spec"], times, record["paused"], record["revision"])
-
 
 @frozen
-class Fire:
+class Fire(_Told):
     """What became of a fire time."""
 
     fire_at: datetime
@@ -142,13 +126,6 @@ class Fire:
     """The id of its message."""
     missed_until: datetime | None = None
     """The fire times after it and before then were left out with it, except those that are listed themselves."""
-
-    @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Self:
-        """Reads the server's JSON."""
-        fire_at, at = instant_in(record["fire_at"]), instant_in(record["at"])
-        until = record.get("missed_until")
-        return cls(fire_at, record["what"], at, record.get("id"), None if until is None else instant_in(until))
 
 
 @frozen
@@ -200,32 +177,27 @@ class Message:
         return self.erased_at is not None
 
     @classmethod
-    def fields(cls, record: Mapping[str, Any], topic: str) -> dict[str, Any]:
-        """The constructor's arguments, from the server's JSON."""
-        encoded = record.get("body_base64")
-        return {
-            "id": record["id"],
-            "topic": record.get("topic", topic),
-            "queue": record["queue"],
-            "offset": record["offset"],
-            "body": record.get("body") if encoded is None else base64.b64decode(encoded),
-            "content_type": record.get("content_type"),
-            "key": record.get("key"),
-            "ordering_key": record.get("ordering_key"),
-            "tag": record.get("tag"),
-            "headers": record.get("headers") or {},
-            "attempt": record.get("attempt") or 0,
-            "losses": record.get("losses", 0),
-            "published_at": instant_in(record["published_at"]),
-            "deliver_at": instant_in(record["deliver_at"]),
-            "erased_at": instant_in(record["erased_at"]) if "erased_at" in record else None,
-            "expires_at": None if (expires_at := record.get("expires_at")) is None else instant_in(expires_at),
-        }
-
-    @classmethod
     def read(cls, record: Mapping[str, Any], topic: str) -> Self:
         """Reads the server's JSON."""
-        return cls(**cls.fields(record, topic))
+        encoded = record.get("body_base64")
+        return cls(
+            id=record["id"],
+            topic=record.get("topic", topic),
+            queue=record["queue"],
+            offset=record["offset"],
+            body=record.get("body") if encoded is None else base64.b64decode(encoded),
+            content_type=record.get("content_type"),
+            key=record.get("key"),
+            ordering_key=record.get("ordering_key"),
+            tag=record.get("tag"),
+            headers=record.get("headers") or {},
+            attempt=record.get("attempt") or 0,
+            losses=record.get("losses", 0),
+            published_at=instant_in(record["published_at"]),
+            deliver_at=instant_in(record["deliver_at"]),
+            erased_at=instant_in(record["erased_at"]) if "erased_at" in record else None,
+            expires_at=None if (expires_at := record.get("expires_at")) is None else instant_in(expires_at),
+        )
 
 
 @frozen

@@ -33,7 +33,7 @@ class Rota(Generic[D]):
         for loops in self._loops:
             if loops.error is not None:
                 raise loops.error
-            loops.stock.sweep()
+            loops.sweep()
         if self._handed == self._limit:
             return True, None
         for loops in sorted((one for one in self._loops if one.stock.waiting), key=self._turn):
@@ -66,4 +66,4 @@ class Rota(Generic[D]):
     def warn_of_left(self) -> None:
         """Warns, once for each topic, at the line of the user that asked for the next message."""
         for loops in self._loops:
-            loops.warn_of_left(stacklevel=5)
+            loops.warn_of_left()

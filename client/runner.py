@@ -4,7 +4,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from inspect import isawaitable, iscoroutine
 
 from attrs import define, field
@@ -13,7 +13,7 @@ from .consumption import Consumption
 from .delivery import Delivery
 from .several import Several
 from .signals import ends
-from .work import Handler
+from .work import Work
 
 _log = logging.getLogger("tarry.client")
 
@@ -21,19 +21,13 @@ _GLANCE = 0.2
 """Seconds between two looks at the caller's event, and for a signal that came just before the sleep."""
 
 
-@define(eq=False, kw_only=True)
+@define(eq=False)
 class Runner:
     """Handlers in threads, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
 
     consumption: Consumption | Several
-    handlers: Mapping[str, Handler]
-    """The handler of each topic."""
-    whole: bool
-    """Whether a handler gets the message, and not only its body."""
-    workers: int
+    work: Work
     stop: threading.Event | None
-    drain: float | None
-    signals: bool | None
     # A SimpleQueue, because a signal handler may put into it whatever the interrupted thread is doing.
     _wakes: queue.SimpleQueue[BaseException | None] = field(init=False)
     _threads: list[threading.Thread] = field(factory=list[threading.Thread], init=False)
@@ -47,9 +41,9 @@ class Runner:
         error: BaseException | None = None
         working = 0
         try:
-            with ends.heard(lambda: self._wakes.put(None), self.signals):
+            with ends.heard(lambda: self._wakes.put(None), self.work.signals):
                 self.consumption.start()
-                for number in range(self.workers):
+                for number in range(self.work.workers):
                     name = f"tarry-worker-{number}"
                     self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
                     self._threads[-1].start()
@@ -63,15 +57,14 @@ class Runner:
 
     def _finish(self) -> int:
         """Waits for the handlers; returns how many still work when `drain` is over."""
-        until = None if self.drain is None else time.monotonic() + self.drain
+        drain = self.work.drain
+        until = None if drain is None else time.monotonic() + drain
         for thread in self._threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
         working = sum(thread.is_alive() for thread in self._threads)
         if working:
             _log.warning(
-                "%d handlers still work %g s after the end was asked for; their messages come again",
-                working,
-                self.drain,
+                "%d handlers still work %g s after the end was asked for; their messages come again", working, drain
             )
         return working
 
@@ -87,7 +80,7 @@ class Runner:
         try:
             while (delivery := self.consumption.next()) is not None:
                 with delivery:
-                    result = self.handlers[delivery.topic](delivery if self.whole else delivery.body)
+                    result = self.work.handle(delivery)
                     if isawaitable(result):
                         self._refuse(delivery, result)
         except BaseException as error:

@@ -43,7 +43,7 @@ class Several:
         """Guards all fields below, and all of the loops."""
         self._together = Together(ThreadBell(self._lock.lock), Pulse(clock()))
         self._all: list[HostedConsumption] = []
-        self._rota: Rota[Delivery] = Rota((), self._together.arrived, clock)
+        self.rota: Rota[Delivery] = Rota((), self._together.arrived, clock)
         self._stopped = threading.Event()
         self._error: BaseException | None = None
         # A SimpleQueue, as in the runner: the main thread takes from it, whatever interrupts it.
@@ -73,7 +73,7 @@ class Several:
         self._all = [
             HostedConsumption(sender, one, self._clock, self._lock, later, self._together) for one in self._terms
         ]
-        self._rota = Rota(self._all, self._together.arrived, self._clock, self._limit)
+        self.rota = Rota(self._all, self._together.arrived, self._clock, self._limit)
         self._begun.put(later)
         try:
             async with create_task_group() as tasks:
@@ -93,18 +93,10 @@ class Several:
                     raise self._error
                 if self._stopped.is_set():
                     return None
-                known, delivery = self._rota.answer(until)
+                known, delivery = self.rota.answer(until)
                 if known:
                     return delivery
-                drive(self._rota.change(until))
-
-    def end_loop(self) -> None:
-        """Ends the user's loop: messages that it has left unsettled have failed."""
-        self._rota.end_loop()
-
-    def warn_of_left(self) -> None:
-        """Warns, once for each topic, that the loop has left messages unsettled."""
-        self._rota.warn_of_left()
+                drive(self.rota.change(until))
 
     def stop(self) -> None:
         """Stops claiming and handing out; messages that are being handled may be finished."""

@@ -3,12 +3,11 @@
 Messages of a topic go as lines (NDJSON), acks and fails as a list. Whatever cannot be shared goes alone.
 """
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
 
-from .calls import Reply, Share
+from .calls import Form, Reply, Share
 from .errors import TarryError, Unavailable, refusal
 
 MAX_SHARES = 1000
@@ -36,18 +35,6 @@ def settlement(place: tuple[str, str] | None, content: bytes, ids: int) -> Share
     return None if place is None or size >= MAX_BYTES else Share(("settle", *place), SETTLE, SETTLEMENTS, content, size)
 
 
-class _Lines:
-    """Messages of a topic, a line each."""
-
-    media_type = "application/x-ndjson"
-
-    def content(self, shares: Sequence[bytes], /) -> bytes:
-        return b"\n".join(shares) + b"\n"
-
-    def answers(self) -> "_LineAnswers":
-        return _LineAnswers()
-
-
 class _LineAnswers:
     def __init__(self) -> None:
         self._begun = b""
@@ -58,18 +45,6 @@ class _LineAnswers:
 
     def end(self) -> list[Reply | TarryError]:
         return [_read(_decode(self._begun), len(self._begun))] if self._begun else []
-
-
-class _Settlements:
-    """Acks and fails, each of a claim."""
-
-    media_type = "application/json"
-
-    def content(self, shares: Sequence[bytes], /) -> bytes:
-        return b'{"settle":[%b]}' % b",".join(shares)
-
-    def answers(self) -> "_SettledAnswers":
-        return _SettledAnswers()
 
 
 class _SettledAnswers:
@@ -97,8 +72,10 @@ def _read(document: Any, size: int) -> Reply | TarryError:
     return Reply(record, size) if problem is None else refusal(problem["status"], problem)
 
 
-LINES = _Lines()
-SETTLEMENTS = _Settlements()
+LINES = Form("application/x-ndjson", lambda shares: b"\n".join(shares) + b"\n", _LineAnswers)
+"""Messages of a topic, a line each."""
+SETTLEMENTS = Form("application/json", lambda shares: b'{"settle":[%b]}' % b",".join(shares), _SettledAnswers)
+"""Acks and fails, each of a claim."""
 SETTLE = "/v1/claims/settle"
 
 

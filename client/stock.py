@@ -210,11 +210,13 @@ class Stock:
             return hold, message
         return None
 
-    def sweep(self) -> None:
-        """Fails messages that nobody refers to any more."""
+    def sweep(self) -> bool:
+        """Fails messages that nobody refers to any more; returns whether there were any."""
+        any_dropped = bool(self._dropped)
         while self._dropped:
             _, hold, id_ = self._handed.pop(id(self._dropped.popleft()))
             self._leave(hold, id_)
+        return any_dropped
 
     def _first_free(self) -> int | None:
         """Index of the first message that is surely ours, with no other of its lane being handled, or due before it."""
@@ -342,10 +344,6 @@ class Stock:
     def in_hands(self) -> int:
         """How many messages were handed out and are not settled."""
         return self.holds.messages - len(self.waiting)
-
-    def exhausted(self) -> bool:
-        """Whether `limit` messages were handed out."""
-        return self._terms.limit is not None and self.handed >= self._terms.limit
 
     def wanted(self) -> int:
         """How many messages to claim now; 0 for none."""

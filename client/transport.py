@@ -117,7 +117,9 @@ class Transport(ABC, Generic[E]):
                 if isinstance(error, Unavailable) and distrust(error) is None:
                     pause = _pause(error, tries)
                 if time.monotonic() + pause >= until or (abandon is not None and abandon.is_set()):
-                    _mark(error, doubtful=doubtful)
+                    error.in_doubt = doubtful or may_have_run(error)
+                    if doubtful:
+                        error.add_note("An earlier try, whose answer was lost, may have done it.")
                     raise
                 doubtful |= may_have_run(error)
             await self._nap(pause, abandon)
@@ -231,13 +233,6 @@ def may_have_run(error: TarryError) -> bool:
     return isinstance(error, Unavailable) and not (
         never_sent or error.status == 429 or error.problem.get("executed") is False
     )
-
-
-def _mark(error: TarryError, *, doubtful: bool) -> None:
-    """Marks the error that ends a call if a try may have been carried out; `doubtful`: an earlier one may have."""
-    error.in_doubt = doubtful or may_have_run(error)
-    if doubtful:
-        error.add_note("An earlier try, whose answer was lost, may have done it.")
 
 
 def _pause(error: Unavailable, tries: int) -> float:

@@ -9,6 +9,8 @@ from attrs import evolve, frozen
 
 from . import arguments
 from .claim_size import ahead, claim_size, grown
+from .delivery import Delivery
+from .durations import Duration, milliseconds
 from .identity import Identity
 from .stock import Terms, terms_for
 
@@ -27,6 +29,17 @@ class Work:
     """The handler of each topic."""
     terms: Sequence[Terms]
     """The terms of each topic, in the same order."""
+    workers: int
+    whole: bool
+    """Whether a handler gets the message, and not only its body."""
+    signals: bool | None
+    """Whether signals end the work, see `Ends`."""
+    drain: float | None
+    """Seconds that the end waits for handlers at most."""
+
+    def handle(self, delivery: Delivery) -> object:
+        """Calls the handler of a message."""
+        return self.handlers[delivery.topic](delivery if self.whole else delivery.body)
 
 
 def work_of(
@@ -36,6 +49,9 @@ def work_of(
     workers: int,
     *,
     awaits: bool,
+    whole: bool,
+    signals: bool | None,
+    drain: Duration | None,
     max_size: int | None,
     max_cached: int,
     max_cached_bytes: int,
@@ -63,7 +79,8 @@ def work_of(
         tags=arguments.tags(tags),
         **rest,
     )
-    return Work(handlers, _of_each(list(handlers), terms))
+    most = None if drain is None else milliseconds(drain, "drain") / 1000
+    return Work(handlers, _of_each(list(handlers), terms), workers, whole, signals, most)
 
 
 def terms_of(

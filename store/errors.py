@@ -55,10 +55,6 @@ class Held(Locked):
 class DuplicateKey(StoreError):
     """A row with this key exists."""
 
-    def __init__(self, message: str, code: int | None = None, key: str | None = None) -> None:
-        super().__init__(message, code)
-        self.key = key
-
 
 class Refused(StoreError):
     """The database refuses the statement or its data, and would do so again: too long, out of range, malformed."""

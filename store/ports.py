@@ -142,7 +142,10 @@ class Guest(Protocol):
 
 
 class Backend(Guest, Protocol):
-    """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
+    """A database. Closed with `aclose`; every method may raise the errors of `store.errors`.
+
+    What has a body here is for a database in this process, which has no server, no sessions and no settings.
+    """
 
     async def write(self, work: Work[T], *, heavy: bool = False) -> T:
         """As a guest's. `heavy`: `work` takes long; where there is one writer, other waiting transactions go first."""
@@ -160,40 +163,40 @@ class Backend(Guest, Protocol):
     @property
     def shared(self) -> bool:
         """Whether other servers may use this database at the same time."""
-        ...
+        return False
 
     def waited_for(self) -> bool:
         """Whether other transactions wait for the heavy work that asks, so that it should end at the next point where
         its result is complete. Always False where transactions run beside each other."""
-        ...
+        return False
 
     @property
     def server(self) -> str:
         """The unique name of the server that has the database now; empty where there can be only one. A transaction
         that was begun on one server is never written to another: it fails."""
-        ...
+        return ""
 
     def admit(self, server: str) -> None:
         """Says that what the process knows in memory came from this server. From the first call on, `write` raises
         `Unavailable` while another server has the database, since its numbers and its clock may differ."""
-        ...
+        return
 
     async def agree(self) -> None:
         """Makes all nodes write to the same server of a cluster in which every server takes writes. To be called each
         second, beginning before the first write."""
-        ...
+        return
 
     async def rivals(self) -> list[str]:
         """The hosts at which another server takes writes at the same time, as far as known; each call checks one more
         host."""
-        ...
+        return []
 
     def skew(self) -> int:
         """How many milliseconds the host's clock is ahead of the store's clock, which was set from it at the start.
 
         0 where the database has a clock of its own.
         """
-        ...
+        return 0
 
     async def migrate(self) -> list[str]:
         """Brings the schema to this program's version; returns the names of the migrations applied.
@@ -210,33 +213,33 @@ class Backend(Guest, Protocol):
     async def reseat(self, ends: Mapping[int, int]) -> list[int]:
         """Tells sequencers outside of the database which offsets are taken: `ends` has the next free one of each queue.
         Returns the queues that have no such sequencer."""
-        ...
+        return list(ends)
 
     async def durability(self) -> list[str]:
         """The settings under which an acknowledged publish can be lost, one sentence each; empty when all is well."""
-        ...
+        return []
 
     async def room(self) -> tuple[int, int] | None:
         """How many sessions one process may open, and how many the database allows in all; None where there is no
         limit."""
-        ...
+        return None
 
     async def advice(self) -> list[str]:
         """Settings that cost only time, one sentence each with what to do; empty when all is well."""
-        ...
+        return []
 
     async def faults(self) -> list[tuple[str, str]]:
         """Faults that would stop a start, the work after it, or a later migration: for each what was checked, `server`,
         `tables` or `rights`, and a sentence with what to do. Changes nothing."""
-        ...
+        return []
 
     async def longest_statement(self) -> int | None:
         """How many bytes a statement may have; a message and its attributes must fit into one. None: no limit."""
-        ...
+        return None
 
     async def largest_transaction(self) -> int | None:
         """How many bytes a transaction may write; None: no limit."""
-        ...
+        return None
 
     def statistics(self) -> dict[str, int]:
         """The backend's own counters, for `/metrics` and the tests."""

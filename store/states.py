@@ -25,26 +25,6 @@ State = Literal[Findable, "returned", "acked", "skipped", "expired", "passed", "
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
 FINDABLE: tuple[Findable, ...] = (*get_args(Own), *STANDINGS)
 
-PLACES: Mapping[State, str] = MappingProxyType(
-    {
-        "scheduled": "delay",
-        "cancelled": "cancelled",
-        "suppressed": "cancelled, with that reason",
-        "published": "message, ahead of the group's cursor",
-        "claimed": "claim",
-        "acked": "delivery",
-        "retrying": "retry",
-        "returned": "redelivery, ahead of the group's cursor",
-        "parked": "parked",
-        "dead": "dead",
-        "skipped": "behind the cursor, whose counter has it",
-        "expired": "behind the cursor: past its time, or taken by retention",
-        "passed": "behind the cursor, which a seek has moved",
-        "purged": "nowhere",
-    }
-)
-"""The table where a message of this state is found."""
-
 LIFE: Mapping[tuple[State | None, str], State] = MappingProxyType(
     {
         (None, "scheduled"): "scheduled",

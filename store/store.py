@@ -47,7 +47,7 @@ from .stream.sealing import Sealed
 from .timers import keyed, timers
 from .timers.guarded import Guarding, Suppressed
 from .timers.order import Orders
-from .timers.timers import Brought
+from .timers.timers import Brought, Promotion
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -168,27 +168,17 @@ class Store:
         self, entries: Sequence[int], now: int, behind: Collection[int] | None = (), *, whole: bool = False
     ) -> Brought:
         """Moves those of these wheel entries that are due to the stream: with `whole` all, else piece by piece until a
-        shorter transaction waits. Waits for no queue, unless `behind` is None; see `timers.promote`."""
+        shorter transaction waits. Waits for no queue, unless `behind` is None; see `Promotion.promote`."""
         piece = len(entries) if whole or self.backend.shared else _PIECE
         made: dict[tuple[int, int], int] = {}
         spread = 0
 
         async def work(tx: Transaction) -> Brought:
             guarding, firing = Guarding(now, self.tally_shard + 2), self._firing(now, spread, made)
-            promoted, held, done = await timers.promote_pieces(
-                tx,
-                entries,
-                piece,
-                self.backend.waited_for,
-                now,
-                self.tally_shard + 2,
-                behind,
-                judge=firing,
-                guarding=guarding,
-                orders=self.orders,
-            )
+            promotion = Promotion(tx, now, self.tally_shard + 2, firing, guarding, self.orders)
+            promoted, done = await promotion.promote_pieces(entries, piece, self.backend.waited_for, behind)
             fired = Fired() if firing is None else firing.fired
-            return Brought(promoted, held, entries[done:], guarding.left, fired)
+            return Brought(promoted, promotion.held, entries[done:], guarding.left, fired)
 
         for spread in _SPREADS:
             if spread and self.courses is not None:
@@ -213,7 +203,8 @@ class Store:
         async def work(tx: Transaction) -> tuple[list[Promoted], timers.ByQueue]:
             nonlocal run
             run = Guarding(now, self.tally_shard + 6, answers, fresh)
-            return await timers.promote(tx, list(answers), now, self.tally_shard + 6, behind=(), guarding=run)
+            promotion = Promotion(tx, now, self.tally_shard + 6, guarding=run)
+            return await promotion.promote(list(answers), behind=()), promotion.held
 
         promoted, held = await self._again(lambda _: self.write(work), now)
         return promoted, run.suppressed, {*run.left, *(id_ for some in held.values() for id_ in some)}

@@ -7,13 +7,6 @@
         server.clock.advance("48h")
         server.drain()
 
-- `embedded`     the server, in a thread, on a store in a temporary folder.
-- `own_database` or in a temporary database, on a MySQL or MariaDB: `EmbeddedServer(dsn="mysql://...")`.
-- `still_store`  the store there, held still while time is moved.
-- `moved_time`   the clock of that server: real time, and what was added by hand.
-- `idle`         waits until everything due is handled, for `drain`.
-- `fixtures`     fixtures for pytest, which only this file imports: `pytest_plugins = ["tarry.testing.fixtures"]`.
-
 It needs the extra `server`.
 """
 

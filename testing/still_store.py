@@ -22,7 +22,7 @@ time is moved all the same."""
 
 
 class StillStore(MySQLBackend):
-    """A `MySQLBackend` that can be held still."""
+    """A `MySQLBackend` that can be held still: then its calls wait."""
 
     def __init__(self, dsn: str) -> None:
         super().__init__(dsn)
@@ -58,26 +58,21 @@ class StillStore(MySQLBackend):
                 self._at_rest.set()
 
     async def write(self, work: Work[T], *, heavy: bool = False) -> T:
-        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().write(work, heavy=heavy)
 
     async def read(self, work: Work[T]) -> T:
-        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().read(work)
 
     async def note(self, work: Work[T]) -> T:
-        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().note(work)
 
     async def now(self) -> int:
-        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().now()
 
     async def exact_now(self) -> float:
-        """Like the backend's, but waits while the store is held still."""
         async with self._flight():
             return await super().exact_now()

@@ -74,9 +74,3 @@ class FarCycle(Entries):
 
     def held(self, wanted: AbstractSet[tuple[int, int]]) -> set[tuple[int, int]]:
         return set(wanted).intersection(zip(*self.live(self._dealt), strict=True))
-
-    def count(self, offset: int) -> int:
-        """How many entries lie at `offset` or before."""
-        if offset < 0:
-            return 0
-        return len(self) if offset >= CYCLE_MS else sum(entry <= offset for entry in self.offsets[self._dealt :])

@@ -192,11 +192,6 @@ class Opened:
         self._settle()
         return min((run.first() for run in self._runs), default=None)
 
-    def count(self, until: int) -> int:
-        """How many are due at `until` or before."""
-        self._settle()
-        return sum(run.due(until) for run in self._runs)
-
     def cancel(self, due: int, entry_id: int) -> None:
         # Moves the entries behind it in the array: 1 ms in a run of a million. Such a run is being handed out already.
         self._settle()

@@ -316,16 +316,6 @@ class Slots:
         slot.put_in_order()
         return slot
 
-    def count(self, start: int, offset: int) -> int:
-        """How many entries lie from slot `start` to `offset`, that millisecond included."""
-        index = min(offset // SLOT_MS, SLOTS)
-        passed = sum(len(slot.ids) for slot in self._slots[start : max(start, index)] if slot is not None)
-        slot = self._slots[index] if start <= index < SLOTS else None
-        return passed + (0 if slot is None else sum(entry <= offset for entry in slot.offsets))
-
-    def tombstones(self) -> int:
-        return sum(len(slot.tombstones) for slot in self._slots if slot is not None)
-
     def held(self, wanted: AbstractSet[tuple[int, int]]) -> set[tuple[int, int]]:
         """The wanted (offset, id) that are live here."""
         by_slot: dict[int, set[tuple[int, int]]] = {}

@@ -44,8 +44,6 @@ from heapq import heappop, heappush
 from itertools import islice
 from operator import le
 
-import attrs
-
 from .columns import Columns
 from .entries import CYCLE_MS, OFFSET, SLOT_MS, SLOTS, in_order
 from .far_cycle import FarCycle
@@ -58,25 +56,6 @@ _FORGOTTEN_AT_ONCE = 300
 _PREPARED = 60
 # Entries of the next cycle that are dealt to tell how full a second of it is: less than a millisecond.
 _DEALT_TO_TELL = 1_000
-
-
-@attrs.frozen
-class WheelStatistics:
-    """What a wheel holds. Cancelled entries that no deal or sweep has met yet are counted, too."""
-
-    hand: int
-    # Entries due before it are opened. Behind the hand, or a second ahead at most.
-    front: int
-    entries: int
-    # Due at the hand or before, not handed out.
-    ready: int
-    # Cancels that wait for a deal or a sweep.
-    tombstones: int
-    # Far cycles, the one that is being dealt ahead included.
-    cycles: int
-    # Entries dealt to the slots of this cycle, and of the next one ahead of time.
-    dealt: int
-    dealt_ahead: int
 
 
 class TimingWheel:
@@ -306,26 +285,10 @@ class TimingWheel:
         """Entries held; in far cycles, cancelled ones count until a deal or a sweep meets them.
 
         A cancel does not look up whether a far cycle holds its entry, so this is not known before. Costs a pass over
-        the slots: for metrics and tests. To see whether there is anything at all, ask next_due(), which is quick.
+        the slots. To see whether there is anything at all, ask next_due(), which is quick.
         """
         ahead = 0 if self._ahead is None else len(self._ahead)
         return len(self._opened) + len(self._slots) + ahead + sum(map(len, self._far.values()))
-
-    def statistics(self) -> WheelStatistics:
-        ahead = 0 if self._ahead is None else len(self._ahead)
-        buried = sum(len(cycle.tombstones) for cycle in self._far.values()) + self._slots.tombstones()
-        if self._ahead is not None:
-            buried += self._ahead.tombstones()
-        return WheelStatistics(
-            hand=self._hand,
-            front=self._front,
-            entries=len(self),
-            ready=self._ready(),
-            tombstones=buried,
-            cycles=len(self._far),
-            dealt=len(self._slots),
-            dealt_ahead=ahead,
-        )
 
     def __repr__(self) -> str:
         return f"<TimingWheel hand={self._hand} entries={len(self)} far_cycles={len(self._far)}>"
@@ -406,17 +369,6 @@ class TimingWheel:
         for slots in (self._slots, self._ahead):
             if slots is not None and slots.number == number:
                 yield slots
-
-    def _ready(self) -> int:
-        """How many entries an advance to the hand would take out, with cancelled ones that only a deal will find."""
-        hand = self._hand
-        ready = self._opened.count(hand)
-        if self._front > hand:
-            return ready
-        slots = self._slots
-        ready += slots.count((self._front - slots.base) // SLOT_MS, hand - slots.base)
-        ready += 0 if self._ahead is None else self._ahead.count(0, hand - self._ahead.base)
-        return ready + sum(cycle.count(hand - cycle.base) for cycle in self._far.values())
 
 
 def _ascend(numbers: array[int]) -> bool:

@@ -22,14 +22,7 @@ from django.utils.module_loading import import_string
 from .. import spans
 from ..errors import TarryError
 from .configuration import Configuration, configuration
-from .framework import (
-    BaseTaskBackend,
-    TaskError,
-    TaskResult,
-    TaskResultDoesNotExist,
-    TaskResultStatus,
-    task_enqueued,
-)
+from .framework import BaseTaskBackend, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
 from .lanes import topic_of
 from .models import StoredTask
 from .sending import client, publish_made

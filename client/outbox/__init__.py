@@ -12,16 +12,6 @@ SQLAlchemy that lends one, on the MySQL or MariaDB of the service. Changes take 
 committed, and are undone if it is rolled back. The service's tables are expected in the cursor's own database;
 `Outbox(database="tarry")` says otherwise.
 `outbox.aio` is the same for asynchronous cursors.
-
-- `box`       `Outbox`, and the functions that both fronts share.
-- `aio`       the front for asynchronous cursors.
-- `cursors`   the store's transaction over a user's cursor.
-- `lending`   objects that lend a cursor, such as a `Session`.
-- `drafts`    checks of messages to be published.
-- `guards`    the table `tarry_once`.
-- `transactions`   checks that a transaction is open.
-- `settling`  the block of `settle`.
-- `moved`     by how much a test has moved the time.
 """
 
 from . import aio

@@ -14,17 +14,7 @@ from attrs import define, field
 
 from ..errors import GroupGone, Locked
 from ..ports import Asked, Transaction, Value
-from ..records import (
-    UNBEGUN,
-    ClaimKey,
-    ClaimRequest,
-    Group,
-    Outcome,
-    Queue,
-    Settlement,
-    is_sound,
-    mended,
-)
+from ..records import UNBEGUN, ClaimKey, ClaimRequest, Group, Outcome, Queue, Settlement, is_sound, mended
 from ..rows import encode
 from ..states import AFTER
 from ..stream.stretches import PAGE, Page

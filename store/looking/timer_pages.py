@@ -5,7 +5,6 @@ short and still not be the last: `TimerPage.after` tells.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from attrs import frozen
 
@@ -26,13 +25,6 @@ class TimerPage:
 
     timers: tuple[tuple[str, Standing], ...]
     after: str | None
-
-
-class _Streamed(NamedTuple):
-    id: int
-    queue_id: int
-    offset: int
-    deliver_at: int
 
 
 async def find(tx: Transaction, topic: Topic, after: str, limit: int) -> TimerPage:
@@ -56,13 +48,13 @@ async def _standings(tx: Transaction, topic: Topic, rows: Sequence[TimerRow]) ->
     ids = [row.id for row in rows]
     waiting = dict(await tx.fetch("delay.times", tuple[int, int], places_of(ids)))
     cancelled = {row.id: row for row in await tx.fetch("cancelled.find", Cancelled, ids)}
-    streamed = {row.id: row for row in await tx.fetch("message.standing", _Streamed, ids)}
+    streamed = {id_: place for id_, *place in await tx.fetch("message.standing", tuple[int, int, int, int], ids)}
     numbers = {queue.id: queue.number for queue in topic.queues}
     found: dict[bytes, Standing] = {}
     for row in rows:
-        if (one := streamed.get(row.id)) is not None:
-            place = numbers.get(one.queue_id), one.offset
-            found[row.key] = Standing("published", row.id, row.revision, one.deliver_at, *place)
+        if row.id in streamed:
+            queue_id, offset, deliver_at = streamed[row.id]
+            found[row.key] = Standing("published", row.id, row.revision, deliver_at, numbers.get(queue_id), offset)
         elif (gone := cancelled.get(row.id)) is not None:
             found[row.key] = Standing(gone.state, row.id, row.revision, gone.deliver_at)
         elif row.id in waiting:

@@ -28,7 +28,7 @@ from ..errors import (
     Unfit,
 )
 from ..migrations import Applied
-from ..ports import Asked, Bound, Value, Work
+from ..ports import Asked, Backend, Bound, Transaction, Value, Work
 from ..rows import R, read
 from . import fitness, one_writer, read_only, server_settings
 from .connection import Connection
@@ -62,8 +62,8 @@ _FORGET_MORE = 1.0
 log = structlog.get_logger()
 
 
-class MySQLTransaction:
-    """A `store.ports.Transaction` over one connection.
+class MySQLTransaction(Transaction):
+    """A transaction over one connection.
 
     Statements to be run `later` are sent with the next flight, in front of it; the last ones with the COMMIT, of which
     the server executes nothing after a statement that fails. So only statements that fail by themselves when something
@@ -79,19 +79,16 @@ class MySQLTransaction:
         """None: nothing has been written so far, so a COMMIT would change nothing."""
 
     async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
-        """The rows of a SELECT."""
         asked = Asked(query, row, *values)
         await self.fetch_all([asked])
         return asked.rows
 
     async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
-        """Runs several SELECTs in one flight."""
         texts = [bind(asked.query, asked.values) for asked in queries]
         for asked, answer in zip(queries, await self._fly(texts), strict=True):
             asked.rows = read(asked.row, answer.rows)
 
     async def execute(self, query: str, *values: Bound) -> int:
-        """Runs a statement; returns how many rows it matched."""
         return await self._execute(bind(query, values))
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
@@ -113,7 +110,6 @@ class MySQLTransaction:
         self._later.append(exactly(many))
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Inserts the rows in the next flight."""
         self._note()
         prepared, _ = statement(query)
         self._later += prepared.bind_many(rows, max_bytes=self._connection.max_statement)
@@ -197,8 +193,8 @@ class _RolledBack(Unavailable):
     """The connection was lost at COMMIT, and the database has shown that nothing of the transaction is kept."""
 
 
-class MySQLBackend:
-    """A `store.ports.Backend` over one database."""
+class MySQLBackend(Backend):
+    """A backend over one database."""
 
     def __init__(self, dsn: str, redis: str | None = None, *, doubt: float = _DOUBT) -> None:
         """`redis`: the address of a Redis, for topics whose offsets are drawn there. `doubt`: for how many seconds the
@@ -219,7 +215,6 @@ class MySQLBackend:
         self._in_doubt = 0
 
     async def write(self, work: Work[T], *, heavy: bool = False) -> T:
-        """Runs `work` in a transaction of its own, beside all others; see `store.ports.Backend`."""
         del heavy
         tried = 0
         patient_until = 0.0
@@ -401,7 +396,6 @@ class MySQLBackend:
                     await connection.fetch(b"SELECT RELEASE_LOCK(" + name + b")")
 
     async def applied(self) -> Applied:
-        """The migrations that were applied to the database."""
         async with self._readers.connection() as connection:
             return await read_applied(connection)
 
@@ -429,12 +423,7 @@ class MySQLBackend:
 
     @property
     def shared(self) -> bool:
-        """True: other servers may work on the database."""
         return True
-
-    def waited_for(self) -> bool:
-        """False: transactions run beside each other here."""
-        return False
 
     @property
     def server(self) -> str:
@@ -475,10 +464,6 @@ class MySQLBackend:
                 self._hosts.forget_rivals()
         return self._hosts.rivals
 
-    def skew(self) -> int:
-        """0: the host's clock is not used."""
-        return 0
-
     async def durability(self) -> list[str]:
         """Settings of the server under which an acknowledged commit may be lost with the machine, or undone by another
         server."""
@@ -493,7 +478,6 @@ class MySQLBackend:
         return _WRITERS + _READERS + _NOTES, min(all_, own or all_)
 
     async def advice(self) -> list[str]:
-        """Settings of the server that work, but would work better with other values."""
         settings = await self._settings()
         return [*server_settings.slow(settings), *server_settings.falling_back(settings)]
 
@@ -513,7 +497,6 @@ class MySQLBackend:
             return server_settings.read([*rows, *await connection.fetch(server_settings.STATUS_QUERY)])
 
     async def aclose(self) -> None:
-        """Closes the connections."""
         await self._redis_offsets.aclose()
         await self._writers.aclose()
         await self._readers.aclose()

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import define, field
 
-from ..ports import Transaction, Value
+from ..ports import Offsets, Transaction, Value
 from .literals import Sql
 from .rows import Answer
 from .statements import bind, statement
@@ -18,8 +18,8 @@ _FIRST = "IF(ROW_COUNT()>0,LAST_INSERT_ID(),NULL)"
 
 
 @define
-class Drawn:
-    """The `store.ports.Offsets` of rows to append, each of which begins with an id and a nonce."""
+class Drawn(Offsets):
+    """The offsets of rows to append, each of which begins with an id and a nonce."""
 
     _rows: Mapping[int, Sequence[Sequence[Value]]]
     """By the id of their queue."""
@@ -29,7 +29,6 @@ class Drawn:
     """The index of the statement in the flight that draws for a queue, by its id."""
 
     def begin(self, queue_id: int) -> int:
-        """The first offset of a queue's rows, once the transaction is committed."""
         return self._begins[queue_id]
 
     def written(self, text: Sequence[bytes | tuple[int, int]]) -> Any:

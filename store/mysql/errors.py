@@ -50,16 +50,13 @@ _HOURLY = {
     "max_updates": "max_updates_per_hour",
     **{name: name for name in ("max_queries_per_hour", "max_updates_per_hour", "max_connections_per_hour")},
 }
-_KEY = re.compile(r"for key '([^']*)'$")
 
 
 def to_store_error(code: int, message: str) -> StoreError:
     """The store's error for a server's error. A number in no list is due to the server, and lasts (`Unfit`)."""
     text = f"{message} ({code})"
     if code in _DUPLICATE:
-        found = _KEY.search(message)
-        # MySQL says `table.key`, MariaDB `key`.
-        return DuplicateKey(text, code, found[1].rpartition(".")[2] if found else None)
+        return DuplicateKey(text, code)
     if code in _LOCKED:
         return Locked(text, code)
     if code in _CONTENTION:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing, contextmanager
 from copy import copy
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 import structlog
@@ -22,6 +22,9 @@ from . import galera
 from .connection import GALERA, Connection, connect
 from .dsn import Dsn
 from .group import ServerGroup, describe
+
+if TYPE_CHECKING:
+    from .pool import Pool
 
 _PATIENCE = 5.0
 _EACH = 3.0
@@ -40,23 +43,6 @@ _LOGINS = 3
 log = structlog.get_logger()
 
 
-class Sessions(Protocol):
-    """The sessions of a pool."""
-
-    @property
-    def held(self) -> int:
-        """How many sessions there are."""
-        ...
-
-    def spare(self) -> bool:
-        """Closes an idle session, if there is one."""
-        ...
-
-    def hang_up(self, name: str) -> None:
-        """Closes the sessions that are not with this server."""
-        ...
-
-
 class Hosts:
     """The hosts of one DSN, for all pools of one backend."""
 
@@ -68,18 +54,19 @@ class Hosts:
         """Counts the changes of the server; sessions of an earlier era must not be used."""
         self.name = ""
         """The name of the server that the sessions are with, see `Connection.name`; empty before the first."""
-        self.check: Callable[[Connection], Awaitable[None]] = _take_any
-        """Checks a session with another server than before; raises `Foreign`."""
-        self.settle: Callable[[Connection], Awaitable[str | None]] = _none
+        self.check: Callable[[Connection], Awaitable[None]] | None = None
+        """Checks a session with another server than before; raises `Foreign`. None: it is not known yet which database
+        the server must have."""
+        self.settle: Callable[[Connection], Awaitable[str | None]] | None = None
         """Called with a session at another node of a Galera: returns the node that has the writes instead, see
         `one_writer`."""
         self.in_galera = False
         """Whether the server that the sessions are with is a node of a Galera."""
         self._gave_way = False  # to another node of the Galera, at which others write
         self._before = ""  # the name of the server before
-        self.pools: list[Sessions] = []
+        self.pools: list[Pool] = []
         # Callers that found no session in their pool, and since when; the time at which a session was last closed.
-        self._wanting, self._one_less_at = list[tuple[Sessions, float]](), -math.inf
+        self._wanting, self._one_less_at = list[tuple["Pool", float]](), -math.inf
         self._each = dsn.each
         # The host that was good last, and the host that is tried first: another one when the good one did not answer.
         self._good = self._first = 0
@@ -193,7 +180,7 @@ class Hosts:
         self._one_less_at = trio.current_time()
 
     @contextmanager
-    def wanting(self, pool: Sessions, since: float) -> Generator[None, None, None]:
+    def wanting(self, pool: "Pool", since: float) -> Generator[None, None, None]:
         """Notes, inside its block, that a caller waits in a pool without sessions while the server accepts no more."""
         self._wanting.append((pool, since))
         try:
@@ -201,7 +188,7 @@ class Hosts:
         finally:
             self._wanting.remove((pool, since))
 
-    def is_one_wanted(self, by_another_than: Sessions) -> bool:
+    def is_one_wanted(self, by_another_than: "Pool") -> bool:
         """Whether a returned session is to be closed, to make room for a pool that has been without one for long."""
         if not self._wanting:  # this runs after each use of a session
             return False
@@ -234,7 +221,7 @@ class Hosts:
             with trio.fail_after(self.timeout):
                 if connection.cluster is GALERA:
                     await self._judge_node(connection)
-                if self.name:
+                if self.name and self.check is not None:
                     await self.check(connection)
         except trio.TooSlowError as error:
             raise Unavailable(f"no answer within {self.timeout:g} s", 2013) from error
@@ -247,7 +234,7 @@ class Hosts:
 
     async def _judge_node(self, connection: Connection) -> None:
         await connection.catch_up()
-        if (other := await self.settle(connection)) is not None:
+        if self.settle is not None and (other := await self.settle(connection)) is not None:
             raise ReadOnly(f"Tarry writes to another node of its Galera ({other}), and to one at a time")
 
     def _with(self, number: int, connection: Connection) -> Connection:
@@ -274,14 +261,6 @@ class Hosts:
     def _tell(self, number: int, because: str) -> None:
         before, now = self._each[self._good].place, self._each[number].place
         log.warning("store_host", before=before, now=now, because=because)
-
-
-async def _take_any(_: Connection) -> None:
-    """Accepts any server: it is not known yet which database it must have."""
-
-
-async def _none(_: Connection) -> None:
-    """Returns None: no other node has the writes."""
 
 
 def _of_all(wrong: list[StoreError]) -> StoreError:

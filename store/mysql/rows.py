@@ -323,14 +323,6 @@ def read_error(payload: bytes, unasked: bool = False) -> ServerError:
     return ServerError(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"), unasked)
 
 
-def _decimal(cell: bytes) -> Decimal:
-    return Decimal(cell.decode())
-
-
-def _bits(cell: bytes) -> int:
-    return int.from_bytes(cell, "big")
-
-
 @lru_cache(maxsize=4096)
 def _converter_of(definition: bytes) -> Callable[[Any], Any] | None:
     """The converter for a column, by its definition; cached, since there are few definitions in Tarry's queries."""
@@ -356,9 +348,9 @@ def _converter(kind: int, charset: int, decimals: int) -> Callable[[Any], Any] |
     if kind in _FLOATS:
         return float
     if kind in _DECIMALS:
-        return _decimal
+        return lambda cell: Decimal(cell.decode())
     if kind == _BIT:
-        return _bits
+        return lambda cell: int.from_bytes(cell, "big")
     if kind in _STRINGS and charset == _BINARY:
         return None
     # Dates carry the binary character set too, and so does MySQL's JSON: both are text.

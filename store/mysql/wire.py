@@ -195,11 +195,6 @@ class Wire(_TrioMysql):
         """Whether it is TLS or a Unix socket, so nobody can listen."""
         return self._secure
 
-    @property
-    def verified(self) -> bool:
-        """Whether it is sealed, and the server is known to be the right one."""
-        return self._secure and self._ssl_mode not in ("PREFERRED", "REQUIRED")
-
     def is_readable(self) -> bool:
         return bool(self._poll.poll(0))
 

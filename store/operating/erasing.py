@@ -110,14 +110,11 @@ async def _topic_id(tx: Transaction, id_: int) -> int | None:
     lying = await tx.fetch("message.kept", _Lying, [id_])
     if lying:
         return lying[0].topic_id
-    if letters := await _letters(tx, id_, sorted(await _all_groups(tx))):
+    groups = sorted(group_id for group_id, *_ in await tx.fetch("consumer_group.names", tuple[int, int, str]))
+    if letters := await _letters(tx, id_, groups):
         topics = dict(await tx.fetch("consumer_group.topics_of", tuple[int, int], [letters[0].group_id]))
         return topics.get(letters[0].group_id)
     return next((row.topic_id for row in await tx.fetch("erased.find", ErasedRow, [id_]) if row.topic_id), None)
-
-
-async def _all_groups(tx: Transaction) -> list[int]:
-    return [group_id for group_id, *_ in await tx.fetch("consumer_group.names", tuple[int, int, str])]
 
 
 async def _letters(tx: Transaction, id_: int, group_ids: Sequence[int]) -> list[_Letter]:

@@ -4,7 +4,7 @@ A revoked key stays as a row: its name is in logs, and is never given to another
 does not become open to everybody when none is left.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from attrs import field, frozen
 
@@ -13,16 +13,6 @@ from ..rows import encode
 
 MAX_SCOPES = 8192
 """The most bytes of all scopes of a key, with a space between them."""
-
-
-class KeyRow(NamedTuple):
-    """An access key as it is stored."""
-
-    name: str
-    digest: bytes
-    scopes: str
-    created_at: int
-    revoked_at: int | None
 
 
 @frozen
@@ -51,5 +41,5 @@ async def revoke(tx: Transaction, name: str, now: int) -> Literal["revoked", "be
 
 async def all_keys(tx: Transaction) -> list[Key]:
     """All keys that there ever were, in order of their names."""
-    rows = await tx.fetch("access_key.all", KeyRow)
-    return [Key(row.name, row.digest, tuple(row.scopes.split()), row.created_at, row.revoked_at) for row in rows]
+    rows = await tx.fetch("access_key.all", tuple[str, bytes, str, int, int | None])
+    return [Key(name, digest, tuple(scopes.split()), made, revoked) for name, digest, scopes, made, revoked in rows]

@@ -4,17 +4,17 @@ WAL with synchronous=FULL: an acknowledged commit is on the disk. Time starts at
 itself (`steady_clock`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from sqlite3 import Connection, Error
+from sqlite3 import Connection
 from typing import TypeVar
 
 import trio
 
 from ..errors import Refused, StoreError, Unavailable
 from ..migrations import Applied
-from ..ports import Work
+from ..ports import Backend, Work
 from ..steady_clock import SteadyClock
 from .connection import SQLiteTransaction, connect, drive
 from .errors import translate
@@ -27,8 +27,8 @@ T = TypeVar("T")
 _READERS = 2
 
 
-class SQLiteBackend:
-    """A `store.ports.Backend` over one file. Raises `StoreInUse` if another server has the file."""
+class SQLiteBackend(Backend):
+    """A backend over one file. Raises `StoreInUse` if another server has the file."""
 
     def __init__(self, path: Path, clock: SteadyClock | None = None) -> None:
         # Resolved once, so that a changed link or another working directory does not lead later readers elsewhere.
@@ -66,61 +66,31 @@ class SQLiteBackend:
         return self._clock.now()
 
     async def exact_now(self) -> float:
-        """As `now`, with fractions of a millisecond."""
         return self._clock.exact_now()
 
     async def note(self, work: Work[T]) -> T:
         """Runs `work` as any other write, in one transaction: there is one writer."""
         return await self._writer.write(work)
 
-    @property
-    def shared(self) -> bool:
-        """False: one server alone uses the file."""
-        return False
-
     def waited_for(self) -> bool:
         """Whether light work waits for the running heavy work."""
         return self._writer.waited_for()
-
-    @property
-    def server(self) -> str:
-        """Empty: there is no database server."""
-        return ""
-
-    def admit(self, server: str) -> None:
-        """Does nothing: there is no database server."""
-
-    async def agree(self) -> None:
-        """Does nothing: there is no database server."""
-
-    async def rivals(self) -> list[str]:
-        """Empty: there is no database server."""
-        return []
 
     def skew(self) -> int:
         """How many milliseconds the host's clock was set ahead since the store was opened."""
         return self._clock.skew()
 
     async def migrate(self) -> list[str]:
-        """Brings the file's schema to this program's version."""
-        return await trio.to_thread.run_sync(self._migrate)
-
-    def _migrate(self) -> list[str]:
-        try:
-            with closing(connect(self.path)) as connection:
-                return migrate(connection)
-        except Exception as error:
-            raise translate(error) from error
+        return await trio.to_thread.run_sync(self._connected, migrate)
 
     async def applied(self) -> Applied:
-        """The migrations that were applied to the file."""
-        return await trio.to_thread.run_sync(self._applied)
+        return await trio.to_thread.run_sync(self._connected, read_applied)
 
-    def _applied(self) -> Applied:
+    def _connected(self, work: Callable[[Connection], T]) -> T:
         try:
             with closing(connect(self.path)) as connection:
-                return read_applied(connection)
-        except Error as error:
+                return work(connection)
+        except Exception as error:
             raise translate(error) from error
 
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
@@ -128,34 +98,6 @@ class SQLiteBackend:
         del topic_queues
         if by_redis:
             raise Refused("offsets are drawn from Redis on MySQL only: leave sequencer out, or say store")
-
-    async def reseat(self, ends: Mapping[int, int]) -> list[int]:
-        """Returns all queues: none is sequenced elsewhere."""
-        return list(ends)
-
-    async def durability(self) -> list[str]:
-        """Empty: every connection sets the pragmas itself."""
-        return []
-
-    async def room(self) -> None:
-        """None: sessions are not limited."""
-        return
-
-    async def advice(self) -> list[str]:
-        """Empty: every connection sets the pragmas itself."""
-        return []
-
-    async def faults(self) -> list[tuple[str, str]]:
-        """Empty: faults show when the schema is read or migrated."""
-        return []
-
-    async def longest_statement(self) -> None:
-        """None: there is no limit."""
-        return
-
-    async def largest_transaction(self) -> None:
-        """None: there is no limit."""
-        return
 
     async def aclose(self) -> None:
         """Ends the writer after the waiting work, and releases the file."""

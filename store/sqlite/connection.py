@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from attrs import frozen
 
 from ..errors import StoreError, TopicGone
-from ..ports import Asked, Bound, Value
+from ..ports import Asked, Bound, Offsets, Transaction, Value
 from ..rows import R, read
 from .errors import translate
 from .statements import bind, draw, insert
@@ -43,14 +43,13 @@ _MANY, _FEW = 128, 32
 waits behind the event loop to get it back; and each number of rows is a statement of its own, which is cached."""
 
 
-class SQLiteTransaction:
-    """A `store.ports.Transaction` whose methods never suspend."""
+class SQLiteTransaction(Transaction):
+    """A transaction whose methods never suspend."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
-        """The rows of a SELECT."""
         text, parameters = bind(query, values)
         try:
             return read(row, self._connection.execute(text, parameters).fetchall())
@@ -58,7 +57,6 @@ class SQLiteTransaction:
             raise translate(error) from error
 
     async def execute(self, query: str, *values: Bound) -> int:
-        """Runs a statement; returns how many rows it matched."""
         text, parameters = bind(query, values)
         try:
             return self._connection.execute(text, parameters).rowcount
@@ -66,7 +64,6 @@ class SQLiteTransaction:
             raise translate(error) from error
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
-        """Inserts the rows."""
         width, many, begin = len(rows[0]), 0, 0
         try:
             while left := len(rows) - begin:
@@ -79,7 +76,6 @@ class SQLiteTransaction:
         return many
 
     async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
-        """Runs several SELECTs."""
         for asked in queries:
             asked.rows = await self.fetch(asked.query, asked.row, *asked.values)
 
@@ -88,17 +84,14 @@ class SQLiteTransaction:
         await self.execute(query, *values)
 
     async def later_exactly(self, many: int, query: str, *values: Bound) -> None:
-        """Runs a statement. Raises `StoreError` unless it matches exactly `many` rows."""
         got = await self.execute(query, *values)
         if got != many:
             raise StoreError(f"{query} matched {got} rows in place of {many}; the transaction is rolled back")
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Inserts the rows."""
         await self.execute_many(query, rows)
 
     async def later_each(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Runs the statement for each row."""
         for row in rows:
             await self.later_exactly(1, query, *row)
 
@@ -111,7 +104,6 @@ class SQLiteTransaction:
         return {}
 
     async def append(self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool) -> "_Drawn":
-        """Draws offsets and inserts the rows."""
         begins = dict[int, int]()
         placed: list[Sequence[Value]] = []
         for queue_id, some in rows.items():
@@ -133,17 +125,15 @@ class SQLiteTransaction:
 
 
 @frozen
-class _Drawn:
-    """`store.ports.Offsets` that are known at once."""
+class _Drawn(Offsets):
+    """Offsets that are known at once."""
 
     _begins: dict[int, int]
 
     def begin(self, queue_id: int) -> int:
-        """The first offset of a queue."""
         return self._begins[queue_id]
 
     def written(self, text: Sequence[bytes | tuple[int, int]]) -> bytes:
-        """A text with offsets in it."""
         return b"".join([one if isinstance(one, bytes) else b"%d" % (self._begins[one[0]] + one[1]) for one in text])
 
 

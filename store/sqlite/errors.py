@@ -25,7 +25,7 @@ def translate(error: Exception) -> StoreError:
     code: int = getattr(error, "sqlite_errorcode", 0) or 0
     text = f"SQLite: {error}"
     if code in _DUPLICATE:
-        return DuplicateKey(text, code, str(error).rpartition(": ")[2])
+        return DuplicateKey(text, code)
     primary = code & 0xFF
     if primary in _CONTENTION:
         return Contention(text, code)

@@ -15,7 +15,7 @@ import trio
 
 from ..errors import Contention, SchemaError
 from ..migrations import Applied
-from ..ports import Work
+from ..ports import Guest, Work
 from .connection import SQLiteTransaction, connect, drive
 from .errors import translate
 from .schema import read_applied
@@ -27,8 +27,8 @@ _PATIENCE = 15.0
 _PAUSE = 0.1
 
 
-class SQLiteGuest:
-    """A `store.ports.Guest` over an existing file. Raises `SchemaError` if there is none."""
+class SQLiteGuest(Guest):
+    """A guest over an existing file. Raises `SchemaError` if there is none."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -38,11 +38,9 @@ class SQLiteGuest:
         self._connection.execute("PRAGMA wal_autocheckpoint = 0")
 
     async def write(self, work: Work[T]) -> T:
-        """Runs `work` in a transaction of its own."""
         return await self._patiently(lambda: self._write(work))
 
     async def read(self, work: Work[T]) -> T:
-        """Runs `work` without a lock."""
         return await self._patiently(lambda: drive(work(SQLiteTransaction(self._connection))))
 
     async def now(self) -> int:
@@ -50,14 +48,12 @@ class SQLiteGuest:
         return time.time_ns() // 1_000_000
 
     async def applied(self) -> Applied:
-        """The migrations that were applied to the file."""
         try:
             return read_applied(self._connection)
         except Error as error:
             raise translate(error) from error
 
     async def aclose(self) -> None:
-        """Closes the file."""
         self._connection.close()
 
     async def _patiently(self, step: Callable[[], T]) -> T:

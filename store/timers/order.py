@@ -96,35 +96,23 @@ def looked_back(_shard: int, due: int) -> int:
     return due - REACH
 
 
-def all_is_read(_shard: int) -> int:
-    """The default of `Orders.read_until`: no shard is being read."""
-    return 1 << 62
-
-
-def never(_topic: int) -> bool:
-    """The default of `Orders.rated`: no topic has a rate."""
-    return False
-
-
-def always(_shard: int) -> bool:
-    """The default of `Orders.holds`: there is one node, which has all shards."""
-    return True
-
-
 @define(eq=False)
 class Orders:
-    """Knows which topics are ordered, and what stands in the way of their messages. `unseen_from(shard, due)`: the
-    earliest time from which on this node may not know every message of the shard that is due before `due`.
-    `read_until(shard)`: up to which due time all messages are known of a shard that is still being read, or that
-    another node has; later ones are left alone until they are read, or to the other node. `rated(topic)`: whether a
-    rate holds back messages of a topic. `holds(shard)`: whether this node has a shard. `aside`: ids of messages that
-    cannot be promoted, which are ignored."""
+    """Knows which topics are ordered, and what stands in the way of their messages. The defaults are for one node that
+    has all shards and has read them."""
 
     unseen_from: Callable[[int, int], int] = looked_back
-    read_until: Callable[[int], int] = all_is_read
-    rated: Callable[[int], bool] = never
-    holds: Callable[[int], bool] = always
+    """Of a shard and a due time: the earliest time from which on this node may not know every message of the shard that
+    is due before."""
+    read_until: Callable[[int], int] = lambda _shard: 1 << 62
+    """Of a shard that is still being read, or that another node has: up to which due time all messages are known. Later
+    ones are left alone until they are read, or to the other node."""
+    rated: Callable[[int], bool] = lambda _topic: False
+    """Whether a rate holds back messages of a topic."""
+    holds: Callable[[int], bool] = lambda _shard: True
+    """Whether this node has a shard."""
     aside: Container[int] = frozenset[int]()
+    """Ids of messages that cannot be promoted, which are ignored."""
     _ordered: dict[int, bool] = field(factory=dict[int, bool], init=False)
     """Whether a topic is ordered, by its id; this never changes."""
     _locked: dict[int, int] = field(factory=dict[int, int], init=False)

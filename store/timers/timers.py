@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
+from attrs import define, field
+
 from ..errors import Refused
 from ..expiry import is_past
 from ..ids import SHARDS, apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
@@ -71,181 +73,169 @@ class Judge(Protocol):
         ...
 
 
-async def promote(
-    tx: Transaction,
-    entries: Sequence[int],
-    now: int,
-    tally_shard: int = 0,
-    *,
-    behind: Collection[int] | None = None,
-    judge: Judge | None = None,
-    guarding: Judge | None = None,
-    orders: Orders | None = None,
-) -> tuple[list[Promoted], ByQueue]:
-    """Moves those of these entries that are due to the stream, in one transaction. Returns them, and those held back.
+@define
+class Promotion:
+    """Moves due entries to the stream, in one transaction.
 
     Messages of an outbox are counted here, in this shard of the tally, since their publish must lock no counter.
-
-    Rows that are gone, locked by another transaction or not yet due at `now` are left alone. With `behind` nothing is
-    waited for: entries for a locked queue are held back, and so are entries for the queues in `behind`, for which
-    others are held back already. Messages of schedules go as `judge` decides, those with a guard as `guarding` decides;
-    without one they stay. With `orders`, earlier due messages of the same order go along, or the message is held back,
-    even where queues are waited for; locked messages of an order are held back, too.
+    Messages of schedules go as `judge` decides, those with a guard as `guarding` decides; without one they stay. With
+    `orders`, earlier due messages of the same order go along, or the message is held back, even where queues are waited
+    for; locked messages of an order are held back, too.
     """
-    due, back = await _lock_entries(tx, entries, now)
-    held_back: ByQueue = {}
-    theirs = [] if orders is None else await orders.in_other_hands(tx, entries, due, now)
-    for row in theirs:
-        held_back.setdefault(row.queue_id, []).append(row.id)
-    if behind is not None:
-        due, back = _hold_back(due, back, set(behind), held_back)
-    known: Mapping[int, Found] = {}
-    if orders is not None and (ordered := await orders.in_order(tx, due)):
-        due, back, known = await _put_in_order(
-            tx, orders, ordered, theirs, due, back, now, held_back, wait=behind is None
-        )
-    if behind is not None:
-        topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, tally_shard)
-        due, back = _hold_back(due, back, {r.queue_id for r in due if r.uncounted and r.topic_id in topics}, held_back)
-    special = [row for row in due if row.special]
-    if special:
-        due = [row for row in due if not row.special]
-        for bit, one in ((OF_SCHEDULE, judge), (GUARDED, guarding)):
-            if one is not None and (some := [row for row in special if row.special == bit]):
-                judged = await one.judge(tx, some)
-                due += judged.sent
-                if orders is not None and (judged.left or judged.waiting):
-                    due = await _behind_its_schedule(tx, orders, due, judged, some, known, now, held_back)
-    uncounted = Counter([row.topic_id for row in due if row.uncounted])
-    for topic_id in sorted(uncounted):
-        await count(tx, topic_id, tally_shard, scheduled=uncounted[topic_id])
-    # Sequence rows come last in the order of locks, all in one statement.
-    owned = Counter([(row.queue_id, row.topic_id) for row in due])
-    owned.update([(row.return_queue_id, -row.group_id) for row in back])
-    wanted: dict[int, int] = defaultdict(int)
-    for (queue_id, _), many in owned.items():
-        wanted[queue_id] += many
-    if behind is None:
-        begins = await draw_offsets(tx, wanted, owned) if wanted else {}
-    else:
-        begins, locked = await draw_free(tx, wanted, owned)
-        await _make_plain(tx, [row for row in due if row.queue_id in locked])
-        due, back = _hold_back(due, back, locked, held_back)
-        # Messages held back are counted when they go. (The tallies are locked already, and come before the queues.)
-        too_early = uncounted - Counter([row.topic_id for row in due if row.uncounted])
-        for topic_id in sorted(too_early):
-            await count(tx, topic_id, tally_shard, scheduled=-too_early[topic_id])
-    await _drop(tx, [row for row in due if row.queue_id not in begins])
-    due = [row for row in due if row.queue_id in begins]
-    back = [row for row in back if row.return_queue_id in begins]  # retries of a removed group are removed with it
-    if due:
-        await _stream_messages(tx, due, begins, now)
-    if back:
-        _refuse_lost(back)
-        await stream_retries(tx, back, begins, now)
-    promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted, _, _ in due]
-    return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held_back
 
+    tx: Transaction
+    now: int
+    tally_shard: int = 0
+    judge: Judge | None = None
+    guarding: Judge | None = None
+    orders: Orders | None = None
+    held: ByQueue = field(factory=dict[int, list[int]], init=False)
+    """Entries that were held back."""
+    _due: list[Due] = field(factory=list[Due], init=False)
+    _back: list[Resting] = field(factory=list[Resting], init=False)
 
-async def promote_pieces(
-    tx: Transaction,
-    entries: Sequence[int],
-    piece: int,
-    enough: Callable[[], bool],
-    now: int,
-    tally_shard: int,
-    behind: Collection[int] | None,
-    *,
-    judge: Judge | None = None,
-    guarding: Judge | None = None,
-    orders: Orders | None = None,
-) -> tuple[list[Promoted], ByQueue, int]:
-    """Promotes one piece of the entries after another, until it is `enough`; also returns how many entries that
-    were."""
-    promoted: list[Promoted] = []
-    held_back: ByQueue = {}
-    done = 0
-    for begin in range(0, len(entries), max(1, piece)):
-        if done and enough():
-            break
-        some = entries[begin : begin + piece]
-        held = behind if behind is None else {*behind, *held_back}
-        more, back = await promote(
-            tx, some, now, tally_shard, behind=held, judge=judge, guarding=guarding, orders=orders
-        )
-        promoted += more
-        for queue_id, those in back.items():
-            held_back.setdefault(queue_id, []).extend(those)
-        done += len(some)
-    return promoted, held_back, done
+    async def promote_pieces(
+        self, entries: Sequence[int], piece: int, enough: Callable[[], bool], behind: Collection[int] | None
+    ) -> tuple[list[Promoted], int]:
+        """Promotes one piece of the entries after another, until it is `enough`; also returns how many entries that
+        were."""
+        promoted: list[Promoted] = []
+        done = 0
+        for begin in range(0, len(entries), max(1, piece)):
+            if done and enough():
+                break
+            some = entries[begin : begin + piece]
+            promoted += await self.promote(some, behind if behind is None else {*behind, *self.held})
+            done += len(some)
+        return promoted, done
 
+    async def promote(self, entries: Sequence[int], behind: Collection[int] | None = None) -> list[Promoted]:
+        """Moves those of these entries that are due to the stream, and returns them.
 
-async def _lock_entries(tx: Transaction, entries: Sequence[int], now: int) -> tuple[list[Due], list[Resting]]:
-    """Locks the messages and the retries among these entries that are due and that no other transaction holds."""
-    messages = [entry for entry in entries if entry >= 0]
-    retries = [~entry for entry in entries if entry < 0]
-    due = [row for row in await _lock_due(tx, messages) if row.due <= now]
-    resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
-    back = [row for row in resting if due_of(row.id) <= now]
-    back.sort(key=_time_and_source)  # the query returns them shard by shard
-    return due, back
+        Rows that are gone, locked by another transaction or not yet due at `now` are left alone. With `behind` nothing
+        is waited for: entries for a locked queue are held back, and so are entries for the queues in `behind`, for
+        which others are held back already.
+        """
+        tx = self.tx
+        await self._lock_entries(entries)
+        theirs = [] if self.orders is None else await self.orders.in_other_hands(tx, entries, self._due, self.now)
+        self._hold(theirs)
+        if behind is not None:
+            self._hold_back(set(behind))
+        known: Mapping[int, Found] = {}
+        if self.orders is not None and (ordered := await self.orders.in_order(tx, self._due)):
+            known = await self._put_in_order(self.orders, ordered, theirs, wait=behind is None)
+        if behind is not None:
+            topics = await locked_tallies(tx, {row.topic_id for row in self._due if row.uncounted}, self.tally_shard)
+            self._hold_back({row.queue_id for row in self._due if row.uncounted and row.topic_id in topics})
+        special = [row for row in self._due if row.special]
+        if special:
+            self._due = [row for row in self._due if not row.special]
+            for bit, one in ((OF_SCHEDULE, self.judge), (GUARDED, self.guarding)):
+                if one is not None and (some := [row for row in special if row.special == bit]):
+                    judged = await one.judge(tx, some)
+                    self._due += judged.sent
+                    if self.orders is not None and (judged.left or judged.waiting):
+                        await self._put_behind_its_schedule(self.orders, judged, some, known)
+        uncounted = Counter([row.topic_id for row in self._due if row.uncounted])
+        for topic_id in sorted(uncounted):
+            await count(tx, topic_id, self.tally_shard, scheduled=uncounted[topic_id])
+        # Sequence rows come last in the order of locks, all in one statement.
+        owned = Counter([(row.queue_id, row.topic_id) for row in self._due])
+        owned.update([(row.return_queue_id, -row.group_id) for row in self._back])
+        wanted: dict[int, int] = defaultdict(int)
+        for (queue_id, _), many in owned.items():
+            wanted[queue_id] += many
+        if behind is None:
+            begins = await draw_offsets(tx, wanted, owned) if wanted else {}
+        else:
+            begins, locked = await draw_free(tx, wanted, owned)
+            await _make_plain(tx, [row for row in self._due if row.queue_id in locked])
+            self._hold_back(locked)
+            # Messages held back are counted when they go. (The tallies are locked already, and come before the queues.)
+            too_early = uncounted - Counter([row.topic_id for row in self._due if row.uncounted])
+            for topic_id in sorted(too_early):
+                await count(tx, topic_id, self.tally_shard, scheduled=-too_early[topic_id])
+        await _drop(tx, [row for row in self._due if row.queue_id not in begins])
+        due = [row for row in self._due if row.queue_id in begins]
+        # Retries of a removed group are removed with it.
+        back = [row for row in self._back if row.return_queue_id in begins]
+        if due:
+            await _stream_messages(tx, due, begins, self.now)
+        if back:
+            if not all(row.is_there for row in back):
+                raise Refused(LOST)
+            await stream_retries(tx, back, begins, self.now)
+        promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted, _, _ in due]
+        return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back]
 
+    async def _lock_entries(self, entries: Sequence[int]) -> None:
+        """Locks the messages and the retries among these entries that are due and that no other transaction holds."""
+        messages = [entry for entry in entries if entry >= 0]
+        retries = [~entry for entry in entries if entry < 0]
+        locked = await _lock(messages, lambda places: self.tx.fetch("delay.lock_due", Due, places))
+        self._due = [row for row in locked if row.due <= self.now]
+        resting = await self.tx.fetch("retry.lock", Resting, retries) if retries else []
+        self._back = [row for row in resting if due_of(row.id) <= self.now]
+        # They come shard by shard, and return by due time; within a millisecond, by their place in the stream.
+        self._back.sort(key=lambda row: (due_of(row.id), row.message_queue_id, row.message_offset))
 
-async def _put_in_order(
-    tx: Transaction,
-    orders: Orders,
-    ordered: Sequence[Due],
-    theirs: Sequence[Due],
-    due: list[Due],
-    back: list[Resting],
-    now: int,
-    held_back: ByQueue,
-    *,
-    wait: bool,
-) -> tuple[list[Due], list[Resting], Mapping[int, Found]]:
-    """Locks the queues of the ordered messages, and adds earlier messages of their orders. These are locked after the
-    queues, and therefore without waiting. Also returns all messages that were found, with their rank in the order."""
-    if left := {row.id for row in ordered if orders.is_left_alone(row)}:
-        due = [row for row in due if row.id not in left]
-        ordered = [row for row in ordered if row.id not in left]
+    def _hold(self, rows: Iterable[Due]) -> None:
+        for row in rows:
+            self.held.setdefault(row.queue_id, []).append(row.id)
+
+    def _hold_back(self, queues: Collection[int]) -> None:
+        """Holds back the messages and retries that go to these queues."""
+        if not queues:
+            return
+        self._hold(row for row in self._due if row.queue_id in queues)
+        for row in self._back:
+            if row.return_queue_id in queues:
+                self.held.setdefault(row.return_queue_id, []).append(~row.id)
+        self._due = [row for row in self._due if row.queue_id not in queues]
+        self._back = [row for row in self._back if row.return_queue_id not in queues]
+
+    async def _put_in_order(
+        self, orders: Orders, ordered: Sequence[Due], theirs: Sequence[Due], *, wait: bool
+    ) -> Mapping[int, Found]:
+        """Locks the queues of the ordered messages, and adds earlier messages of their orders. These are locked after
+        the queues, and therefore without waiting. Returns all messages that were found, with their rank in the
+        order."""
+        if left := {row.id for row in ordered if orders.is_left_alone(row)}:
+            self._due = [row for row in self._due if row.id not in left]
+            ordered = [row for row in ordered if row.id not in left]
+            if not ordered:
+                return {}
+        if wait:
+            await self.tx.fetch("queue.lock", tuple[int, int, int], sorted({row.queue_id for row in self._due}))
+        else:
+            _, locked = await lock_free(self.tx, {row.queue_id for row in ordered})
+            self._hold_back(locked)
+            ordered = [row for row in ordered if row.queue_id not in locked]
         if not ordered:
-            return due, back, {}
-    if wait:
-        await tx.fetch("queue.lock", tuple[int, int, int], sorted({row.queue_id for row in due}))
-    else:
-        _, locked = await lock_free(tx, {row.queue_id for row in ordered})
-        due, back = _hold_back(due, back, locked, held_back)
-        ordered = [row for row in ordered if row.queue_id not in locked]
-    if not ordered:
-        return due, back, {}
-    along, later, known = await orders.complete(tx, ordered, theirs, now)
-    due = due + along
-    for row in due:
-        if row.id in later:
-            held_back.setdefault(row.queue_id, []).append(row.id)
-    return [row for row in due if row.id not in later], back, known
+            return {}
+        along, later, known = await orders.complete(self.tx, ordered, theirs, self.now)
+        due = self._due + along
+        self._hold(row for row in due if row.id in later)
+        self._due = [row for row in due if row.id not in later]
+        return known
 
-
-async def _behind_its_schedule(
-    tx: Transaction,
-    orders: Orders,
-    due: list[Due],
-    judged: Judged,
-    asked: Sequence[Due],
-    known: Mapping[int, Found],
-    now: int,
-    held_back: ByQueue,
-) -> list[Due]:
-    """The messages among these that can go now: in an ordered topic later ones wait for a schedule's message."""
-    left = [row for row in asked if row.id in judged.left and row.id in known and not orders.is_overtaken(~row.id, now)]
-    later = overtaking([row.id for row in due], known, [*judged.waiting, *(known[row.id] for row in left)])
-    # Not where a release rate applies: there a schedule's late message comes after the messages that were there.
-    behind = [row for row in due if row.id in later and not orders.rated(row.topic_id)]
-    for row in left + behind:
-        held_back.setdefault(row.queue_id, []).append(row.id)
-    await _make_plain(tx, behind)
-    gone = {row.id for row in behind}
-    return [row for row in due if row.id not in gone]
+    async def _put_behind_its_schedule(
+        self, orders: Orders, judged: Judged, asked: Sequence[Due], known: Mapping[int, Found]
+    ) -> None:
+        """In an ordered topic, holds back the messages that are later than a schedule's message that waits."""
+        left = [
+            row
+            for row in asked
+            if row.id in judged.left and row.id in known and not orders.is_overtaken(~row.id, self.now)
+        ]
+        later = overtaking([row.id for row in self._due], known, [*judged.waiting, *(known[row.id] for row in left)])
+        # Not where a release rate applies: there a schedule's late message comes after the messages that were there.
+        behind = [row for row in self._due if row.id in later and not orders.rated(row.topic_id)]
+        self._hold(left + behind)
+        await _make_plain(self.tx, behind)
+        gone = {row.id for row in behind}
+        self._due = [row for row in self._due if row.id not in gone]
 
 
 async def _make_plain(tx: Transaction, rows: Iterable[Due]) -> None:
@@ -273,10 +263,6 @@ async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Waiting]:
     return await _lock(ids, lambda places: tx.fetch("delay.lock", Waiting, places))
 
 
-async def _lock_due(tx: Transaction, ids: Collection[int]) -> list[Due]:
-    return await _lock(ids, lambda places: tx.fetch("delay.lock_due", Due, places))
-
-
 async def _lock(ids: Collection[int], ask: Callable[[list[int]], Awaitable[list[L]]]) -> list[L]:
     """Looks for each message in its own place first, since few were rescheduled; and only for the missing ones
     apart."""
@@ -295,26 +281,6 @@ async def remove_waiting(tx: Transaction, rows: Collection[Waiting | Due]) -> No
         if place < 0:
             await tx.later("moved.remove", shard_of(row.id), row.due, row.id)
     await tx.later_exactly(len(rows), "delay.remove", places)
-
-
-def _hold_back(
-    due: list[Due], back: list[Resting], queues: Collection[int], held_back: ByQueue
-) -> tuple[list[Due], list[Resting]]:
-    """The messages and retries that go to other queues than these; adds the entries of the others to `held_back`."""
-    if not queues:
-        return due, back
-    for queue_id, entry in [(row.queue_id, row.id) for row in due] + [(row.return_queue_id, ~row.id) for row in back]:
-        if queue_id in queues:
-            held_back.setdefault(queue_id, []).append(entry)
-    return (
-        [row for row in due if row.queue_id not in queues],
-        [row for row in back if row.return_queue_id not in queues],
-    )
-
-
-def _time_and_source(retry: Resting) -> tuple[int, int, int]:
-    """The order in which retries return: by due time; within a millisecond, by their place in the stream."""
-    return due_of(retry.id), retry.message_queue_id, retry.message_offset
 
 
 async def _stream_messages(tx: Transaction, due: Sequence[Due], begins: dict[int, int], now: int) -> None:
@@ -337,11 +303,6 @@ async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[
     await tx.later_many("redelivery.add", rows)
     ids = [row.id for row in back]
     await tx.later_exactly(len(ids), "retry.remove", ids)
-
-
-def _refuse_lost(back: Sequence[Resting]) -> None:
-    if not all(row.is_there for row in back):
-        raise Refused(LOST)
 
 
 async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:

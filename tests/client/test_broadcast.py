@@ -92,6 +92,20 @@ def test_an_exception_is_no_reason_to_give_it_again(tarry: Tarry, topic: Broadca
     assert seen == topic.stream
 
 
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
+def test_what_is_dropped_at_once_does_not_end_the_loop(tarry: Tarry, topic: Broadcaster) -> None:
+    seen: list[int] = []
+
+    def loop() -> None:
+        for message in tarry.consume("t", "g", max=10, limit=25):
+            seen.append(message.body)
+            del message
+
+    with pytest.warns(RuntimeWarning, match="left the loop unsettled"):
+        loop()
+    assert seen == topic.stream
+
+
 def test_what_is_given_back_uncounted_comes_again(tarry: Tarry, topic: Broadcaster) -> None:
     seen: list[int] = []
     for message in tarry.consume("t", "g", max=10, limit=20):

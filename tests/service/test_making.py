@@ -52,7 +52,7 @@ async def test_few_frames_lie_between_the_dispatcher_and_the_transaction(
 ) -> None:
     """Each part once. The backend's own, and trio's, are not counted: they run the transaction."""
     caught: list[list[tuple[str, str]]] = []
-    promote: Callable[..., Any] = timers.promote
+    promote: Callable[..., Any] = timers.Promotion.promote
 
     async with spied(tmp_path / "tarry.db") as server:
         write = server.backend.write
@@ -68,7 +68,7 @@ async def test_few_frames_lie_between_the_dispatcher_and_the_transaction(
         monkeypatch.setattr(
             type(server.backend), "write", lambda _self, work, *, heavy=False: caught_write(work, heavy=heavy)
         )
-        monkeypatch.setattr(timers, "promote", caught_promote)
+        monkeypatch.setattr(timers.Promotion, "promote", caught_promote)
         await server.publish(await server.topic(), b"1", deliver_at=server.ms + 5)
         caught.clear()
         server.ms += 5

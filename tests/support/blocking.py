@@ -73,7 +73,9 @@ class Blocking(Tarry):
 
         return iter(self.portal.call(all_of_them))
 
-    def run(self, topic: Any, group: str, handler: Any = None, *args: Any, **options: Any) -> None:
+    def run(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, topic: Any, group: str, handler: Any = None, *args: Any, **options: Any
+    ) -> None:
         stop: threading.Event | None = options.pop("stop", None)
 
         class Polled:

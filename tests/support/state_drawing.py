@@ -7,9 +7,26 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from tarry.store.states import LIFE, PLACES
+from tarry.store.states import LIFE, State
 
 DOCUMENT = Path(__file__).parents[2] / "ARCHITECTURE.md"
+PLACES: dict[State, str] = {
+    "scheduled": "delay",
+    "cancelled": "cancelled",
+    "suppressed": "cancelled, with that reason",
+    "published": "message, ahead of the group's cursor",
+    "claimed": "claim",
+    "acked": "delivery",
+    "retrying": "retry",
+    "returned": "redelivery, ahead of the group's cursor",
+    "parked": "parked",
+    "dead": "dead",
+    "skipped": "behind the cursor, whose counter has it",
+    "expired": "behind the cursor: past its time, or taken by retention",
+    "passed": "behind the cursor, which a seek has moved",
+    "purged": "nowhere",
+}
+"""The table where a message of this state is found."""
 _DRAWING = re.compile(r"(?<=```mermaid\n)stateDiagram.*?(?=```)", re.DOTALL)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from support.effort import examples, full
+from support.inside_wheel import tombstones
 from tarry.wheel import entries, slots
 from tarry.wheel.timing_wheel import TimingWheel
 
@@ -228,7 +229,7 @@ class WheelMachine(RuleBasedStateMachine):
             dues.append(self.pick(data)[0])
         for second in {due // 1_000 for due in dues}:
             load, there = self.wheel.load(second), sum(due // 1_000 == second for due, _ in self.model.pending)
-            assert load is None or load == there or (load > there and self.wheel.statistics().tombstones)
+            assert load is None or load == there or (load > there and tombstones(self.wheel))
 
     @invariant()
     def next_due_is_a_bound(self) -> None:
@@ -241,16 +242,10 @@ class WheelMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts(self) -> None:
-        statistics = self.wheel.statistics()
-        assert statistics.entries == len(self.wheel)
-        assert statistics.hand == self.model.hand
-        ready = sum(due <= self.model.hand for due, _ in self.model.pending)
-        if statistics.tombstones:
+        if tombstones(self.wheel):
             assert len(self.wheel) >= len(self.model.pending)
-            assert statistics.ready >= ready
         else:
             assert len(self.wheel) == len(self.model.pending)
-            assert statistics.ready == ready
 
     def teardown(self) -> None:
         """Whatever is left comes out in the end, each once, and the wheel is empty."""
@@ -261,7 +256,7 @@ class WheelMachine(RuleBasedStateMachine):
         assert rest == self.model.advance(HIGHEST, None)
         assert len(self.wheel) == 0
         assert self.wheel.next_due() is None
-        assert self.wheel.statistics().tombstones == 0
+        assert tombstones(self.wheel) == 0
 
 
 SETTINGS = settings(

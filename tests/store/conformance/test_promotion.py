@@ -73,7 +73,7 @@ async def test_what_lies_between_those_asked_for_is_left_alone(stage: Stage) -> 
     added = 0
 
     async def promote(tx: Transaction) -> list[Promoted]:
-        promoted, _ = await timers.promote(tx, asked, stage.now, behind=())
+        promoted = await timers.Promotion(tx, stage.now).promote(asked, behind=())
         if stage.kind != "sqlite":
             other = connect_raw(stage.dsn)
             with closing(other), other.cursor() as cursor:
@@ -293,7 +293,7 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
 
         async def leak(tx: Transaction, query: str = query) -> list[Promoted]:
             leaky = cast("Transaction", Leaky(tx, query))
-            return (await timers.promote(leaky, ids_of(receipts), stage.now))[0]
+            return await timers.Promotion(leaky, stage.now).promote(ids_of(receipts))
 
         with pytest.raises(StoreError, match="the transaction is rolled back"):
             await stage.store.backend.write(leak)

@@ -18,7 +18,7 @@ from tarry.store.cleaning.retention import Limits
 from tarry.store.operating.redriving import Letters, purge
 from tarry.store.operating.replaying import Range
 from tarry.store.records import Claim, ClaimRequest, Group, Outcome, Settlement, Topic
-from tarry.store.states import AFTER, ENDS, FINDABLE, LIFE, PLACES, State
+from tarry.store.states import AFTER, ENDS, FINDABLE, LIFE, State
 from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
@@ -323,8 +323,8 @@ async def test_lives_go_by_the_table(stage: Stage) -> None:
 
 
 def test_the_words_are_the_same() -> None:
-    assert {state for state, _ in LIFE if state is not None} | set(LIFE.values()) == set(PLACES)
-    assert set(FINDABLE) <= set(PLACES)
+    assert {state for state, _ in LIFE if state is not None} | set(LIFE.values()) == set(state_drawing.PLACES)
+    assert set(FINDABLE) <= set(state_drawing.PLACES)
     assert set(ENDS) == set(Outcome) - {Outcome.OPEN}
 
 
