@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -13,7 +12,7 @@ from ...store.groups.push import PushRow
 from ...store.history import since_redrive
 from ...store.looking import group_counts as counting
 from ...store.operating.erasing import Erasure
-from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
+from ...store.records import DeadLetter, Delivered, Found, Group, GroupState, Receipt, Topic, TopicState
 from ...wheel.ladder import Ladder
 from ..durations import format_time
 from ..engine.consume.clients import ClientState
@@ -51,32 +50,20 @@ _has_more = any_of(*(name for name in ATTRIBUTES if name not in _SOON))
 
 def client(one: ClientState) -> ClientAnswer:
     """A client, as listed."""
-    return ClientAnswer(
-        client=one.name,
-        registered_at=None if one.registered_at is None else format_time(one.registered_at),
-        renewed_at=None if one.renewed_at is None else format_time(one.renewed_at),
-        alive=one.alive,
-        holds=[
-            HeldAnswer(topic=h.group.topic.name, group=h.group.name, queue=h.queue, claims=h.claims, owner=h.owner)
-            for h in one.holds
-        ],
-    )
+    holds = [HeldAnswer.of(held, topic=held.group.topic.name, group=held.group.name) for held in one.holds]
+    return ClientAnswer.of(one, client=one.name, holds=holds)
 
 
 def push(group: Group, one: PushRow) -> PushAnswer:
     """The endpoint of a group, without its secrets."""
     since = one.broken_at if one.off_at is None else one.off_at
-    return PushAnswer(
+    return PushAnswer.of(
+        one,
         topic=group.topic.name,
         group=group.name,
-        url=one.url,
-        timeout=one.timeout,
-        max_in_flight=one.max_in_flight,
         secrets=len(one.secrets.split()),
-        changed_at=format_time(one.changed_at),
         state="off" if one.off_at is not None else "on" if since is None else "broken",
         since=None if since is None else format_time(since),
-        because=one.because,
     )
 
 
@@ -163,10 +150,7 @@ def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
     return DeadAnswer(
         **msgspec.structs.asdict(message(topic, letter.message)),
         dead_at=format_time(letter.dead_at),
-        attempts=[
-            Attempt(at=format_time(one.at), client=one.client, reason=one.reason)
-            for one in since_redrive(letter.history)
-        ],
+        attempts=[Attempt.of(one) for one in since_redrive(letter.history)],
     )
 
 
@@ -182,8 +166,7 @@ def found(one: Found, held: str | None) -> FoundAnswer:
 
 def erasure(one: Erasure) -> ErasureAnswer:
     """That a message is erased, and whether it is erased in the lake, too."""
-    lake_at = None if one.lake_at is None else format_time(one.lake_at)
-    return ErasureAnswer(id=str(one.id), erased_at=format_time(one.erased_at), lake=one.lake, lake_at=lake_at)
+    return ErasureAnswer.of(one, id=str(one.id))
 
 
 def _life(one: Found) -> list[Happening]:
@@ -195,37 +178,19 @@ def _life(one: Found) -> list[Happening]:
         if event.what == "claimed":
             claimed.add(event.group)
         late = max(0, event.at - one.deliver_at) if first or event.what == "promoted" else UNSET
-        life.append(_happening(event, late))
+        life.append(Happening.of(event, late=late))
     return life
-
-
-def _happening(event: Event, late: int | UnsetType) -> Happening:
-    return Happening(
-        what=event.what,
-        at=format_time(event.at),
-        group=UNSET if event.group is None else event.group,
-        client=UNSET if event.client is None else event.client,
-        attempt=UNSET if event.attempt is None else event.attempt,
-        reason=UNSET if event.reason is None else event.reason,
-        late=late,
-    )
 
 
 def topic(one: Topic) -> TopicAnswer:
     """A topic."""
-    return TopicAnswer(
+    ladder = one.ladder
+    return TopicAnswer.of(
+        one,
         topic=one.name,
-        kind=one.kind,
         queues=len(one.queues),
-        ordered=one.ordered,
-        retention=one.retention,
-        ladder=None if one.ladder is None else list(one.ladder.rungs),
-        sequencer=one.sequencer,
-        max_pending=one.max_pending,
-        max_rate=one.max_rate,
-        release_rate=one.release_rate,
-        jitter=None if one.ladder is None else one.ladder.jitter,
-        created_at=format_time(one.created_at),
+        ladder=None if ladder is None else list(ladder.rungs),
+        jitter=None if ladder is None else ladder.jitter,
     )
 
 
@@ -241,7 +206,7 @@ def _topic_defaults(settings: Settings) -> TopicDefaults:
 
 def topic_counts(one: Topic, state: TopicState) -> TopicCounts:
     """A topic with its counts."""
-    return TopicCounts(**msgspec.structs.asdict(topic(one)), **attrs.asdict(state), pending=state.pending)
+    return TopicCounts.of(state, **msgspec.structs.asdict(topic(one)))
 
 
 def topic_ranked(one: Topic, state: TopicState, activity: Activity) -> TopicRanked:
@@ -274,14 +239,13 @@ def topic_detail(
 
 def group_summary(one: Group) -> GroupSummary:
     """A group with its ladder (its own, its topic's or the default) and its limit."""
-    return GroupSummary(
+    return GroupSummary.of(
+        one,
         group=one.name,
         topic=one.topic.name,
         ladder=list(one.ladder.rungs),
         jitter=one.ladder.jitter,
         on_exhausted="block" if one.block else "dead",
-        concurrency=one.concurrency,
-        paused=one.paused,
     )
 
 
@@ -299,14 +263,7 @@ def group_settings(one: Group, settings: Settings) -> GroupSettings:
 
 def group_counts(one: Group, counts: counting.GroupCounts) -> GroupCounts:
     """A group with its counts."""
-    return GroupCounts(
-        **msgspec.structs.asdict(group_summary(one)),
-        backlog=counts.backlog,
-        claimed=counts.claimed,
-        retrying=counts.retrying,
-        dead=counts.dead,
-        dead_letters=counts.letters,
-    )
+    return GroupCounts.of(counts, **msgspec.structs.asdict(group_summary(one)), dead_letters=counts.letters)
 
 
 def group_detail(one: Group, state: GroupState, settings: Settings) -> GroupDetail:
@@ -315,32 +272,16 @@ def group_detail(one: Group, state: GroupState, settings: Settings) -> GroupDeta
     def queues(*, retry: bool) -> list[QueueAnswer]:
         owned = one.topic.ordered and not retry
         return [
-            QueueAnswer(
-                queue=q.queue,
-                offset=q.offset,
-                end=q.end,
-                lag=q.lag,
-                owner=state.owners.get(q.queue) if owned else UNSET,
-            )
-            for q in state.queues
-            if q.retry == retry
+            QueueAnswer.of(queue, owner=state.owners.get(queue.queue) if owned else UNSET)
+            for queue in state.queues
+            if queue.retry == retry
         ]
 
-    return GroupDetail(
+    return GroupDetail.of(
+        state,
         **msgspec.structs.asdict(group_settings(one, settings)),
         backlog=sum(queue.lag for queue in state.queues),
         queues=queues(retry=False),
         retry_queues=queues(retry=True),
-        clients=list(state.clients),
-        claims=state.claims,
-        claimed=state.claimed,
-        retries=list(state.retries),
-        parked=state.parked,
-        acked=state.acked,
-        retried=state.retried,
-        redriven=state.redriven,
-        dead=state.dead,
         dead_letters=state.letters,
-        skipped=state.skipped,
-        expired=state.expired,
     )

@@ -6,7 +6,6 @@ from ...store.looking import timer_pages
 from ...store.records import Topic
 from ...store.timers import keyed
 from ...store.timers.keyed import Standing, Wish
-from ..durations import format_time
 from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer
@@ -48,17 +47,15 @@ async def put_timer(call: Call) -> Response:
     if done.result not in ("made", "replaced", "kept"):
         raise _no(call, done)
     load, late_by = rendering.outlook(call.node.shaping, done.due) if done.due else (UNSET, UNSET)
-    said = answers.TimerAnswer(
+    said = answers.TimerAnswer.of(
+        done,
         id=str(done.id),
         key=key,
-        revision=done.revision,
-        deliver_at=format_time(done.deliver_at),
         state="scheduled",
         replaced=UNSET if done.replaced is None else str(done.replaced),
         kept=done.result == "kept",
         load=load,
         late_by=late_by,
-        replayed=done.replayed,
     )
     return tagged(answer(said, 201 if done.result == "made" else 200), done.revision)
 
@@ -90,15 +87,7 @@ async def list_timers(call: Call) -> Response:
 
 
 def _told(key: str, found: Standing) -> answers.TimerAnswer:
-    return answers.TimerAnswer(
-        id=str(found.id),
-        key=key,
-        revision=found.revision,
-        deliver_at=format_time(found.deliver_at),
-        state=found.state,
-        queue=UNSET if found.queue is None else found.queue,
-        offset=UNSET if found.offset is None else found.offset,
-    )
+    return answers.TimerAnswer.of(found, id=str(found.id), key=key)
 
 
 async def cancel_timer(call: Call) -> Response:
