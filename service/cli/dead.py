@@ -11,8 +11,8 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ...client import DeadLetter
 from ...store.printable import visible
-from ...store.whole_number import whole_number
 from ..http.names import parse_id
+from .flags import whole
 from .operating import confirm
 from .options import DryRun, Group, Topic, Yes
 from .printing import UsageError, note
@@ -51,7 +51,7 @@ def list_dead(
     reason: Annotated[str | None, Parameter(help="Those whose last attempt's reason has this in it.")] = None,
     since: Since = None,
     until: Until = None,
-    max: Annotated[int, Parameter(help="At most so many.", converter=whole_number)] = 100,  # noqa: A002
+    max: Annotated[int, whole("At most so many.")] = 100,  # noqa: A002
     server: Server = HERE,
 ) -> int:
     """List dead letters."""
@@ -85,7 +85,7 @@ def redrive(
     tag: Tag = None,
     since: Since = None,
     until: Until = None,
-    rate: Annotated[int | None, Parameter(help="So many a second at most.", converter=whole_number)] = None,
+    rate: Annotated[int | None, whole("So many a second at most.")] = None,
     dry_run: DryRun = False,
     server: Server = HERE,
 ) -> int:

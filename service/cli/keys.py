@@ -16,6 +16,7 @@ from ...store.operating.keys import MAX_SCOPES, Key, add, all_keys, revoke
 from ...store.ports import Guest
 from ..access.scopes import wrong_scope
 from ..access.tokens import digest, make_token
+from .flags import flag
 from .near import hint
 from .printing import NotThere, UsageError, note, print_items, print_json, print_line
 from .rendering import time_text
@@ -28,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 Name = Annotated[str, Parameter(help="The key's name, which the server's log tells.")]
 
 
-Json = Annotated[bool, Parameter(negative=(), help="One JSON line.")]
+Json = Annotated[bool, flag("One JSON line.")]
 
 _HERE = StoreOptions()
 
@@ -40,10 +41,9 @@ def create(
     *,
     scope: Annotated[
         list[str],
-        Parameter(
-            negative=(),
-            help="What it may do; may be repeated: publish:TOPIC, consume:TOPIC/GROUP, operate:TOPIC, read:TOPIC, "
-            "admin. A name may end with a star.",
+        flag(
+            "What it may do; may be repeated: publish:TOPIC, consume:TOPIC/GROUP, operate:TOPIC, read:TOPIC, admin. A"
+            " name may end with a star."
         ),
     ],
     json: Json = False,
@@ -82,7 +82,7 @@ def create(
 @keys.command(name="list")
 def list_keys(
     *,
-    json: Annotated[bool, Parameter(negative=(), help="One JSON line per key.")] = False,
+    json: Annotated[bool, flag("One JSON line per key.")] = False,
     place: StoreOptions = _HERE,
 ) -> int:
     """List the keys, revoked ones too, with their scopes.

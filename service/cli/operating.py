@@ -8,8 +8,8 @@ from cyclopts import Parameter
 
 from ...client import Conflict, Erased, NotFound, Tarry
 from ...store.printable import visible
-from ...store.whole_number import whole_number
 from ..durations import parse_time
+from .flags import whole
 from .options import DryRun, Group, MessageId, Topic, Yes
 from .printing import NotThere, UsageError, note
 from .rendering import time_text
@@ -82,9 +82,7 @@ def seek(
     *,
     group: Group,
     to: Annotated[str, Parameter(help="earliest, latest, a time, or an offset.")],
-    queue: Annotated[
-        int | None, Parameter(help="Of an offset or a time: this queue only.", converter=whole_number)
-    ] = None,
+    queue: Annotated[int | None, whole("Of an offset or a time: this queue only.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = HERE,

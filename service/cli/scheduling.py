@@ -10,7 +10,7 @@ from cyclopts import App, Parameter, Token
 
 from ...client import BadRequest, Fire, NotFound, Schedule, Tarry
 from ...store.named_files import toml_of
-from ...store.whole_number import whole_number
+from .flags import flag, whole
 from .operating import confirm
 from .options import AsText, Body, ContentType, DryRun, Header, OrderingKey, Tag, Topic, Yes, duration
 from .printing import UsageError
@@ -105,9 +105,7 @@ def put(
     ordering_key: OrderingKey = None,
     text: AsText = False,
     content_type: ContentType = None,
-    match: Annotated[
-        int | None, Parameter(converter=whole_number, help="Only at this revision; 0: only when there is none.")
-    ] = None,
+    match: Annotated[int | None, whole("Only at this revision; 0: only when there is none.")] = None,
     dry_run: DryRun = False,
     server: Server = HERE,
 ) -> int:
@@ -152,7 +150,7 @@ def apply(
     file: Annotated[Path, Parameter(help="TOML, a table for each schedule, by its name.")],
     /,
     *,
-    prune: Annotated[bool, Parameter(negative=(), help="Remove the schedules that are not in the file.")] = False,
+    prune: Annotated[bool, flag("Remove the schedules that are not in the file.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = HERE,
@@ -206,7 +204,7 @@ def next_(
     name: Name,
     /,
     *,
-    count: Annotated[int, Parameter(converter=whole_number, help="How many, 1 to 100.")] = 5,
+    count: Annotated[int, whole("How many, 1 to 100.")] = 5,
     server: Server = HERE,
 ) -> int:
     """Tell when a schedule fires next."""
