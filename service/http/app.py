@@ -58,9 +58,9 @@ class App:
     def __attrs_post_init__(self) -> None:
         self._hosts = Hosts(self._settings.names)
         beside = (
-            Operation("GET", PATH, _openapi, "application/json", NOTHING, is_checked=False),
-            Operation("GET", DOCS, reference.docs, "text/html", NOTHING, is_checked=False),
-            Operation("GET", STYLE, reference.style, "text/css", NOTHING, is_checked=False),
+            Operation(f"GET {PATH}", _openapi, "application/json", NOTHING, is_checked=False),
+            Operation(f"GET {DOCS}", reference.docs, "text/html", NOTHING, is_checked=False),
+            Operation(f"GET {STYLE}", reference.style, "text/css", NOTHING, is_checked=False),
         )
         self.router.add((*OPERATIONS, *beside))
 
