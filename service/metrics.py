@@ -128,7 +128,6 @@ class Metrics:
         self._cancelled.labels(self._bounded(topic)[0]).inc(messages)
 
     def suppressed(self, topic: str, messages: int) -> None:
-        """Counts messages that their guards suppressed."""
         self._suppressed.labels(self._bounded(topic)[0]).inc(messages)
 
     def guard_failed(self, guard: str) -> None:
@@ -172,11 +171,9 @@ class Metrics:
             self._lag.labels(*names).set(messages)
 
     def promote_batch(self, seconds: float) -> None:
-        """Observes how long one transaction of promotion took."""
         self._promote_batch.observe(seconds)
 
     def lease_lost(self, claims: int) -> None:
-        """Counts claims that ended with messages unsettled."""
         self._lease_lost.inc(claims)
 
     def fenced_write(self) -> None:
@@ -241,7 +238,6 @@ class Metrics:
                 self._pending.remove(topic, state)
 
     def text(self) -> bytes:
-        """All metrics in the text format of Prometheus."""
         return generate_latest(_Told(self.registry))
 
     def _bounded(self, topic: str, group: str = "") -> tuple[str, str]:

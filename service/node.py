@@ -190,7 +190,6 @@ class Node:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to be written."""
         return all(part.idle for part in (self.pushers, self.groups, self.intake, self.timers, self.readers))
 
 

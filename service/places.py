@@ -9,14 +9,12 @@ from typing import cast
 
 
 def dsn(value: object) -> str:
-    """Checks the DSN of a store."""
     if not isinstance(value, str) or not value.startswith(("sqlite:///", "mysql://")):
         raise ValueError("a store is sqlite:///path or mysql://user:password@host:port/database")
     return value
 
 
 def redis(value: object) -> str:
-    """Checks the URL of a Redis; empty for none."""
     if value == "none":
         return ""
     if not isinstance(value, str) or (value and not value.startswith(("redis://", "rediss://", "unix://"))):
@@ -94,7 +92,6 @@ def networks(value: object) -> tuple[str, ...]:
 
 
 def socket_mode(value: object) -> int:
-    """Checks the mode of a Unix socket."""
     if isinstance(value, str) and re.fullmatch("0?[0-7]{3}", value):
         value = int(value, 8)
     if not isinstance(value, int) or isinstance(value, bool) or value & ~0o777 or value & 0o600 != 0o600:

@@ -321,12 +321,10 @@ class Settings:
 
     @property
     def scheme(self) -> str:
-        """The scheme of the server's URL."""
         return "https" if self.tls_cert else "http"
 
     @property
     def is_beyond(self) -> bool:
-        """Whether other machines can reach the server."""
         host = self.listen_host
         try:
             return not (host == "localhost" or ip_address(host).is_loopback)

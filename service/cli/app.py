@@ -129,7 +129,6 @@ def _load_listed(arguments: Sequence[str]) -> None:
 
 
 def load_all(group: App) -> None:
-    """Loads every command, so that all flags are known."""
     for name in group:
         if not name.startswith("-"):
             load_all(group[name])

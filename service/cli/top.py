@@ -112,7 +112,6 @@ def _watch(tarry: Tarry, url: str, sort: Sort, limit: int, every: int) -> int:
 
 
 def _screen(seen: Overview | None, trouble: str, url: str, width: int, height: int) -> Any:
-    """The whole screen, for this width in letters and height in lines."""
     from rich.console import Group
     from rich.text import Text
 

@@ -81,7 +81,6 @@ class Form:
 
     @property
     def first_wrong(self) -> str:
-        """The name of the first field with an error; empty if there is none."""
         return next((one.name for one in self.fields if one.wrong), "")
 
     def fresh(self) -> "Form":

@@ -25,8 +25,6 @@ Send = Callable[[bytes], Awaitable[None]]
 
 @define(eq=False)
 class Live:
-    """The streams of this server."""
-
     _stopped: trio.Event
     """Set when the server stops."""
     most: int = 200

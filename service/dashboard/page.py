@@ -22,8 +22,6 @@ class Page:
 
 @frozen
 class Elsewhere:
-    """A redirect to another page."""
-
     address: str
 
 
@@ -37,8 +35,6 @@ class Confirm:
 
 @frozen
 class Said:
-    """A message of an action to the visitor."""
-
     text: str
     good: bool = True
     confirm: Confirm | None = None

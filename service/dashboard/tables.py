@@ -19,8 +19,6 @@ _FORMULA = frozenset("=+-@")
 
 @frozen
 class Column:
-    """A column of a table."""
-
     name: str
     """The key of its cells in a row."""
     label: str
@@ -69,7 +67,6 @@ class Table:
 
     @property
     def command(self) -> str:
-        """The command of the command line, quoted for a shell."""
         return shlex.join(self.cli)
 
     def mark(self, row: Row) -> str:

@@ -63,7 +63,6 @@ def read(value: object) -> Guards:
 
 
 def show(guards: Guards) -> str:
-    """The names of the guards."""
     return ",".join(guard.name for guard in guards) or "none"
 
 

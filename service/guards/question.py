@@ -49,8 +49,6 @@ class NoAnswer(Exception):
 
 @frozen
 class Answers:
-    """A guard's answers for keys."""
-
     said: dict[str, bool] = field(factory=dict[str, bool])
     """Whether the messages of a key are to be sent, by key."""
     unclear: dict[str, str] = field(factory=dict[str, str])

@@ -79,7 +79,6 @@ class App:
             self.in_flight -= 1
 
     async def _response(self, request: Request) -> Response:
-        """The handler's answer, or that of the problem that was raised."""
         try:
             self._hosts.check(request)
             operation = self._operation(request)

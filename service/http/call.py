@@ -98,7 +98,6 @@ class Call:
     # Path and query, which `check` has checked
 
     def part(self, name: str) -> str:
-        """The part of the path with this name, such as `topic`."""
         return self.request.parts[name]
 
     async def topic(self) -> Topic:
@@ -118,7 +117,6 @@ class Call:
         return id_
 
     def unknown_message(self) -> Problem:
-        """404 for the message in the path."""
         return Problem("unknown-message", f"there is no message {self.part('id')[:100]!r}")
 
     # Access, where the path does not name the topic
@@ -166,7 +164,6 @@ class Call:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The query's parameters."""
         return self.request.query
 
     def query_time(self, name: str) -> int | None:
@@ -296,5 +293,4 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 def answer(body: Any, status: int = 200) -> Response:
-    """An answer whose body is JSON."""
     return Response(msgspec.json.encode(body), status, "application/json")

@@ -79,12 +79,10 @@ class Checked(msgspec.Struct, frozen=True):
 
     @property
     def _chooses(self) -> str | None:
-        """The text that chooses among seconds of the window that are equally empty."""
         return self.message.key or self.message.idempotency_key
 
 
 def windows(found: Iterable[Checked]) -> list[Window]:
-    """The windows of the messages that have one."""
     return [one.window for one in found if one.window is not None]
 
 
@@ -241,7 +239,6 @@ def _check_guard(call: Call, message: Sent, guard: str, pointer: str, faults: Fa
 
 
 def guards_of(messages: Iterable[Checked]) -> set[str]:
-    """The guards that these messages name."""
     return {one.message.guard for one in messages if one.message.guard is not None}
 
 

@@ -10,8 +10,6 @@ Line = tuple[int, bytes | None]
 
 @define(eq=False)
 class Lines:
-    """Cuts pieces into lines."""
-
     limit: int
     """The most bytes of a line."""
     number: int = field(default=0, init=False)
@@ -23,7 +21,6 @@ class Lines:
 
     @property
     def kept(self) -> int:
-        """Bytes of the line that has begun."""
         return len(self._begun)
 
     @property

@@ -55,7 +55,6 @@ _PARTS: dict[str, Json] = {
 
 @cache
 def document() -> Json:
-    """The whole document, made once."""
     types = list({type_: None for one in OPERATIONS for type_ in _types(one)})
     found, components = msgspec.json.schema_components([*types, ProblemBody], ref_template=_REF)
     for body in _bodies(Body):
@@ -90,7 +89,6 @@ def _bodies(of: type[Body]) -> Iterator[type[Body]]:
 
 
 def _types(operation: Operation) -> tuple[type, ...]:
-    """The types of the operation's requests and answers."""
     line, answers = operation.lines or (None, ())
     return (*operation.requests, *operation.answers, *([] if line is None else [line]), *answers)
 

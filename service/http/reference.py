@@ -35,8 +35,6 @@ _NEXT_KIND = re.compile("; (?=[a-z-]+: )")
 
 @frozen
 class Section:
-    """The section about a call or a body."""
-
     anchor: str
     title: str
     """Plain text."""

@@ -49,7 +49,6 @@ _has_more = any_of(*(name for name in ATTRIBUTES if name not in _SOON))
 
 
 def client(one: ClientState) -> ClientAnswer:
-    """A client, as listed."""
     holds = [HeldAnswer.of(held, topic=held.group.topic.name, group=held.group.name) for held in one.holds]
     return ClientAnswer.of(one, client=one.name, holds=holds)
 
@@ -68,7 +67,6 @@ def push(group: Group, one: PushRow) -> PushAnswer:
 
 
 def receipt(topic: Topic, one: Receipt, shaping: Shaping) -> ReceiptAnswer:
-    """The receipt of an accepted message."""
     load, late_by = (UNSET, UNSET) if one.offset is not None or one.replayed else outlook(shaping, one.due)
     return ReceiptAnswer(
         id=str(one.id),
@@ -93,7 +91,6 @@ def outlook(shaping: Shaping, due: int) -> tuple[int | UnsetType, int | UnsetTyp
 
 
 def message(topic: Topic, one: Delivered) -> MessageAnswer:
-    """A message as claimed or pulled."""
     losses = one.losses or UNSET
     if one.content_type is None and not one.losses and not _has_more(one) and (raw := as_json(one.body)) is not None:
         # Nearly all messages are like this; making no dict saves as much as `as_json` costs.
@@ -165,7 +162,6 @@ def found(one: Found, held: str | None) -> FoundAnswer:
 
 
 def erasure(one: Erasure) -> ErasureAnswer:
-    """That a message is erased, and whether it is erased in the lake, too."""
     return ErasureAnswer.of(one, id=str(one.id))
 
 
@@ -183,7 +179,6 @@ def _life(one: Found) -> list[Happening]:
 
 
 def topic(one: Topic) -> TopicAnswer:
-    """A topic."""
     ladder = one.ladder
     return TopicAnswer.of(
         one,
@@ -205,7 +200,6 @@ def _topic_defaults(settings: Settings) -> TopicDefaults:
 
 
 def topic_counts(one: Topic, state: TopicState) -> TopicCounts:
-    """A topic with its counts."""
     return TopicCounts.of(state, **msgspec.structs.asdict(topic(one)))
 
 
@@ -226,7 +220,6 @@ def topic_detail(
     held_back: int,
     settings: Settings,
 ) -> TopicDetail:
-    """A topic with its counts and groups, and how many messages and retries its release rate holds back."""
     # A row may be in memory twice for a moment, so the number is capped at what waits at all.
     waiting = state.pending + sum(counts.retrying for _, counts in groups)
     return TopicDetail(
@@ -262,13 +255,10 @@ def group_settings(one: Group, settings: Settings) -> GroupSettings:
 
 
 def group_counts(one: Group, counts: counting.GroupCounts) -> GroupCounts:
-    """A group with its counts."""
     return GroupCounts.of(counts, **msgspec.structs.asdict(group_summary(one)), dead_letters=counts.letters)
 
 
 def group_detail(one: Group, state: GroupState, settings: Settings) -> GroupDetail:
-    """A group with its positions, claims and counts."""
-
     def queues(*, retry: bool) -> list[QueueAnswer]:
         owned = one.topic.ordered and not retry
         return [

@@ -22,8 +22,6 @@ class _Branch:
 
 @define
 class Router:
-    """The routes of all operations, by their paths."""
-
     _root: _Branch = field(factory=_Branch, init=False)
 
     def add(self, operations: Iterable[Operation]) -> None:
@@ -54,7 +52,6 @@ class Router:
         return place.route, place.operations, parts
 
     def operations(self) -> Iterator[Operation]:
-        """All operations that were added."""
         places = [self._root]
         while places:
             place = places.pop()

@@ -66,8 +66,6 @@ _UNKNOWN = {
 
 @frozen
 class Parameter:
-    """A parameter of the query."""
-
     name: str
     about: str
     required: bool = False
@@ -86,8 +84,6 @@ def _statuses(operation: "Operation") -> tuple[int, ...]:
 
 @frozen(slots=False)
 class Operation:
-    """One method of one path."""
-
     call: str
     """Its method and its path."""
     handler: Handler
@@ -122,7 +118,6 @@ class Operation:
 
     @cached_property
     def parameters(self) -> frozenset[str]:
-        """The names of the parameters that the query may have."""
         return frozenset(parameter.name for parameter in self.query)
 
     @property
@@ -132,7 +127,6 @@ class Operation:
 
     @property
     def about(self) -> str:
-        """A summary of what it does, on one line."""
         return (self.handler.__doc__ or "").partition("\n")[0].removesuffix(".")
 
     @property

@@ -53,7 +53,6 @@ async def dead(visit: Visit) -> Page:
 
 
 async def letters(visit: Visit) -> Page:
-    """The page of a group's dead letters."""
     topic, group = visit.parts["topic"], visit.parts["group"]
     path = _path(visit)
     asked = visit.query(*_FILTERS, "cursor")
@@ -105,7 +104,6 @@ async def letters(visit: Visit) -> Page:
 
 
 def reason_of(letter: Mapping[str, Any]) -> str:
-    """Why the last attempt failed."""
     attempts = letter["attempts"]
     return str((attempts[-1]["reason"] or "no reason given") if attempts else "no attempt")[:_REASON]
 
@@ -117,12 +115,10 @@ def pattern_of(letter: Mapping[str, Any]) -> str:
 
 
 async def redrive(visit: Visit) -> Said:
-    """Sends letters back to the group."""
     return await _worked(visit, "redrive", "redriven", "Redrive")
 
 
 async def purge(visit: Visit) -> Said:
-    """Removes letters for good."""
     return await _worked(visit, "purge", "purged", "Purge")
 
 

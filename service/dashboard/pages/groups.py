@@ -15,7 +15,6 @@ _PAGE = 50
 
 
 async def groups(visit: Visit) -> Page:
-    """The page of groups of all topics, by default those with the largest backlog first."""
     sort = visit.asked("sort") or "backlog"
     table = await ranked(visit, sort)
     return Page("groups", "Groups", {"table": table, "sort": sort, "sorts": SORTS}, [table])
@@ -73,7 +72,6 @@ def table_of(
 
 
 async def group(visit: Visit) -> Page:
-    """The page of one group."""
     topic, name = visit.parts["topic"], visit.parts["group"]
     path = _path(visit)
     told: Any = await visit.api.get(path)
@@ -129,7 +127,6 @@ async def pause(visit: Visit) -> Said:
 
 
 async def resume(visit: Visit) -> Said:
-    """Resumes the group."""
     await visit.api.ask("POST", f"{_path(visit)}/resume")
     return Said(f"{visit.parts['group']} is resumed.")
 

@@ -23,7 +23,6 @@ _SHOWN = 120
 
 
 async def messages(visit: Visit) -> Page | Elsewhere:
-    """The page of found messages."""
     if id_ := visit.asked("id"):
         return Elsewhere(f"/ui/messages/{part(id_)}")
     asked = visit.query("topic", "key", "state", "from", "to", "cursor")
@@ -44,7 +43,6 @@ async def topic_names(visit: Visit) -> list[str]:
 
 
 def found_table(told: Mapping[str, Any], query: Mapping[str, object]) -> Table:
-    """A table of messages."""
     topic = str(query.get("topic") or "orders")
     return Table(
         name="messages",
@@ -92,7 +90,6 @@ def body_text(one: Mapping[str, Any]) -> str:
 
 
 async def message(visit: Visit) -> Page:
-    """The page of one message."""
     id_ = visit.parts["id"]
     path = f"/v1/messages/{part(id_)}"
     told: Any = await visit.api.get(path)
@@ -128,7 +125,6 @@ async def cancel(visit: Visit) -> Said:
 
 
 async def move(visit: Visit) -> Said:
-    """Gives the message another time."""
     when = visit.sent("when")
     if not when:
         return Said("Enter a duration such as 10m, or a time such as 2030-01-31T09:00:00Z.", good=False)

@@ -103,7 +103,6 @@ async def held(visit: Visit) -> list[Mapping[str, Any]]:
 
 
 def busiest(topics: Sequence[Mapping[str, Any]]) -> Table:
-    """A table of the busiest topics."""
     return Table(
         name="busiest",
         caption="Busiest topics",

@@ -81,7 +81,6 @@ def when(spec: Mapping[str, Any]) -> str:
 
 
 async def schedule(visit: Visit) -> Page:
-    """The page of one schedule."""
     path = _path(visit)
     told: Any = await visit.api.get(path)
     times: Any = await visit.api.get(f"{path}/next", {"count": _TIMES})

@@ -20,12 +20,10 @@ _UNLIMITED = "no limit"
 
 
 def topic_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
-    """The facts for the card of a topic's settings."""
     return _card(visit, told["topic"], topic_shown(told), topic_form(told), done)
 
 
 def group_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
-    """The facts for the card of a group's settings."""
     return _card(visit, told["topic"], group_shown(told), group_form(told), done)
 
 
@@ -35,7 +33,6 @@ def _card(visit: Visit, topic: str, shown: Sequence[Shown], form: Form, done: st
 
 
 def topic_shown(told: Mapping[str, Any]) -> list[Shown]:
-    """The settings of a topic, to show."""
     defaults = told["defaults"]
     shown = [
         ("Kind", "ordered" if told["ordered"] else told["kind"], ""),
@@ -54,7 +51,6 @@ def topic_shown(told: Mapping[str, Any]) -> list[Shown]:
 
 
 def group_shown(told: Mapping[str, Any]) -> list[Shown]:
-    """The settings of a group, to show."""
     defaults, whose = told["defaults"], told["ladder_of"]
     shown: list[Shown] = []
     for label, name, text in (("Ladder", "ladder", ladder_text), ("Jitter", "jitter", _share)):
@@ -162,7 +158,6 @@ def new_topic_form() -> Form:
 
 
 def new_group_form(topic: str) -> Form:
-    """The form for a new group."""
     fields = (
         Field("name", "Name", hint="letters, digits, dots, underscores and hyphens"),
         Field("from", "It begins at", "earliest", plain, "what is there already, or what is still to come", _STARTS),
@@ -174,14 +169,12 @@ _STARTS = ("earliest", "latest")
 
 
 async def put_topic(visit: Visit) -> Part:
-    """Saves the settings of a topic that were changed on its form."""
     path = f"/v1/topics/{part(visit.parts['topic'])}"
     told: Any = await visit.api.get(path)
     return await _put(visit, path, topic_shown(told), topic_form(told), topic_card)
 
 
 async def put_group(visit: Visit) -> Part:
-    """Saves the settings of a group that were changed on its form."""
     path = f"/v1/topics/{part(visit.parts['topic'])}/groups/{part(visit.parts['group'])}"
     told: Any = await visit.api.get(path)
     return await _put(visit, path, group_shown(told), group_form(told), group_card)
@@ -201,7 +194,6 @@ async def _put(visit: Visit, path: str, shown: Sequence[Shown], form: Form, card
 
 
 async def make_topic(visit: Visit) -> Part | Elsewhere:
-    """Creates a topic."""
     form = new_topic_form().typed(visit.sent)
     kind = visit.sent("kind")
     wish: dict[str, Any] = {"queues": whole(visit.sent("queues"))}

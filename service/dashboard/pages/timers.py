@@ -11,7 +11,6 @@ _PAGE = 50
 
 
 async def timers(visit: Visit) -> Page:
-    """The page of timers, by key."""
     topic = visit.parts["topic"]
     path = f"/v1/topics/{part(topic)}/timers"
     query = {"max": _PAGE, "cursor": visit.asked("cursor")}

@@ -55,7 +55,6 @@ async def topics(visit: Visit) -> Page | Elsewhere:
 
 
 async def topic(visit: Visit) -> Page:
-    """The page of one topic, with its counts, groups and settings."""
     name = visit.parts["topic"]
     path = f"/v1/topics/{part(name)}"
     told: Any = await visit.api.get(path)
@@ -71,7 +70,6 @@ async def topic(visit: Visit) -> Page:
 
 
 async def topic_pictures(visit: Visit) -> Page:
-    """The pictures of how many messages of a topic fall due when."""
     due = await falling_due(visit, f"/v1/topics/{part(visit.parts['topic'])}/upcoming")
     return Page("pictures", "Pictures", {"ring": None, "heat": None, "due": due})
 

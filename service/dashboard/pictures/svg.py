@@ -17,7 +17,6 @@ def element(name: str, content: str = "", **attributes: object) -> Markup:
 
 
 def text(said: str, x: float, y: float, **attributes: object) -> Markup:
-    """A text element, escaped."""
     return element("text", str(escape(said)), x=x, y=y, **attributes)
 
 

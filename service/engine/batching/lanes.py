@@ -29,7 +29,6 @@ class PendingRequest(Generic[Request, Answer]):
     """When it came, by trio's time, if its lane was aside already; not used otherwise."""
 
     async def wait(self) -> None:
-        """Waits for `finish`."""
         await trio.lowlevel.wait_task_rescheduled(self._leave)
 
     def finish(self) -> None:
@@ -95,12 +94,10 @@ class Batch(Generic[Request, Answer]):
 
 
 def lanes_of(items: Items[Request, Answer]) -> list[Lane[Request, Answer]]:
-    """The lanes of these requests, each once."""
     return list(dict.fromkeys([item.lane for item in items]))
 
 
 def refuse(items: Items[Request, Answer], error: Exception) -> None:
-    """Gives the error to each of these requests."""
     for item in items:
         item.error = error
         item.finish()

@@ -41,8 +41,6 @@ class ClientState:
 
 @define(eq=False)
 class Clients:
-    """Lists clients, a page at a time."""
-
     _store: Store
     _directory: Directory
     _liveness: Liveness

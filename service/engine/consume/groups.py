@@ -53,14 +53,12 @@ class Groups:
         self._nursery = nursery
 
     def stop(self) -> None:
-        """Stops claims; settlements go on."""
         self._stopping = True
         for coordinator in self._coordinators.values():
             coordinator.stop()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits for a turn."""
         return all(coordinator.idle for coordinator in self._coordinators.values())
 
     async def state(self, group: Group) -> GroupState:

@@ -33,8 +33,6 @@ log = structlog.get_logger()
 
 @define(eq=False)
 class Turns:
-    """Runs the turns of every group."""
-
     _store: Store
     _clock: Clock
     _metrics: Metrics

@@ -25,8 +25,6 @@ class _Told:
 
 @define(eq=False)
 class GuardTelling:
-    """Reports on all guards of a server, by name."""
-
     _metrics: Metrics
     _alarm: Alarm
     _clock: Clock

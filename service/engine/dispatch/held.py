@@ -24,8 +24,6 @@ QueueIds = dict[int, None]
 
 @define(eq=False)
 class Held:
-    """Entries that are held back, by queue."""
-
     by_queue: dict[int, dict[int, None]] = field(factory=dict[int, dict[int, None]], init=False)
     """Entries of each queue, in order; a queue is here until the last of them is through."""
     _entries: set[int] = field(factory=set[int], init=False)
@@ -77,12 +75,10 @@ class Held:
             self._entries.update(entries)
 
     async def emptied(self) -> None:
-        """Waits until nothing is here."""
         while self.by_queue:
             await trio.sleep(0.01)
 
     def wait(self, queues: Iterable[int], place: QueueIds) -> None:
-        """Puts the queues in this place."""
         place.update(dict.fromkeys(queues))
         self.changed.set()
 

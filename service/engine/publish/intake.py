@@ -38,8 +38,6 @@ _Some = Sequence[Publication]
 
 @define(eq=False)
 class Intake:
-    """Writes what producers ask for."""
-
     _store: Store
     _directory: Directory
     _clock: Clock
@@ -82,7 +80,6 @@ class Intake:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to be written."""
         return self._publishing.idle and self._cancelling.idle and self._rescheduling.idle
 
     async def publish(self, publication: Publication) -> Answer:

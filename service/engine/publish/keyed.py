@@ -27,8 +27,6 @@ _WISH = 300
 
 @define(eq=False)
 class KeyedTimers:
-    """Sets and cancels timers by key."""
-
     _store: Store
     _directory: Directory
     _clock: Clock
@@ -57,11 +55,9 @@ class KeyedTimers:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to be written."""
         return self._doing.idle
 
     def hurry(self) -> None:
-        """From now on nobody waits for locked rows."""
         self._doing.hurry()
 
     async def do(self, wish: Wish) -> Answer:

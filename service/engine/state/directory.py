@@ -213,7 +213,6 @@ class Directory:
 
     @property
     def count_of_groups(self) -> int:
-        """The number of groups of all topics."""
         return len(self._groups)
 
     def some_groups(self, limit: int) -> list[Group]:
@@ -226,12 +225,10 @@ class Directory:
         return list(self._ids)
 
     def topic_by_id(self, id_: int) -> Topic | None:
-        """The topic of this id."""
         topic = self._topics.get(self._names.get(id_, ""))
         return topic if topic is not None and topic.id == id_ else None
 
     def name_of(self, topic_id: int) -> str:
-        """The name of a topic; empty for one that is not known here yet."""
         return self._names.get(topic_id, "")
 
     def topics_from(self, name: str) -> Iterator[Topic]:
@@ -244,7 +241,6 @@ class Directory:
         return sorted(self._of_topic.get(topic.id, {}).values(), key=lambda group: group.name)
 
     def group_by_id(self, id_: int) -> Group | None:
-        """The group of this id."""
         return self._by_id.get(id_)
 
     @property
@@ -357,7 +353,6 @@ class Directory:
             self._forgetting.topic_gone(topic)
 
     def forget_group(self, group: Group) -> None:
-        """Forgets a group that is removed."""
         if not _remember(self._removed_groups, group.id):
             return
         self._drop_group(group)

@@ -20,8 +20,6 @@ ALL = frozenset({"jitter", *(field.name for field in fields(TopicDraft))} - {"na
 
 @frozen(eq=False)
 class Catalogue:
-    """Makes and changes topics and groups by name."""
-
     _store: Store
     _directory: Directory
     _signals: Signals

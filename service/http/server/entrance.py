@@ -58,7 +58,6 @@ class Alone:
         """Does nothing: nobody else needs the number."""
 
     def rest(self) -> float:
-        """Always 0: accept every connection here."""
         return 0
 
 

@@ -89,7 +89,6 @@ class Exchange:
     # The client's credit: see `ports.Credit`
 
     def know(self, client: str) -> None:
-        """Moves the client to the limits of those with a key: it has shown the key of this name, or needs none."""
         if self._limits is self._terms.keyless:
             size = self._size
             if size:
@@ -101,11 +100,9 @@ class Exchange:
             self._client = client or (f" {self._address[0]}" if self._address else " ")
 
     def check(self) -> None:
-        """Raises `Overloaded` if the client takes too little of its answers."""
         self._limits.untaken.check(self._client)
 
     def hold(self, size: int) -> None:
-        """Counts more bytes of its answer as held. Raises `Overloaded`, and counts nothing then."""
         self._limits.untaken.check(self._client, size)
         self._hold(size)
 
@@ -114,7 +111,6 @@ class Exchange:
         self._untaken += size
 
     def free(self, size: int) -> None:
-        """Counts bytes of its answer as no longer held."""
         self._limits.untaken.free(self._client, size)
         self._untaken -= size
 

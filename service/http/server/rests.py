@@ -30,7 +30,6 @@ class Rests:
         self._since.pop(scope, None)
 
     async def run(self) -> None:
-        """Cancels the scopes of connections that have been idle for too long, for ever."""
         while True:
             if not self._since:
                 self._begun = trio.Event()
