@@ -1,13 +1,14 @@
 """The commands `seek`, `erase`, `clients`, `nodes` and `guards`, for operators."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from ...client import Conflict, Erased, NotFound, Tarry
 from ...store.printable import visible
+from ..dashboard.words import ranges
 from ..durations import parse_time
 from .flags import whole
 from .options import DryRun, Group, MessageId, Topic, Yes
@@ -129,22 +130,10 @@ def nodes(*, server: Server = HERE) -> int:
     """
     with server.client() as tarry:
         found = tarry.nodes()
+    shown = [one | {"duties": "*" * one["duties"], "alive": _ALIVE[one["alive"]]} for one in found]
+    fields = ("slot", "node", "duties", "alive", "version", "level", "started_at", "renewed_at", "timers")
     rows = [
-        (
-            one["slot"],
-            one["node"],
-            "*" if one["duties"] else "",
-            _ALIVE[one["alive"]],
-            one["version"],
-            one["level"],
-            one["started_at"],
-            one["renewed_at"],
-            one["timers"],
-            _shards(one["shards"]),
-            one["hand_behind"],
-            one["url"],
-        )
-        for one in found
+        (*(one[field] for field in fields), ranges(one["shards"], " "), one["hand_behind"], one["url"]) for one in shown
     ]
     columns = (">slot", "node", "duties", "alive", "version", ">level", "started", "renewed", ">timers", "shards")
     return server.show(found, (*columns, ">behind ms", "url"), rows)
@@ -162,17 +151,6 @@ def guards(*, server: Server = HERE) -> int:
     rows = [tuple(one[field] for field in fields) for one in found]
     columns = ("guard", "table", "key column", "condition", ">waiting", "holds", "dsn")
     return server.show(found, columns, rows)
-
-
-def _shards(shards: Sequence[int]) -> str:
-    """The shards as ranges, such as `0-7 12 14-15`."""
-    runs: list[list[int]] = []
-    for shard in shards:
-        if runs and runs[-1][-1] == shard - 1:
-            runs[-1].append(shard)
-        else:
-            runs.append([shard])
-    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def clients(*, server: Server = HERE) -> int:

@@ -1,7 +1,9 @@
 """The commands `schedule list|show|put|apply|pause|resume|run|next|rm`, which manage recurring messages."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -22,25 +24,8 @@ schedule = App(name="schedule", help="Messages that come again and again.")
 
 Name = Annotated[str, Parameter(help="The schedule.")]
 
-_FIELDS = (
-    "topic",
-    "body",
-    "cron",
-    "timezone",
-    "every",
-    "starts_at",
-    "ends_at",
-    "jitter",
-    "misfire",
-    "overlap",
-    "group",
-    "key",
-    "headers",
-    "tag",
-    "ordering_key",
-    "content_type",
-    "paused",
-)
+_FIELDS = signature(Tarry.put_schedule).parameters.keys() - {"self", "name", "match", "dry_run"}
+"""What a file may say of a schedule: all that the call takes, but for what is of one request."""
 
 
 def _misfire(type_: object, tokens: Sequence[Token]) -> str:
@@ -171,7 +156,8 @@ def apply(
                 if what not in ("leave", "ended"):
                     tarry.put_schedule(name, **wanted[name])
             for name in gone:
-                _remove(tarry, name)
+                with suppress(NotFound):  # somebody else has removed it meanwhile
+                    tarry.delete_schedule(name)
     rows = [(name, what, next_) for name, what, next_ in planned] + [(name, "remove", None) for name in gone]
     items = [{"name": name, "what": what, "next": next_} for name, what, next_ in rows]
     return server.show(items, ("schedule", "what", "next"), rows, "nothing was done" if dry_run else "")
@@ -281,13 +267,6 @@ def _plan(tarry: Tarry, name: str, said: Mapping[str, Any], there: Schedule | No
     if there is None:
         return "make", at
     return "leave" if (there.spec, there.paused) == (would.spec, would.paused) else "change", at
-
-
-def _remove(tarry: Tarry, name: str) -> None:
-    try:
-        tarry.delete_schedule(name)
-    except NotFound:
-        return  # somebody else has removed it meanwhile
 
 
 _COLUMNS: Sequence[str] = ("schedule", "topic", "when", "next", "paused", ">revision")

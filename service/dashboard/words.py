@@ -1,6 +1,7 @@
 """Formats numbers, durations and times for people (pure)."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 _LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
@@ -82,3 +83,17 @@ def day(ms: float) -> str:
 def bodied(count: int, one: str, many: str) -> str:
     """A count with its noun: 1 message, 2 messages."""
     return f"{number(count)} {one if count == 1 else many}"
+
+
+def ranges(numbers: Sequence[int], between: str = ", ") -> str:
+    """Numbers as ranges: [0, 1, 2, 5] is 0-2, 5."""
+    said: list[str] = []
+    first = last = -2
+    for number in [*sorted(numbers), -2]:
+        if number == last + 1:
+            last = number
+            continue
+        if last >= 0:
+            said.append(str(first) if first == last else f"{first}-{last}")
+        first = last = number
+    return between.join(said)
