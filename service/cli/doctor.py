@@ -75,11 +75,7 @@ class Finding:
     detail: str
 
 
-def doctor(
-    *,
-    json: Annotated[bool, flag("One JSON line per check.")] = False,
-    flags: Flags = _NO_FLAGS,
-) -> int:
+def doctor(*, json: Annotated[bool, flag("One JSON line per check.")] = False, flags: Flags = _NO_FLAGS) -> int:
     """Check whether Tarry can run here, and keep its promises.
 
     It looks at Python, the store, its schema and durability, clocks, Redis, guards and the port.

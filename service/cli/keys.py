@@ -80,11 +80,7 @@ def create(
 
 
 @keys.command(name="list")
-def list_keys(
-    *,
-    json: Annotated[bool, flag("One JSON line per key.")] = False,
-    place: StoreOptions = _HERE,
-) -> int:
+def list_keys(*, json: Annotated[bool, flag("One JSON line per key.")] = False, place: StoreOptions = _HERE) -> int:
     """List the keys, revoked ones too, with their scopes.
 
     The keys themselves are stored nowhere.

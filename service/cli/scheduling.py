@@ -186,13 +186,7 @@ def run(name: Name, /, *, server: Server = HERE) -> int:
 
 
 @schedule.command(name="next")
-def next_(
-    name: Name,
-    /,
-    *,
-    count: Annotated[int, whole("How many, 1 to 100.")] = 5,
-    server: Server = HERE,
-) -> int:
+def next_(name: Name, /, *, count: Annotated[int, whole("How many, 1 to 100.")] = 5, server: Server = HERE) -> int:
     """Tell when a schedule fires next."""
     with server.client() as tarry:
         times = [time_text(at) for at in tarry.next_times(name, count)]

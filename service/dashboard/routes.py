@@ -32,12 +32,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         f"{HOME}/schedules/{{name}}",
         schedules.schedule,
-        {
-            "pause": schedules.pause,
-            "resume": schedules.resume,
-            "run": schedules.run,
-            "backfill": schedules.backfill,
-        },
+        {"pause": schedules.pause, "resume": schedules.resume, "run": schedules.run, "backfill": schedules.backfill},
     ),
     Route(f"{HOME}/dead", dead.dead),
     Route(f"{HOME}/dead/{{topic}}/{{group}}", dead.letters, {"redrive": dead.redrive, "purge": dead.purge}),

@@ -6,16 +6,7 @@ from uuid import uuid4
 import msgspec
 import structlog
 
-from ...store.errors import (
-    Contention,
-    GroupGone,
-    OutcomeUnknown,
-    Refused,
-    StoreError,
-    TopicGone,
-    Unavailable,
-    Unfit,
-)
+from ...store.errors import Contention, GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable, Unfit
 from .. import errors
 from ..outages import tell_failure, why_away
 from .asgi import BadAddress, Response

@@ -10,15 +10,7 @@ from ....store import catalogue
 from ....store.errors import GroupGone, StoreError
 from ....store.groups import holdings
 from ....store.groups.claim_ids import parse_claim
-from ....store.records import (
-    Claim,
-    ClaimKey,
-    ClaimRequest,
-    Group,
-    GroupState,
-    Settled,
-    Settlement,
-)
+from ....store.records import Claim, ClaimKey, ClaimRequest, Group, GroupState, Settled, Settlement
 from ....store.store import Store
 from ...clock import Clock
 from ...errors import NothingToSettle, ServiceError, Stopping, UnknownClaim
