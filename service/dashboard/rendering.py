@@ -28,6 +28,7 @@ def _environment() -> Environment:
         "number": words.number,
         "short": words.short,
         "duration": words.duration,
+        "ladder": words.ladder,
         "moment": words.moment,
         "local": words.local,
         "urlencode_pairs": urlencode,

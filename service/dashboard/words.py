@@ -43,6 +43,11 @@ def duration(ms: float | None) -> str:
     return " ".join(said[:2])
 
 
+def ladder(rests: Sequence[int]) -> str:
+    """A ladder, such as "10 s, 1 min"."""
+    return ", ".join(map(duration, rests)) or "none: the first failure is the last"
+
+
 def milliseconds(time: str) -> int:
     """Unix milliseconds of a time as the API writes it."""
     return round(datetime.fromisoformat(time).timestamp() * 1000)

@@ -1,6 +1,6 @@
 """The settings of topics and groups: shows them beside the defaults, and has the forms that create and change them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import evolve
@@ -10,69 +10,23 @@ from ..api import Refused, part
 from ..forms import Field, Form, plain, rests, share, span, whole
 from ..page import Elsewhere, Part
 from ..visit import Visit
-from ..words import duration, moment, number
-
-Shown = tuple[str, str, str]
-"""A setting, its value, and the source of the value."""
+from ..words import duration, ladder
 
 _UNAUTHORIZED = 401
 _UNLIMITED = "no limit"
 
 
 def topic_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
-    return _card(visit, told["topic"], topic_shown(told), topic_form(told), done)
+    return _card(visit, told, topic_form(told), done)
 
 
 def group_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
-    return _card(visit, told["topic"], group_shown(told), group_form(told), done)
+    return _card(visit, told, group_form(told), done)
 
 
-def _card(visit: Visit, topic: str, shown: Sequence[Shown], form: Form, done: str) -> dict[str, Any]:
-    may = visit.visitor.may("operate", topic)
-    return {"settings": shown, "form": form.fresh() if may else None, "done": done, "topic_name": topic}
-
-
-def topic_shown(told: Mapping[str, Any]) -> list[Shown]:
-    defaults = told["defaults"]
-    shown = [
-        ("Kind", "ordered" if told["ordered"] else told["kind"], ""),
-        ("Queues", number(told["queues"]), ""),
-        _own_or("Retention", told["retention"], defaults["retention"], duration),
-        _own_or("Ladder", told["ladder"], defaults["ladder"], ladder_text),
-        _own_or("Jitter", told["jitter"], defaults["jitter"], _share),
-        ("Sequencer", told["sequencer"], ""),
-        _limit("Max pending", told["max_pending"]),
-        _limit("Max rate, per second", told["max_rate"]),
-        _limit("Release rate, per second", told["release_rate"]),
-    ]
-    if told["release_rate"] is not None and "held_back" in told:
-        shown.append(("Held back now", number(told["held_back"]), ""))
-    return [*shown, ("Created", moment(told["created_at"]), "")]
-
-
-def group_shown(told: Mapping[str, Any]) -> list[Shown]:
-    defaults, whose = told["defaults"], told["ladder_of"]
-    shown: list[Shown] = []
-    for label, name, text in (("Ladder", "ladder", ladder_text), ("Jitter", "jitter", _share)):
-        beside = f"its own; the {defaults['ladder_of']}'s is {text(defaults[name])}"
-        shown.append((label, text(told[name]), beside if whose == "group" else f"the {whose}'s"))
-    shown.append(("At the ladder's end", "its key waits" if told["on_exhausted"] == "block" else "a dead letter", ""))
-    return [*shown, _limit("Concurrency", told["concurrency"])]
-
-
-def _own_or(label: str, own: Any, default: Any, text: Any) -> Shown:
-    if own is None:
-        return label, text(default), "the server's"
-    return label, text(own), f"its own; the server's is {text(default)}"
-
-
-def _limit(label: str, value: int | None) -> Shown:
-    return (label, _UNLIMITED, "unless set") if value is None else (label, number(value), f"its own; else {_UNLIMITED}")
-
-
-def ladder_text(ladder: Sequence[int]) -> str:
-    """A ladder as text, such as "10 s, 1 min"."""
-    return ", ".join(duration(rest) for rest in ladder) or "none: the first failure is the last"
+def _card(visit: Visit, told: Mapping[str, Any], form: Form, done: str) -> dict[str, Any]:
+    may = visit.visitor.may("operate", told["topic"])
+    return {"told": told, "form": form.fresh() if may else None, "done": done, "topic_name": told["topic"]}
 
 
 def _share(jitter: float) -> str:
@@ -92,7 +46,7 @@ def topic_form(told: Mapping[str, Any]) -> Form:
             span,
             f"such as 30d; empty: the server's, {duration(defaults['retention'])}",
         ),
-        *_ladder_fields(own, f"the server's, {ladder_text(defaults['ladder'])}"),
+        *_ladder_fields(own, f"the server's, {ladder(defaults['ladder'])}"),
         *(
             Field(field, label, "" if told[field] is None else str(told[field]), whole, f"empty: {_UNLIMITED}")
             for field, label in (
@@ -121,7 +75,7 @@ def group_form(told: Mapping[str, Any]) -> Form:
         ("dead", "block"),
     )
     fields = (
-        *_ladder_fields(own, f"the {defaults['ladder_of']}'s, {ladder_text(defaults['ladder'])}"),
+        *_ladder_fields(own, f"the {defaults['ladder_of']}'s, {ladder(defaults['ladder'])}"),
         *((ends,) if ordered else ()),
         Field("concurrency", "Concurrency", concurrency, whole, f"empty: {_UNLIMITED}"),
     )
@@ -169,28 +123,27 @@ _STARTS = ("earliest", "latest")
 
 
 async def put_topic(visit: Visit) -> Part:
-    path = f"/v1/topics/{part(visit.parts['topic'])}"
-    told: Any = await visit.api.get(path)
-    return await _put(visit, path, topic_shown(told), topic_form(told), topic_card)
+    return await _put(visit, f"/v1/topics/{part(visit.parts['topic'])}", topic_form, topic_card)
 
 
 async def put_group(visit: Visit) -> Part:
     path = f"/v1/topics/{part(visit.parts['topic'])}/groups/{part(visit.parts['group'])}"
+    return await _put(visit, path, group_form, group_card)
+
+
+async def _put(visit: Visit, path: str, form_of: Callable[[Mapping[str, Any]], Form], card: Any) -> Part:
+    """Saves the settings that were changed on the form."""
     told: Any = await visit.api.get(path)
-    return await _put(visit, path, group_shown(told), group_form(told), group_card)
-
-
-async def _put(visit: Visit, path: str, shown: Sequence[Shown], form: Form, card: Any) -> Part:
-    asked, form = form.typed(visit.sent).asked()
+    asked, form = form_of(told).typed(visit.sent).asked()
     if not form.first_wrong:
         try:
             if asked:
                 await visit.api.ask("PUT", path, asked)
-            told: Any = await visit.api.get(path)
+            told = await visit.api.get(path)
             return Part("settings", card(visit, told, "Saved." if asked else "Nothing was changed."))
         except Refused as error:
             form = _refused(form, error)
-    return Part("settings", {"settings": shown, "form": form, "done": ""})
+    return Part("settings", {"told": told, "form": form, "done": ""})
 
 
 async def make_topic(visit: Visit) -> Part | Elsewhere:
