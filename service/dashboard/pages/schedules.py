@@ -109,7 +109,6 @@ async def schedule(visit: Visit) -> Page:
     facts = {
         "schedule": told,
         "when": when(spec),
-        "spec": [(name, value) for name, value in spec.items() if value is not None and name not in _OWN],
         "body": body_text(spec),
         "times": times["times"],
         "table": table,
@@ -121,10 +120,6 @@ async def schedule(visit: Visit) -> Page:
 def _fire(one: Mapping[str, Any]) -> dict[str, Any]:
     href = f"/ui/messages/{one['id']}" if "id" in one else ""
     return {"id": "", "missed_until": None, **one, "href": href}
-
-
-_OWN = {"cron", "every", "timezone", "topic", "body", "body_base64"}
-"""Fields of a specification that have their own place on the page."""
 
 
 async def pause(visit: Visit) -> Said:

@@ -1,6 +1,5 @@
 """The pages of all topics, and of one topic."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..api import part
@@ -61,7 +60,6 @@ async def topic(visit: Visit) -> Page:
     table = groups_table(told["groups"], path, topic=name, cli=("tarry", "groups", name))
     facts = {
         "topic": told,
-        "counts": _counts(told),
         "table": table,
         "new_group": new_group_form(name).fresh() if visit.visitor.may("operate", name) else None,
         **topic_card(visit, told),
@@ -72,21 +70,3 @@ async def topic(visit: Visit) -> Page:
 async def topic_pictures(visit: Visit) -> Page:
     due = await falling_due(visit, f"/v1/topics/{part(visit.parts['topic'])}/upcoming")
     return Page("pictures", "Pictures", {"ring": None, "heat": None, "due": due})
-
-
-def _counts(told: Mapping[str, Any]) -> Sequence[tuple[str, int, str]]:
-    """The topic's counts, in the order of their equation; and the state by which such messages can be listed, if
-    any."""
-    return [(label, told[name], state) for name, label, state in _COUNTED if name in told]
-
-
-_COUNTED = (
-    ("accepted", "Accepted", ""),
-    ("pending", "Waiting", "scheduled"),
-    ("streamed", "In the stream", "published"),
-    ("cancelled", "Cancelled", "cancelled"),
-    ("replaced", "Replaced", ""),
-    ("suppressed", "Suppressed", "suppressed"),
-    ("expired", "Expired", ""),
-)
-"""A topic's counts: field, label, and the state by which such messages can be listed, or empty."""
