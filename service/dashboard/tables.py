@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -10,9 +11,10 @@ from urllib.parse import quote
 
 from attrs import field, frozen
 
-from .api import path_and_query
+from .api import part, path_and_query
 
 Row = Mapping[str, Any]
+_KEY = re.compile(r"\{(\w+)\}")
 _FORMULA = frozenset("=+-@")
 """Characters with which a spreadsheet's formula begins, also in forms that NFKC maps to them: full-width, raised."""
 
@@ -26,9 +28,13 @@ class Column:
     """How cells are shown: text, line, name, id, code, number, rate, time, duration, state or list. In a table of many
     columns, parts (split at commas), when (a time) and address may take a second line."""
     to: str = ""
-    """The key in a row of the address to which a cell links."""
+    """The address to which a cell links, with keys of its row in braces; an empty cell links nowhere."""
     wide: bool = False
     """Whether the column is left out on a narrow screen."""
+
+    def link(self, row: Row) -> str:
+        """The address to which the row's cell links, or empty."""
+        return _KEY.sub(lambda key: part(row[key[1]]), self.to) if self.to and row[self.name] else ""
 
 
 @frozen

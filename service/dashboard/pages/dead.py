@@ -34,9 +34,9 @@ async def dead(visit: Visit) -> Page:
         name="dead",
         caption="Groups with dead letters",
         columns=(
-            Column("topic", "Topic", "name", to="topic_href"),
-            Column("group", "Group", "name", to="dead_href"),
-            Column("dead_letters", "Dead letters", "number", to="dead_href"),
+            Column("topic", "Topic", "name", to="/ui/topics/{topic}"),
+            Column("group", "Group", "name", to="/ui/dead/{topic}/{group}"),
+            Column("dead_letters", "Dead letters", "number", to="/ui/dead/{topic}/{group}"),
             Column("dead", "Died in total", "number"),
             Column("retrying", "Retrying", "number"),
         ),
@@ -64,7 +64,7 @@ async def letters(visit: Visit) -> Page:
         name="letters",
         caption="Dead letters",
         columns=(
-            Column("id", "Message", "id", to="href"),
+            Column("id", "Message", "id", to="/ui/messages/{id}"),
             Column("dead_at", "Died", "time"),
             Column("key", "Key", "name"),
             Column("tries", "Tries", "number"),
@@ -74,7 +74,6 @@ async def letters(visit: Visit) -> Page:
         rows=[
             {
                 **one,
-                "href": f"/ui/messages/{one['id']}",
                 "tries": len(one["attempts"]),
                 "reason": reason_of(one),
                 "body": body_text(one)[:_REASON],

@@ -43,24 +43,15 @@ def table_of(
         name="groups",
         caption="Groups",
         columns=(
-            *(() if topic else (Column("topic", "Topic", "name", to="topic_href"),)),
-            Column("group", "Group", "name", to="href"),
+            *(() if topic else (Column("topic", "Topic", "name", to="/ui/topics/{topic}"),)),
+            Column("group", "Group", "name", to="/ui/groups/{topic}/{group}"),
             Column("state", "State", "state"),
             Column("backlog", "Backlog", "number"),
             Column("claimed", "Claimed", "number"),
             Column("retrying", "Retrying", "number"),
-            Column("dead_letters", "Dead letters", "number", to="dead_href"),
+            Column("dead_letters", "Dead letters", "number", to="/ui/dead/{topic}/{group}"),
         ),
-        rows=[
-            {
-                **one,
-                "state": "paused" if one["paused"] else "active",
-                "href": f"/ui/groups/{part(one['topic'])}/{part(one['group'])}",
-                "topic_href": f"/ui/topics/{part(one['topic'])}",
-                "dead_href": f"/ui/dead/{part(one['topic'])}/{part(one['group'])}" if one["dead_letters"] else "",
-            }
-            for one in found
-        ],
+        rows=[{**one, "state": "paused" if one["paused"] else "active"} for one in found],
         path=path,
         query=query or {},
         cli=cli,

@@ -48,17 +48,14 @@ def found_table(told: Mapping[str, Any], query: Mapping[str, object]) -> Table:
         name="messages",
         caption="Messages",
         columns=(
-            Column("id", "Message", "id", to="href"),
+            Column("id", "Message", "id", to="/ui/messages/{id}"),
             Column("state", "State", "state"),
             Column("key", "Key", "name"),
             Column("deliver_at", "Due", "time"),
             Column("published_at", "Published", "time", wide=True),
             Column("body", "Body", "code", wide=True),
         ),
-        rows=[
-            {**one, "href": f"/ui/messages/{one['id']}", "body": body_text(one)[:_SHOWN], "state": state_of(one)}
-            for one in told["messages"]
-        ],
+        rows=[{**one, "body": body_text(one)[:_SHOWN], "state": state_of(one)} for one in told["messages"]],
         path="/v1/messages",
         query=query,
         cli=("tarry", "find", topic, *flags(query, ("key", "state", "from", "to"))),

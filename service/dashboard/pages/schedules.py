@@ -26,9 +26,9 @@ async def schedules(visit: Visit) -> Page | Elsewhere:
         name="schedules",
         caption="Schedules",
         columns=(
-            Column("name", "Schedule", "name", to="href"),
+            Column("name", "Schedule", "name", to="/ui/schedules/{name}"),
             Column("state", "State", "state"),
-            Column("topic", "Topic", "name", to="topic_href"),
+            Column("topic", "Topic", "name", to="/ui/topics/{topic}"),
             Column("when", "When", "line"),
             Column("next_at", "Next", "time"),
         ),
@@ -39,8 +39,6 @@ async def schedules(visit: Visit) -> Page | Elsewhere:
                 "topic": one["spec"]["topic"],
                 "when": when(one["spec"]),
                 "next_at": next(iter(one["next"]), ""),
-                "href": f"/ui/schedules/{part(one['name'])}",
-                "topic_href": f"/ui/topics/{part(one['spec']['topic'])}",
             }
             for one in told["schedules"]
         ],
@@ -94,10 +92,10 @@ async def schedule(visit: Visit) -> Page:
             Column("fire_at", "Fire time", "time"),
             Column("what", "Result", "state"),
             Column("at", "At", "time"),
-            Column("id", "Message", "id", to="href"),
+            Column("id", "Message", "id", to="/ui/messages/{id}"),
             *((Column("missed_until", "Missed until", "time"),) if missed else ()),
         ),
-        rows=[_fire(one) for one in past["fires"]],
+        rows=[{"id": "", "missed_until": None, **one} for one in past["fires"]],
         path=f"{path}/fires",
         query=query,
         empty="It has not fired yet. To send its message now:",
@@ -115,11 +113,6 @@ async def schedule(visit: Visit) -> Page:
         "may_operate": visit.visitor.may("operate", spec["topic"]),
     }
     return Page("schedule", told["name"], facts, [table])
-
-
-def _fire(one: Mapping[str, Any]) -> dict[str, Any]:
-    href = f"/ui/messages/{one['id']}" if "id" in one else ""
-    return {"id": "", "missed_until": None, **one, "href": href}
 
 
 async def pause(visit: Visit) -> Said:

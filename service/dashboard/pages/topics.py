@@ -29,7 +29,7 @@ async def topics(visit: Visit) -> Page | Elsewhere:
         name="topics",
         caption="Topics",
         columns=(
-            Column("topic", "Topic", "name", to="href"),
+            Column("topic", "Topic", "name", to="/ui/topics/{topic}"),
             Column("kind", "Kind", wide=True),
             Column("queues", "Queues", "number", wide=True),
             Column("published_rate", "In /s", "rate"),
@@ -39,10 +39,7 @@ async def topics(visit: Visit) -> Page | Elsewhere:
             Column("accepted", "Accepted", "number", wide=True),
             Column("cancelled", "Cancelled", "number", wide=True),
         ),
-        rows=[
-            {**one, "kind": "ordered" if one["ordered"] else one["kind"], "href": f"/ui/topics/{part(one['topic'])}"}
-            for one in told["topics"]
-        ],
+        rows=[{**one, "kind": "ordered" if one["ordered"] else one["kind"]} for one in told["topics"]],
         path="/v1/topics",
         query=query,
         cli=("tarry", "topics", "--sort", sort),
