@@ -10,7 +10,7 @@ from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer
 from .drafts import SLACK, answered_before, check_single, fingerprint, guards_of
-from .messages import PAGE
+from .messages import PAGE, ended
 from .names import wrong_label
 from .problems import Problem, bad_cursor, bad_field, idempotency_conflict
 from .publishing import idempotency_key
@@ -120,13 +120,7 @@ def _no(call: Call, done: keyed.Answer) -> Problem:
         if not done.id:
             return unmatched("there is no timer of this key", None)
         return unmatched(f"the timer is at revision {done.revision}", done.revision)
-    if done.result == "too_late":
-        place = None if done.queue is None or done.offset is None else (done.queue, done.offset)
-        return Problem("too-late", "the message had been handed to the stream", result="too_late", place=place)
-    if done.result == "cancelled":
-        return Problem("cancelled", "the message was cancelled before", result="cancelled")
-    if done.result == "suppressed":
-        return Problem("suppressed", "the message was suppressed before: its guard said no", result="suppressed")
     if done.result == "conflict":
         return idempotency_conflict()
-    return _unknown(call)
+    place = None if done.queue is None or done.offset is None else (done.queue, done.offset)
+    return ended(done.result, place) or _unknown(call)

@@ -84,7 +84,7 @@ class KeyedTimers:
 
     async def _do_one(self, wish: Wish) -> Answer:
         try:
-            return await until_free(lambda: self._doing.ask(wish), _is_locked, "this timer")
+            return await until_free(lambda: self._doing.ask(wish), lambda one: one.result == "locked", "this timer")
         except TopicGone:
             self._directory.forget_topic(wish.topic)
             raise
@@ -119,7 +119,3 @@ class KeyedTimers:
 def _weight(wish: Wish) -> int:
     draft = wish.draft
     return _WISH if draft is None else _WISH + len(draft.body) + len(draft.headers or b"")
-
-
-def _is_locked(answer: Answer) -> bool:
-    return answer.result == "locked"
