@@ -5,10 +5,12 @@ its sections (`.make/site.py`). The templates beside it hold the layout, and pic
 """
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import trio
 from attrs import frozen
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -16,7 +18,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from ... import __version__
 from .asgi import Response
 from .call import Call
-from .kinds import abouts, as_text, kind_of
 from .openapi import STYLE, document
 from .schemas import Json
 from .server.ports import Kept
@@ -84,10 +85,23 @@ def _page() -> Kept:
 def _template(name: str) -> Template:
     loader = FileSystemLoader(_FOLDER)
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    filters: dict[str, Any] = {"kind_of": kind_of, "abouts": abouts, "as_text": as_text, "meanings": _NEXT_KIND.split}
+    filters: dict[str, Any] = {"abouts": _abouts, "as_text": _as_text, "meanings": _NEXT_KIND.split}
     environment.filters.update(filters)  # pyright: ignore[reportUnknownMemberType] - without types
     return environment.get_template(f"{name}.html.j2")
 
 
 def _part(macro: str, of: Json) -> str:
     return str(getattr(_template("reference_section").module, macro)(of))
+
+
+def _abouts(schema: Json) -> Iterator[str]:
+    """The descriptions of the schema and of its alternatives."""
+    if "description" in schema:
+        yield schema["description"]
+    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        yield from _abouts(one)
+
+
+def _as_text(value: object) -> str:
+    """A string as it is, any other value as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
