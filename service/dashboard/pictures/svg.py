@@ -1,42 +1,40 @@
-"""Builds SVG elements with escaped texts, for all drawings."""
+"""Draws SVG: each picture has a template of its own, which this renders. Every text is escaped."""
 
-from collections.abc import Iterable
+from functools import cache
+from math import log1p
+from pathlib import Path
+from typing import Any
 
-from markupsafe import Markup, escape
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from .. import words
+
+_FOLDER = Path(__file__).parent.parent / "templates"
 
 
-def element(name: str, content: str = "", **attributes: object) -> Markup:
-    """An element. In names of attributes `_` becomes a hyphen, and is dropped at the end; attributes that are None are
-    left out."""
-    said = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
-        for key, value in attributes.items()
-        if value is not None
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return Markup(f"<{name}{said}>{content}</{name}>")  # noqa: S704 - attributes are escaped, content is made here
+    environment.filters.update({"dot": _dot})  # pyright: ignore[reportUnknownMemberType] - without types
+    known: dict[str, Any] = {"bodied": words.bodied, "number": words.number, "short": words.short, "log1p": log1p}
+    environment.globals.update(known)  # pyright: ignore[reportUnknownMemberType] - without types
+    return environment
 
 
-def text(said: str, x: float, y: float, **attributes: object) -> Markup:
-    return element("text", str(escape(said)), x=x, y=y, **attributes)
+def draw(picture: str, width: int, height: int, about: str, **facts: object) -> Markup:
+    """The picture of this name; a screen reader reads `about`."""
+    template = _environment().get_template(f"{picture}.svg.j2")
+    drawn = template.render(picture=picture, width=width, height=height, about=about, **facts)
+    return Markup(drawn)  # noqa: S704 - the template has escaped it
 
 
-def titled(shape: str, title: str, **attributes: object) -> Markup:
-    """A shape with a title, which browsers show when somebody points at it."""
-    return element("g", element("title", str(escape(title))) + shape, **attributes)
-
-
-def drawing(width: float, height: float, about: str, parts: Iterable[str], kind: str) -> Markup:
-    """A whole drawing; a screen reader reads `about`."""
-    return element(
-        "svg",
-        "".join(parts),
-        viewBox=f"0 0 {_short(width)} {_short(height)}",
-        role="img",
-        aria_label=about,
-        class_=f"picture {kind}",
-        preserveAspectRatio="xMidYMid meet",
-    )
-
-
-def _short(value: object) -> object:
+def _dot(value: object) -> object:
+    """A coordinate, with one digit behind the dot."""
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
