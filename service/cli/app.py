@@ -168,7 +168,6 @@ def _command_first(arguments: Sequence[str]) -> list[str]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command line; returns the exit code."""
     try:
         arguments = _ids_together(_command_first(arguments))
         first = arguments[0].partition("=")[0] if arguments else ""

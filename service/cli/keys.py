@@ -7,7 +7,7 @@ within 5 s.
 import re
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -89,20 +89,12 @@ def list_keys(*, json: Annotated[bool, flag("One JSON line per key.")] = False, 
     async def work(guest: Guest) -> list[Key]:
         return await guest.read(all_keys)
 
-    found = place.run(work)
-    records = [
-        {
-            "name": key.name,
-            "scopes": list(key.scopes),
-            "created_at": _time(key.created_at),
-            "revoked_at": None if key.revoked_at is None else _time(key.revoked_at),
-        }
-        for key in found
-    ]
-    rows = [
-        (key.name, " ".join(key.scopes), _time(key.created_at), "" if key.revoked_at is None else _time(key.revoked_at))
-        for key in found
-    ]
+    records: list[dict[str, Any]] = []
+    for key in place.run(work):
+        revoked_at = None if key.revoked_at is None else _time(key.revoked_at)
+        times = {"created_at": _time(key.created_at), "revoked_at": revoked_at}
+        records.append({"name": key.name, "scopes": list(key.scopes), **times})
+    rows = [(one["name"], " ".join(one["scopes"]), one["created_at"], one["revoked_at"]) for one in records]
     print_items(records, ("name", "scopes", "created at", "revoked at"), rows, json=json)
     return 0
 

@@ -82,7 +82,6 @@ Jitter: TypeAlias = Annotated[
 
 
 def rungs(ladder: str | None) -> Sequence[str] | Literal["default"] | None:
-    """The ladder as the client takes it."""
     if ladder is None:
         return None
     if ladder == DEFAULT:

@@ -136,7 +136,6 @@ def _known(tarry: Tarry, topic: str) -> bool | None:
 
 
 def what_was_done(known: bool | None, said: Mapping[str, Any]) -> str:
-    """The remark that says whether the object was made or changed."""
     if known is False:
         return "made"
     if all(value is None for value in said.values()):

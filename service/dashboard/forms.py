@@ -67,8 +67,6 @@ class Field:
 
 @frozen
 class Form:
-    """A form with fields and a button."""
-
     name: str
     to: str
     """The address to which it is sent."""

@@ -73,6 +73,5 @@ class Live:
 
 
 def event(name: str, text: str) -> bytes:
-    """Encodes an event for EventSource."""
     lines = "".join(f"data: {line}\n" for line in text.splitlines() or [""])
     return f"event: {name}\n{lines}\n".encode()

@@ -27,8 +27,6 @@ class Elsewhere:
 
 @frozen
 class Confirm:
-    """A button that confirms an action, and the fields that it sends again."""
-
     label: str
     fields: Sequence[tuple[str, str]] = ()
 

@@ -62,7 +62,6 @@ class Found(NamedTuple):
 
 
 def find(segments: list[str]) -> Found | None:
-    """Finds the page by the decoded segments of a path."""
     for place in ROUTES:
         pattern = place.path.split("/")[1:]
         if (parts := _match(pattern, segments)) is not None:

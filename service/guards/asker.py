@@ -146,7 +146,6 @@ class Asker:
         return session
 
     async def _log_in(self) -> Session:
-        """Opens a session with the first host that answers."""
         error: StoreError = Unavailable("there is no host")
         for dsn in Dsn.parse(self.guard.dsn).each:
             try:

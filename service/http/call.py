@@ -239,7 +239,6 @@ class Call:
             raise bad_field(pointer, f"say {or_else}a time; {error}" if or_else else str(error)) from None
 
     def duration(self, value: int | str, pointer: str, *, high: int, low: int = 0) -> int:
-        """A duration as milliseconds, between two bounds."""
         try:
             ms = parse_duration(value)
         except ValueError as error:
@@ -255,7 +254,6 @@ class Call:
         return wait if arrived is None else max(0, wait - round(1000 * (trio.current_time() - arrived)))
 
     def number(self, value: str | None, name: str, *, default: int, low: int, high: int) -> int:
-        """A whole number in the query, between two bounds."""
         if value is None:
             return default
         number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else -1

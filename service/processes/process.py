@@ -61,7 +61,6 @@ class Process:
             self.share.board.load(self.number)
 
     def end(self) -> None:
-        """Notes that it takes no more connections."""
         self.share.board.end(self.number)
 
     def ready(self) -> None:

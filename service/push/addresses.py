@@ -44,7 +44,6 @@ def refused(address: Address, allowed: Sequence[Network]) -> str | None:
 
 
 def is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
-    """Whether an allowed network contains the address."""
     meant = _meant(address)
     return any(meant.version == network.version and meant in network for network in allowed)
 

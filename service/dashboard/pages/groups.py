@@ -21,7 +21,6 @@ async def groups(visit: Visit) -> Page:
 
 
 async def ranked(visit: Visit, sort: str) -> Table:
-    """A table of groups of all topics, in this order."""
     query = {"sort": sort, "max": _PAGE, "cursor": visit.asked("cursor")}
     told: Any = await visit.api.get("/v1/groups", query)
     command = ("tarry", "groups", "--sort", sort)

@@ -113,7 +113,6 @@ def _pretty(one: Mapping[str, Any]) -> str:
 
 
 async def cancel(visit: Visit) -> Said:
-    """Cancels the message once confirmed."""
     id_ = visit.parts["id"]
     if not visit.sent("sure"):
         return Said("Cancel this message? It will not be delivered.", confirm=Confirm("Cancel the message"))

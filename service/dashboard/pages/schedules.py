@@ -131,7 +131,6 @@ async def resume(visit: Visit) -> Said:
 
 
 async def run(visit: Visit) -> Said:
-    """Sends a message of the schedule now, once confirmed."""
     if not visit.sent("sure"):
         return Said("Send its message now?", confirm=Confirm("Send it"))
     sent = (await visit.api.ask("POST", f"{_path(visit)}/run")).json()

@@ -66,7 +66,6 @@ class Lane(Generic[Request, Answer]):
 
     @property
     def weight(self) -> int:
-        """The weight of the requests that wait."""
         return sum(item.weight for item in self.waiting)
 
     def found_free(self) -> None:

@@ -42,7 +42,6 @@ class Asking(Protocol):
 
     async def ask(self, keys: Sequence[str]) -> Answers:
         """Raises `NoAnswer`."""
-        ...
 
 
 @define

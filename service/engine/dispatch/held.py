@@ -63,7 +63,6 @@ class Held:
             del self._suspects[queue_id]
 
     def put(self, held: Mapping[int, Sequence[int]]) -> None:
-        """Takes entries that are held back, by queue."""
         for queue_id, entries in held.items():
             if queue_id not in self.by_queue:
                 self.by_queue[queue_id] = {}

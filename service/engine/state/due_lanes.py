@@ -42,7 +42,6 @@ class Batch:
 
     @property
     def entries(self) -> Sequence[int]:
-        """All entries, topic after topic."""
         return [entry for some in self.of.values() for entry in some]
 
 

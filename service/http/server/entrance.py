@@ -44,11 +44,9 @@ class Sharing(Protocol):
 
     def note(self, connections: int) -> None:
         """Tells the others how many connections are open here."""
-        ...
 
     def rest(self) -> float:
         """Seconds for which to leave a new connection to the others; 0 to accept it here."""
-        ...
 
 
 class Alone:

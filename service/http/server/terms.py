@@ -78,8 +78,6 @@ def _of_keyless(terms: "Terms") -> Limits:
 
 @define(eq=False)
 class Terms:
-    """The app, and the limits under which it is served."""
-
     app: App
     keyed: Limits
     """The limits for clients that have shown a key."""
