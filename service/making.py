@@ -39,5 +39,4 @@ def begin(
 
 
 def make_node(given: Surroundings, clock: Clock) -> Node:
-    """Makes a node over a clock that has its first sample."""
     return Node(given, lay_ground(given, clock))

@@ -112,7 +112,6 @@ def file(value: object) -> str:
 
 
 def show(text: str) -> str:
-    """The text as it is, or "none"."""
     return text or "none"
 
 
@@ -132,7 +131,6 @@ def show_alarm_url(url: str) -> str:
 
 
 def show_hosts(hosts: tuple[str, ...]) -> str:
-    """The names, separated by commas."""
     return ",".join(hosts) or "none"
 
 

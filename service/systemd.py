@@ -62,5 +62,4 @@ class Systemd:
 
 
 def here() -> Systemd:
-    """The connection to systemd of this program."""
     return Systemd.of(os.environ, os.getpid())

@@ -94,5 +94,4 @@ def quantile(histogram: Histogram, part: float) -> int | None:
 
 
 def worst(groups: Iterable[Mapping[str, Any]]) -> tuple[int, str]:
-    """The largest lag of a topic's groups, and the group that has it."""
     return max(((group["backlog"], group["group"]) for group in groups), default=(0, ""))

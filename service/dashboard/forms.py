@@ -21,7 +21,6 @@ Read = Callable[[str], Any]
 
 
 def plain(text: str) -> Any:
-    """The text as it is."""
     return text
 
 

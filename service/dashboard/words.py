@@ -76,12 +76,10 @@ def utc(time: str) -> str:
 
 
 def clock(ms: float) -> str:
-    """The time of the day, UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M")
 
 
 def day(ms: float) -> str:
-    """The day of the month, UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%d %b")
 
 

@@ -52,7 +52,6 @@ class ServerProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     @property

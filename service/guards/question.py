@@ -135,5 +135,4 @@ def answers(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Answers:
 
 
 def as_text(value: object) -> str:
-    """A value of the column as a key."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -49,7 +49,6 @@ class Beginning:
             self.begin()
 
     def ask(self) -> None:
-        """Notes that the reader waits for more of the request."""
         self._asked += 1
         self._waits = True
 

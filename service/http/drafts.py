@@ -96,7 +96,6 @@ class Faults:
     """The request was accepted before: times that were ahead then may be past now, and are not checked."""
 
     def add(self, pointer: str, wrong: str | None) -> None:
-        """Adds a fault, unless `wrong` is None."""
         if wrong is not None:
             self.found.append(Fault(wrong, pointer=pointer))
 

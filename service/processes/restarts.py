@@ -72,7 +72,6 @@ class Restarts:
         return pause
 
     def stop(self) -> None:
-        """Lets no process be started any more."""
         self._ending = True
 
     def stop_at_once(self, signal: int) -> None:

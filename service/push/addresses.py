@@ -25,7 +25,6 @@ _LAST_32 = (1 << 32) - 1
 
 
 def read_networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """The networks of a setting, which has checked them."""
     return tuple(map(ip_network, texts))
 
 

@@ -125,7 +125,6 @@ async def pause(visit: Visit) -> Said:
 
 
 async def resume(visit: Visit) -> Said:
-    """Resumes the schedule, which goes on with its next time."""
     await visit.api.ask("POST", f"{_path(visit)}/resume")
     return Said(f"{visit.parts['name']} is resumed. It fires at its next time.")
 

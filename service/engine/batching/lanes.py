@@ -69,7 +69,6 @@ class Lane(Generic[Request, Answer]):
         return sum(item.weight for item in self.waiting)
 
     def found_free(self) -> None:
-        """The lane was not locked at this look."""
         self.locked_since, self.rest = None, FIRST_REST
 
     def found_locked(self, now: float) -> None:

@@ -256,7 +256,6 @@ class Coordinator:
 
     @property
     def ordered(self) -> bool:
-        """Whether the clients share the queues among them."""
         return self._found_group.topic.ordered
 
     @property

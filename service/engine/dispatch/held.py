@@ -85,7 +85,6 @@ class Held:
         return not any(queue_id in place for place in (self.line, self.stuck, self.slow, self.apart))
 
     def _home(self, queue_id: int) -> QueueIds:
-        """The place where a queue begins."""
         return self.slow if queue_id in self._suspects else self.line
 
     def take(self, queue_id: int, place: QueueIds, many: int = BATCH) -> list[int]:

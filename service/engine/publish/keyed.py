@@ -50,7 +50,6 @@ class KeyedTimers:
         )
 
     def open(self, nursery: trio.Nursery) -> None:
-        """Begins to write, in a task of the nursery."""
         nursery.start_soon(self._doing.run)
 
     @property

@@ -60,7 +60,6 @@ class DueLanes:
     """The last batch that had to be divided was of topics that need no more than their share."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything, on its way or not."""
         return bool(self._lanes or self._flying)
 
     def __len__(self) -> int:

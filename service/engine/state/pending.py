@@ -126,7 +126,6 @@ class Pending:
 
     @property
     def is_late(self) -> bool:
-        """Whether work that can wait has to wait."""
         return self.behind > _LATE
 
     @property

@@ -89,6 +89,5 @@ class Presence:
         self.let_go()
 
     def let_go(self) -> None:
-        """Cancels the work that waits for the client."""
         if self.waiting is not None:
             self.waiting.cancel()

@@ -26,7 +26,6 @@ class Rests:
         self._since[scope] = trio.current_time()
 
     def end(self, scope: trio.CancelScope) -> None:
-        """Notes that the connection is not idle any more, if it was."""
         self._since.pop(scope, None)
 
     async def run(self) -> None:
