@@ -281,14 +281,6 @@ class Directory:
         # Read once more: a look that began before that commit may be under way.
         return await self.read_topic(topic.name) or topic, made
 
-    async def change_topic(self, topic: Topic, draft: TopicDraft) -> Topic:
-        """Changes those fields of a topic that may change."""
-        await self._store.change_topic(topic, draft, self._clock.now())
-        found = await self.read_topic(topic.name)
-        if found is None:
-            raise UnknownTopic(f"topic {topic.name!r} has been removed meanwhile")
-        return found
-
     async def group(
         self,
         topic: Topic,
