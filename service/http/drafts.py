@@ -64,7 +64,9 @@ class Checked(msgspec.Struct, frozen=True):
                 queue = named_queue(topic, message.queue, message.ordering_key)
             except WrongQueue as error:
                 raise bad_field(f"{self.pointer}/queue", str(error)) from None
-        headers, window = message.headers, self.window
+        headers, deliver_at = message.headers, self.deliver_at
+        if self.window is not None and shaping is not None:
+            deliver_at = shaping.place(self.window, message.key or message.idempotency_key)
         return _draft(
             message,
             None if headers is None and not self.trace else carrying(headers, self.trace),
@@ -73,13 +75,9 @@ class Checked(msgspec.Struct, frozen=True):
             topic,
             queue,
             self.body,
-            self.deliver_at if window is None or shaping is None else shaping.place(window, self._chooses),
+            deliver_at,
             message.guard,
         )
-
-    @property
-    def _chooses(self) -> str | None:
-        return self.message.key or self.message.idempotency_key
 
 
 def windows(found: Iterable[Checked]) -> list[Window]:

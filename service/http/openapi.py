@@ -115,7 +115,8 @@ def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
         if operation.lines is not None:
             line, answers = operation.lines
             content[NDJSON] = {"schema": _each_line([by_type[line]])}
-            described["responses"] |= _responses_to_lines([by_type[type_] for type_ in answers])
+            answered = {NDJSON: {"schema": _each_line([by_type[type_] for type_ in answers])}}
+            described["responses"]["200"] = {"description": "An answer to each line, in order", "content": answered}
         described["requestBody"] = {"required": operation.body_required, "content": content}
     return described
 
@@ -161,11 +162,6 @@ def _problems(kinds: Sequence[str], by_type: dict[type, Json]) -> Json:
             header = {"description": "seconds", "schema": {"type": "integer"}}
             responses[str(status)]["headers"] = {"Retry-After": header}
     return responses
-
-
-def _responses_to_lines(schemas: Sequence[Json]) -> Json:
-    content = {NDJSON: {"schema": _each_line(schemas)}}
-    return {"200": {"description": "An answer to each line, in order", "content": content}}
 
 
 def _each_line(schemas: Sequence[Json]) -> Json:

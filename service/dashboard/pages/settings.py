@@ -12,7 +12,6 @@ from ..page import Elsewhere, Part
 from ..visit import Visit
 from ..words import duration, ladder
 
-_UNAUTHORIZED = 401
 _UNLIMITED = "no limit"
 
 
@@ -27,10 +26,6 @@ def group_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[st
 def _card(visit: Visit, told: Mapping[str, Any], form: Form, done: str) -> dict[str, Any]:
     may = visit.visitor.may("operate", told["topic"])
     return {"told": told, "form": form.fresh() if may else None, "done": done, "topic_name": told["topic"]}
-
-
-def _share(jitter: float) -> str:
-    return f"{jitter:g}"
 
 
 def topic_form(told: Mapping[str, Any]) -> Form:
@@ -85,7 +80,7 @@ def group_form(told: Mapping[str, Any]) -> Form:
 def _ladder_fields(own: Mapping[str, Any] | None, otherwise: str) -> tuple[Field, Field]:
     ladder = "" if own is None else ", ".join(map(format_duration, own["ladder"])) or "none"
     hint = f"rests, such as 1m, 5m; none: no retries; empty: {otherwise}"
-    jitter = "" if own is None else _share(own["jitter"])
+    jitter = "" if own is None else f"{own['jitter']:g}"
     return (
         Field("ladder", "Ladder", ladder, rests, hint),
         Field(
@@ -114,12 +109,16 @@ def new_topic_form() -> Form:
 def new_group_form(topic: str) -> Form:
     fields = (
         Field("name", "Name", hint="letters, digits, dots, underscores and hyphens"),
-        Field("from", "It begins at", "earliest", plain, "what is there already, or what is still to come", _STARTS),
+        Field(
+            "from",
+            "It begins at",
+            "earliest",
+            plain,
+            "what is there already, or what is still to come",
+            ("earliest", "latest"),
+        ),
     )
     return Form("new-group", "/ui/new/group", "Create", fields, {"topic": topic})
-
-
-_STARTS = ("earliest", "latest")
 
 
 async def put_topic(visit: Visit) -> Part:
@@ -179,9 +178,9 @@ async def _make(visit: Visit, form: Form, path: str, wish: Mapping[str, Any], ho
     try:
         await visit.api.get(path)
     except Refused as error:
-        if error.status == _BAD:
+        if error.status == 400:
             return Part("form", {"form": _named(form, error.detail)})
-        if error.status != _NOT_FOUND:
+        if error.status != 404:
             return Part("form", {"form": _refused(form, error)})
     else:
         return Part("form", {"form": _named(form, f"{name} is there already.")})
@@ -192,15 +191,12 @@ async def _make(visit: Visit, form: Form, path: str, wish: Mapping[str, Any], ho
     return Elsewhere(f"{home}/{part(name)}")
 
 
-_BAD, _NOT_FOUND = 400, 404
-
-
 def _named(form: Form, wrong: str) -> Form:
     return evolve(form, fields=[evolve(one, wrong=wrong if one.name == "name" else "") for one in form.fields])
 
 
 def _refused(form: Form, error: Refused) -> Form:
     """The form with the API's errors. A 401 is raised instead, which leads to the sign-in page."""
-    if error.status == _UNAUTHORIZED:
+    if error.status == 401:
         raise error
     return form.refused(error)

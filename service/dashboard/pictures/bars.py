@@ -13,17 +13,16 @@ def bars(
     labels: Sequence[str],
     about: str,
     *,
-    shown: int = 6,
     times: Sequence[int] = (),
     form: str = "clock",
 ) -> Markup:
-    """`labels` name the stretches, of which about `shown` are written below; the count of the highest bar is written,
+    """`labels` name the stretches, of which about six are written below; the count of the highest bar is written,
     too.
 
     `times` are the starts of the stretches in Unix milliseconds, if the labels are times of this form: the page may
     then show them in another zone.
     """
-    most, every = max(counts, default=0), max(1, len(counts) // shown)
+    most, every = max(counts, default=0), max(1, len(counts) // 6)
     told = f"{about}: {bodied(sum(counts), 'message', 'messages')}, at most {short(most)} in one bar"
     facts = {"counts": counts, "labels": labels, "times": times, "form": form, "most": most, "every": every}
     return draw("bars", 480, 108, told, **facts)

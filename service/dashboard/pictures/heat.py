@@ -11,7 +11,8 @@ from .svg import draw
 def heat(counts: Sequence[Sequence[int]], bounds: Sequence[int], step: int) -> Markup:
     """`counts` are by stretch of `step` milliseconds, the last of which ends now; `bounds` are in milliseconds."""
     rows, ago = range(len(bounds) + 1), duration(len(counts) * step)
-    lates, labels = [_late(bounds, row) for row in rows], [_label(bounds, row) for row in rows]
+    lates = [_late(bounds, row) for row in rows]
+    labels = [*map(duration, bounds), f"> {duration(bounds[-1])}"]
     most = max((many for column in counts for many in column), default=0)
     facts = {"counts": counts, "lates": lates, "labels": labels, "most": most, "ago": ago}
     # Above the rows there is room for the highest label, which is larger than its row on a narrow screen.
@@ -36,7 +37,3 @@ def about(counts: Sequence[Sequence[int]], bounds: Sequence[int], ago: str) -> s
 
 def _late(bounds: Sequence[int], row: int) -> str:
     return f"over {duration(bounds[-1])} late" if row == len(bounds) else f"up to {duration(bounds[row])} late"
-
-
-def _label(bounds: Sequence[int], row: int) -> str:
-    return f"> {duration(bounds[-1])}" if row == len(bounds) else duration(bounds[row])

@@ -228,7 +228,7 @@ class Exchange:
             if self._left < 0 or (self._left and not more):
                 raise AppFault("the answer's body has another length than its head says")
         self._ended = not more
-        if not self._has_body:
+        if self._head.method == "HEAD" or self._status in _NO_BODY:
             piece = b""
         elif self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
@@ -261,10 +261,6 @@ class Exchange:
         for some in left:
             await self._channel.write_rest(some)
         self.free(more)
-
-    @property
-    def _has_body(self) -> bool:
-        return self._head.method != "HEAD" and self._status not in _NO_BODY
 
     def _answer_head(self, size: int, *, more: bool) -> bytes:
         headers = self._headers
