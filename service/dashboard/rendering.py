@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .environment import environment
-from .routes import NAVIGATION
 
 
 def whole(template: str, facts: Mapping[str, Any]) -> bytes:
     """Renders a page, or a part of one that has its own template."""
     found = environment().get_template(f"{template}.html.j2")
-    return found.render({"live": "live" in found.blocks, "navigation": NAVIGATION, **_with_macros(facts)}).encode()
+    return found.render({"live": "live" in found.blocks, **_with_macros(facts)}).encode()
 
 
 def live_part(template: str, facts: Mapping[str, Any]) -> str:

@@ -41,17 +41,6 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{HOME}/reports", reports.reports),
 )
 
-NAVIGATION = (
-    (HOME, "Overview"),
-    (f"{HOME}/topics", "Topics"),
-    (f"{HOME}/groups", "Groups"),
-    (f"{HOME}/messages", "Messages"),
-    (f"{HOME}/schedules", "Timers & schedules"),
-    (f"{HOME}/dead", "Dead letters"),
-    (f"{HOME}/nodes", "Nodes"),
-    (f"{HOME}/reports", "Reports"),
-)
-
 
 class Found(NamedTuple):
     """The page that an address leads to, and the action."""
