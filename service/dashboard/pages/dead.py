@@ -72,12 +72,7 @@ async def letters(visit: Visit) -> Page:
             Column("body", "Body", "code", wide=True),
         ),
         rows=[
-            {
-                **one,
-                "tries": len(one["attempts"]),
-                "reason": reason_of(one),
-                "body": body_text(one)[:_REASON],
-            }
+            {**one, "tries": len(one["attempts"]), "reason": reason_of(one), "body": body_text(one)[:_REASON]}
             for one in found
         ],
         path=path,

@@ -9,12 +9,7 @@ from .svg import draw
 
 
 def bars(
-    counts: Sequence[int],
-    labels: Sequence[str],
-    about: str,
-    *,
-    times: Sequence[int] = (),
-    form: str = "clock",
+    counts: Sequence[int], labels: Sequence[str], about: str, *, times: Sequence[int] = (), form: str = "clock"
 ) -> Markup:
     """`labels` name the stretches, of which about six are written below; the count of the highest bar is written,
     too.
