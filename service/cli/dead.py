@@ -53,7 +53,7 @@ class Letters:
     until: Until = None
 
     @property
-    def terms(self) -> dict[str, str | None]:
+    def terms(self) -> dict[str, Any]:
         """What they say, but for the ids, as the client takes it."""
         return {"start": self.since, "end": self.until, "key": self.key, "tag": self.tag, "reason": self.reason}
 

@@ -54,8 +54,12 @@ class Clients:
         names = sorted(name for name in {*here, *holders} if name > after)[:limit]
         if not names:
             return []
-        holds, never = await self._holds(names), (None, None, None)
-        return [ClientState(name, *(self._liveness.watched(name) or never), holds.get(name, ())) for name in names]
+        holds = await self._holds(names)
+        found: list[ClientState] = []
+        for name in names:
+            registered_at, renewed_at, alive = self._liveness.watched(name) or (None, None, None)
+            found.append(ClientState(name, registered_at, renewed_at, alive, holds.get(name, ())))
+        return found
 
     async def _holds(self, names: Sequence[str]) -> Mapping[str, Sequence[QueueHolding]]:
         places: dict[tuple[str, int, int], QueueHolding] = {}
