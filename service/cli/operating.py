@@ -130,7 +130,9 @@ def nodes(*, server: Server = HERE) -> int:
     """
     with server.client() as tarry:
         found = tarry.nodes()
-    shown = [one | {"duties": "*" * one["duties"], "alive": _ALIVE[one["alive"]]} for one in found]
+    shown: list[dict[str, Any]] = [
+        one | {"duties": "*" * one["duties"], "alive": _ALIVE[one["alive"]]} for one in found
+    ]
     fields = ("slot", "node", "duties", "alive", "version", "level", "started_at", "renewed_at", "timers")
     rows = [
         (*(one[field] for field in fields), ranges(one["shards"], " "), one["hand_behind"], one["url"]) for one in shown

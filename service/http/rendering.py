@@ -129,7 +129,8 @@ def dead_letter(topic: Topic, letter: DeadLetter) -> answers.DeadAnswer:
 
 def found(one: Found, held: str | None) -> answers.FoundAnswer:
     """A message in any state, and why its guard holds it, if it does."""
-    content = _content(one) | {"topic": one.topic, "state": one.state, "queue": one.queue, "offset": one.offset}
+    content = _content(one)
+    content |= {"topic": one.topic, "state": one.state, "queue": one.queue, "offset": one.offset}
     if one.erased_at is not None:
         content["erased_at"] = format_time(one.erased_at)
     content["guard"] = UNSET if one.guard is None else one.guard

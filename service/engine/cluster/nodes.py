@@ -68,6 +68,7 @@ class Telling(Protocol):
 
     def told(self) -> dict[str, Any]:
         """The facts, to be written as JSON."""
+        ...
 
 
 @define(eq=False)

@@ -42,6 +42,7 @@ class Asking(Protocol):
 
     async def ask(self, keys: Sequence[str]) -> Answers:
         """Raises `NoAnswer`."""
+        ...
 
 
 @define

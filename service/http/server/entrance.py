@@ -47,6 +47,7 @@ class Sharing(Protocol):
 
     def rest(self) -> float:
         """Seconds for which to leave a new connection to the others; 0 to accept it here."""
+        ...
 
 
 class Alone:
