@@ -39,7 +39,6 @@ class Activity:
     _late: deque[_Count] = field(factory=lambda: deque[_Count](maxlen=BANDS + 1), init=False)
 
     def count(self, kind: Kind, messages: int) -> None:
-        """Adds these messages to the current second."""
         if messages:
             _last(self._counts, self._now, len(KINDS))[KINDS.index(kind)] += messages
 

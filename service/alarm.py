@@ -47,7 +47,6 @@ class Alarm:
             log.warning("alarm_dropped", alarm=event, dropped=self.dropped)
 
     async def run(self) -> None:
-        """Posts the queued events, one after the other, for ever."""
         if not self._url:
             return
         import httpx

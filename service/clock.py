@@ -84,7 +84,6 @@ class Clock:
 
     @property
     def server(self) -> str:
-        """The server whose clock is sampled."""
         return self._server()
 
     @property

@@ -32,7 +32,6 @@ class Facts:
     _spoilt: SpoiltRows
 
     def told(self) -> dict[str, Any]:
-        """The facts as a JSON object."""
         behind, timers = self._pending.behind, len(self._pending)
         told = {"version": __version__, "url": self._place.url, "hand_behind": behind, "timers": timers}
         told |= {"skew": self._backend.skew(), RIVALS: list(self._writers.found)}

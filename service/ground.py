@@ -51,62 +51,41 @@ class Surroundings:
     outage: Outage
 
 
-@frozen(eq=False, kw_only=True)
 class Ground:
-    """The ground of one node."""
-
-    store: Store
-    clock: Clock
-    alarm: Alarm
-    rates: Rates
-    ownership: Ownership
-    coverage: Coverage
-    spoilt_rows: SpoiltRows
-    cleaning: CleaningNotes
-    directory: Directory
-    pending: Pending
-    nodes: Nodes
-    writer_watch: WriterWatch
-    signals: Signals
-
-
-def lay_ground(given: Surroundings, clock: Clock) -> Ground:
-    """Makes the ground. Rates, ownership and spoilt rows, which `Orders`, `Releases` and the directory read, are
+    """The ground of one node. Rates, ownership and spoilt rows, which `Orders`, `Releases` and the directory read, are
     objects shared with the parts that write them."""
-    settings, backend = given.settings, given.backend
-    ownership, spoilt_rows, release_rates = Ownership(), SpoiltRows(), dict[int, int]()
-    coverage = Coverage(clock, ownership, shared=backend.shared)
-    orders = Orders(
-        coverage.unseen_from,
-        coverage.read_until,
-        rated=release_rates.__contains__,
-        holds=ownership.holds,
-        aside=spoilt_rows,
-    )
-    ladder, window = Ladder(settings.ladder), settings.idempotency_window
-    store = Store(backend, watch=given.outage.watch, window=window, ladder=ladder, courses=course_of, orders=orders)
-    listeners, doorbells, cleaning = Listeners(), Doorbells(), CleaningNotes()
-    forgetting = Forgetting(store, given.metrics, listeners, doorbells, cleaning)
-    auto_create = settings.auto_create
-    directory = Directory(store, clock, auto_create=auto_create, forgetting=forgetting, release_rates=release_rates)
-    now = clock.now()
-    horizon = Horizon(now, settings.horizon, settings.horizon_step)
-    pending = Pending(TimingWheel(now), horizon, clock, Releases(release_rates, ownership, clock))
-    alarm = Alarm(settings.alarm_url)
-    writer_watch = WriterWatch(backend, alarm, clock)
-    facts = Facts(given.place, backend, pending, writer_watch, spoilt_rows)
-    return Ground(
-        store=store,
-        clock=clock,
-        alarm=alarm,
-        rates=Rates(time.monotonic),
-        ownership=ownership,
-        coverage=coverage,
-        spoilt_rows=spoilt_rows,
-        cleaning=cleaning,
-        directory=directory,
-        pending=pending,
-        nodes=Nodes(store, clock, settings.node, newest(), facts, ownership, given.notices),
-        writer_watch=writer_watch,
-        signals=Signals(pending, directory, listeners, doorbells, Unsealed(), given.notices),
-    )
+
+    def __init__(self, given: Surroundings, clock: Clock) -> None:
+        settings, backend = given.settings, given.backend
+        self.clock = clock
+        self.rates = Rates(time.monotonic)
+        self.ownership = ownership = Ownership()
+        self.spoilt_rows = spoilt_rows = SpoiltRows()
+        release_rates = dict[int, int]()
+        self.coverage = coverage = Coverage(clock, ownership, shared=backend.shared)
+        orders = Orders(
+            coverage.unseen_from,
+            coverage.read_until,
+            rated=release_rates.__contains__,
+            holds=ownership.holds,
+            aside=spoilt_rows,
+        )
+        ladder, window = Ladder(settings.ladder), settings.idempotency_window
+        watch = given.outage.watch
+        self.store = store = Store(backend, watch=watch, window=window, ladder=ladder, courses=course_of, orders=orders)
+        listeners, doorbells, self.cleaning = Listeners(), Doorbells(), CleaningNotes()
+        self.directory = Directory(
+            store,
+            clock,
+            auto_create=settings.auto_create,
+            forgetting=Forgetting(store, given.metrics, listeners, doorbells, self.cleaning),
+            release_rates=release_rates,
+        )
+        now = clock.now()
+        horizon = Horizon(now, settings.horizon, settings.horizon_step)
+        self.pending = Pending(TimingWheel(now), horizon, clock, Releases(release_rates, ownership, clock))
+        self.alarm = Alarm(settings.alarm_url)
+        self.writer_watch = WriterWatch(backend, self.alarm, clock)
+        facts = Facts(given.place, backend, self.pending, self.writer_watch, spoilt_rows)
+        self.nodes = Nodes(store, clock, settings.node, newest(), facts, ownership, given.notices)
+        self.signals = Signals(self.pending, self.directory, listeners, doorbells, Unsealed(), given.notices)

@@ -12,15 +12,12 @@ from prometheus_client.registry import Collector
 
 @define
 class Series:
-    """The histogram of one set of labels."""
-
     bounds: Sequence[float]
     counts: list[int]
     """Observations in each bucket; the last bucket has no upper bound."""
     seconds: float = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Adds one observation."""
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.seconds += seconds
 

@@ -8,7 +8,7 @@ from ..store.steady_clock import boottime
 from ..store.store import Store
 from .clock import Clock
 from .facts import Address
-from .ground import Surroundings, lay_ground
+from .ground import Surroundings
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .node import Node
@@ -35,9 +35,4 @@ def begin(
     server = partial(getattr, backend, "server")
     clock = clock or Clock(first.exact_now, monotonic=elapsed, server=server, ahead=ahead)
     given = Surroundings(backend, settings, metrics, notices, place or Address(settings.url), outage)
-    return Lifecycle(first, metrics, clock, partial(make_node, given))
-
-
-def make_node(given: Surroundings, clock: Clock) -> Node:
-    """Makes a node over a clock that has its first sample."""
-    return Node(given, lay_ground(given, clock))
+    return Lifecycle(first, metrics, clock, partial(Node, given))

@@ -58,14 +58,14 @@ class Metrics:
         about = "From deliver_at to the first hand-out."
         self._lateness = Histograms("tarry_delivery_lateness_seconds", about, ("topic",), _LATENESS)
         self.registry.register(self._lateness)
-        self._promote_batch = Histogram(
-            "tarry_promote_batch_duration_seconds",
-            "One transaction of promotion.",
-            buckets=_DURATIONS,
-            registry=self.registry,
+        about = "One transaction of promotion."
+        promotions = Histogram(
+            "tarry_promote_batch_duration_seconds", about, buckets=_DURATIONS, registry=self.registry
         )
-        self._lease_lost = self._counter("tarry_lease_lost", "Claims whose lease ran out with messages unsettled.")
-        self._fenced_writes = self._counter("tarry_fenced_writes", "Acks, fails and extensions refused.")
+        self.promote_batch = promotions.observe
+        self.lease_lost = self._counter("tarry_lease_lost", "Claims whose lease ran out with messages unsettled.").inc
+        self.fenced_write = self._counter("tarry_fenced_writes", "Acks, fails and extensions refused.").inc
+        """Counts a settlement refused because the lease was over or another claim holds the message."""
         self._db_errors = self._counter("tarry_db_errors", "What the store could not do.", "code")
         self._push_sent = self._counter("tarry_push_sent", "Messages that an endpoint took.", "topic", "group")
         self._push_failed = self._counter("tarry_push_failed", "Posts that did not come to that.", "topic", "group")
@@ -128,7 +128,6 @@ class Metrics:
         self._cancelled.labels(self._bounded(topic)[0]).inc(messages)
 
     def suppressed(self, topic: str, messages: int) -> None:
-        """Counts messages that their guards suppressed."""
         self._suppressed.labels(self._bounded(topic)[0]).inc(messages)
 
     def guard_failed(self, guard: str) -> None:
@@ -170,18 +169,6 @@ class Metrics:
             self._pending.labels(topic, "retrying").set(retrying)
         for names, messages in lags.items():
             self._lag.labels(*names).set(messages)
-
-    def promote_batch(self, seconds: float) -> None:
-        """Observes how long one transaction of promotion took."""
-        self._promote_batch.observe(seconds)
-
-    def lease_lost(self, claims: int) -> None:
-        """Counts claims that ended with messages unsettled."""
-        self._lease_lost.inc(claims)
-
-    def fenced_write(self) -> None:
-        """Counts a settlement refused because the lease was over or another claim holds the message."""
-        self._fenced_writes.inc()
 
     def pushed(self, topic: str, group: str, seconds: float, *, sent: bool) -> None:
         """Counts a post of a message to its group's endpoint: how long it took, and whether the endpoint accepted
@@ -241,7 +228,6 @@ class Metrics:
                 self._pending.remove(topic, state)
 
     def text(self) -> bytes:
-        """All metrics in the text format of Prometheus."""
         return generate_latest(_Told(self.registry))
 
     def _bounded(self, topic: str, group: str = "") -> tuple[str, str]:

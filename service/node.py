@@ -15,6 +15,7 @@ import trio
 from .access.clients import ClientOwners
 from .access.keyring import Keyring
 from .access.sessions import Sessions
+from .clock import Clock
 from .engine.consume.clients import Clients
 from .engine.consume.deliveries import Deliveries
 from .engine.consume.groups import Groups
@@ -69,37 +70,29 @@ _LEFT_FOR_THE_END = 5.0
 fifth of the grace each where that is less."""
 
 
-class Node:
+class Node(Ground):
     """A caller asks the part that does the work: `await node.intake.cancel(id_)`.
 
     Each part is made from the ground and the parts before it; what other parts have to know goes through the signals.
     """
 
-    def __init__(self, given: Surroundings, ground: Ground) -> None:
-        self.store = ground.store
-        self.clock = ground.clock
-        self.directory = ground.directory
-        self.pending = ground.pending
-        self.coverage = ground.coverage
-        self.signals = ground.signals
-        self.nodes = ground.nodes
-        self.alarm = ground.alarm
-        self.writer_watch = ground.writer_watch
+    def __init__(self, given: Surroundings, clock: Clock) -> None:
+        super().__init__(given, clock)
         self.notices = given.notices
         self.counting = trio.Lock()
         """Held while rows of all topics are counted: one count at a time, for the readers serve other requests, too."""
-        accepted = Accepted(self.directory, given.metrics, ground.rates, self.signals)
-        self._consume(given, ground)
-        self._publish(given, ground, accepted)
-        self._dispatch(given, ground, accepted)
-        self._keep_up(given, ground)
+        accepted = Accepted(self.directory, given.metrics, self.rates, self.signals)
+        self._consume(given)
+        self._publish(given, accepted)
+        self._dispatch(given, accepted)
+        self._keep_up(given)
 
-    def _consume(self, given: Surroundings, ground: Ground) -> None:
+    def _consume(self, given: Surroundings) -> None:
         store, clock, directory, signals, nodes = self.store, self.clock, self.directory, self.signals, self.nodes
         metrics, settings, present_for = given.metrics, given.settings, given.settings.client_timeout
-        deliveries = Deliveries(metrics, ground.rates)
+        deliveries = Deliveries(metrics, self.rates)
         turns = Turns(store, clock, metrics, self.alarm, nodes, signals, deliveries)
-        self.groups = Groups(store, directory, clock, metrics, signals, ground.cleaning, turns, present_for)
+        self.groups = Groups(store, directory, clock, metrics, signals, self.cleaning, turns, present_for)
         self.operations = Operations(store, clock, signals, self.groups)
         self.pauses = Pauses(store, directory, signals)
         self.liveness = Liveness(store, clock, self.groups, present_for)
@@ -108,11 +101,11 @@ class Node:
         self.readers = Readers(store, directory, clock, signals.listeners, deliveries)
         self.sealer = Sealer(store, clock, directory, signals, widest=settings.widest_hole)
         self.catalogue = Catalogue(store, directory, signals)
-        self.ranking = Ranking(store, directory, ground.rates)
+        self.ranking = Ranking(store, directory, self.rates)
         self.group_ranking = GroupRanking(store, directory)
         self.remover = Remover(store, directory, clock, signals)
 
-    def _publish(self, given: Surroundings, ground: Ground, accepted: Accepted) -> None:
+    def _publish(self, given: Surroundings, accepted: Accepted) -> None:
         store, clock, directory, signals, nodes = self.store, self.clock, self.directory, self.signals, self.nodes
         metrics, waiting = given.metrics, given.settings.max_waiting
         self.pace = Pace()
@@ -123,17 +116,17 @@ class Node:
         )
         self.timers = KeyedTimers(store, directory, clock, metrics, accepted, signals, limits, waiting)
         self.forecast = Forecast(store, clock, metrics)
-        self.shaping = Shaping(store, clock, ground.pending.wheel, self.pace)
+        self.shaping = Shaping(store, clock, self.pending.wheel, self.pace)
 
-    def _dispatch(self, given: Surroundings, ground: Ground, accepted: Accepted) -> None:
+    def _dispatch(self, given: Surroundings, accepted: Accepted) -> None:
         store, clock, directory, signals, nodes = self.store, self.clock, self.directory, self.signals, self.nodes
-        metrics, pending, ownership, coverage = given.metrics, self.pending, ground.ownership, self.coverage
+        metrics, pending, ownership, coverage = given.metrics, self.pending, self.ownership, self.coverage
         declared = {guard.name: guard for guard in given.settings.guards}
-        self.spoilt = Spoilt(store, clock, ground.spoilt_rows)
+        self.spoilt = Spoilt(store, clock, self.spoilt_rows)
         guarded = GuardedPromotion(store, directory, clock, metrics, signals, self.spoilt)
         self.guards = Guards(declared, store, clock, metrics, self.alarm, nodes, guarded)
         self.held = Held()
-        aside = Aside(self.held, self.guards, ground.spoilt_rows)
+        aside = Aside(self.held, self.guards, self.spoilt_rows)
         self.promotion = Promotion(
             store, directory, clock, metrics, signals, accepted, self.guards, self.held, self.spoilt, self.pace
         )
@@ -146,15 +139,10 @@ class Node:
             store, pending, clock, ownership, coverage, signals, aside, self.spoilt, self.groups, self.loader
         )
 
-    def _keep_up(self, given: Surroundings, ground: Ground) -> None:
-        store, clock, directory, metrics, settings = (
-            self.store,
-            self.clock,
-            self.directory,
-            given.metrics,
-            given.settings,
-        )
-        self.cleaner = Cleaner(store, directory, clock, metrics, settings, self.pending, ground.cleaning)
+    def _keep_up(self, given: Surroundings) -> None:
+        store, clock, directory = self.store, self.clock, self.directory
+        metrics, settings = given.metrics, given.settings
+        self.cleaner = Cleaner(store, directory, clock, metrics, settings, self.pending, self.cleaning)
         self.measures = Measures(store, directory, metrics)
         self.clock_watch = ClockWatch(clock, self.alarm, store.backend.skew)
         before = (self.clock_watch.follow_another, directory.read_anew, self.sweeps.read_anew)
@@ -190,7 +178,6 @@ class Node:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to be written."""
         return all(part.idle for part in (self.pushers, self.groups, self.intake, self.timers, self.readers))
 
 

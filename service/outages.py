@@ -190,7 +190,6 @@ class Outage:
 
     @contextmanager
     def watch(self, kind: Kind) -> Generator[None, None, None]:
-        """Wraps a transaction, or another query to the database."""
         number = next(self._numbers)
         if kind == "write":
             self._writing[number] = self._monotonic()

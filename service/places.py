@@ -9,14 +9,12 @@ from typing import cast
 
 
 def dsn(value: object) -> str:
-    """Checks the DSN of a store."""
     if not isinstance(value, str) or not value.startswith(("sqlite:///", "mysql://")):
         raise ValueError("a store is sqlite:///path or mysql://user:password@host:port/database")
     return value
 
 
 def redis(value: object) -> str:
-    """Checks the URL of a Redis; empty for none."""
     if value == "none":
         return ""
     if not isinstance(value, str) or (value and not value.startswith(("redis://", "rediss://", "unix://"))):
@@ -94,7 +92,6 @@ def networks(value: object) -> tuple[str, ...]:
 
 
 def socket_mode(value: object) -> int:
-    """Checks the mode of a Unix socket."""
     if isinstance(value, str) and re.fullmatch("0?[0-7]{3}", value):
         value = int(value, 8)
     if not isinstance(value, int) or isinstance(value, bool) or value & ~0o777 or value & 0o600 != 0o600:
@@ -115,7 +112,6 @@ def file(value: object) -> str:
 
 
 def show(text: str) -> str:
-    """The text as it is, or "none"."""
     return text or "none"
 
 
@@ -135,7 +131,6 @@ def show_alarm_url(url: str) -> str:
 
 
 def show_hosts(hosts: tuple[str, ...]) -> str:
-    """The names, separated by commas."""
     return ",".join(hosts) or "none"
 
 

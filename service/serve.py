@@ -107,8 +107,6 @@ def run(settings: Settings) -> int:
 
 
 def _supervise(settings: Settings, systemd: Systemd) -> int:
-    """Runs several processes, each with a node of its own."""
-
     def work(process: Process) -> int:
         structlog.contextvars.bind_contextvars(process=process.number)
         end = f"-{process.number}"

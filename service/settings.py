@@ -147,6 +147,18 @@ def _setting(default: object, parse: Callable[[object], T], about: str, show: Ca
     return cast(T, attrs.field(default=default, converter=parse, metadata=metadata, repr=show))
 
 
+def _span(default: int, about: str, low: int = 1, high: int = 3650 * _DAY) -> int:
+    return _setting(default, _duration(low, high), about, format_duration)
+
+
+def _bytes(default: int, about: str, low: int, high: int) -> int:
+    return _setting(default, _size(low, high), about, format_size)
+
+
+def _file(about: str) -> str:
+    return _setting("", places.file, about, places.show)
+
+
 def _yes(value: bool) -> str:
     return "true" if value else "false"
 
@@ -173,10 +185,8 @@ class Settings:
     )
     socket_mode: int = _setting(0o600, places.socket_mode, "of a Unix socket that is listened on", places.show_mode)
     insecure_listen: bool = _setting(False, _yes_or_no, "listen beyond loopback though there is no key", _yes)
-    tls_cert: str = _setting(
-        "", places.file, "a certificate, PEM, with those that it was signed with: HTTPS", places.show
-    )
-    tls_key: str = _setting("", places.file, "its key, PEM", places.show)
+    tls_cert: str = _file("a certificate, PEM, with those that it was signed with: HTTPS")
+    tls_key: str = _file("its key, PEM")
     hosts: tuple[str, ...] = _setting(
         (), places.hosts, "names by which clients may call the server, beside that of listen", places.show_hosts
     )
@@ -192,39 +202,32 @@ class Settings:
     )
     auto_create: bool = _setting(True, _yes_or_no, "topics and groups come into being when first used", _yes)
 
-    max_body: int = _setting(256 * _KIB, _size(1, 16 * _MIB), "of one message", format_size)
+    max_body: int = _bytes(256 * _KIB, "of one message", 1, 16 * _MIB)
     max_batch: int = _setting(1000, _count(1, 10_000), "messages in one request")
-    max_batch_bytes: int = _setting(8 * _MIB, _size(1, 64 * _MIB), "of one request", format_size)
-    max_delay: int = _setting(3650 * _DAY, _duration(), "how far ahead a message may be scheduled", format_duration)
+    max_batch_bytes: int = _bytes(8 * _MIB, "of one request", 1, 64 * _MIB)
+    max_delay: int = _span(3650 * _DAY, "how far ahead a message may be scheduled")
     max_key: int = _setting(255, _count(1, 255), "bytes of a key, a tag or an idempotency key")
     max_claim: int = _setting(1000, _count(1, 1000), "messages in one claim")
-    max_wait: int = _setting(30 * _SECOND, _duration(0, 10 * _MINUTE), "the longest long poll", format_duration)
-    max_incoming: int = _setting(
-        64 * _MIB, _size(_MIB, 16 << 30), "of all requests that are not answered yet", format_size
-    )
-    body_timeout: int = _setting(
-        20 * _SECOND, _duration(100, _HOUR), "for a body to come; a second more for each 64 KiB of it", format_duration
-    )
-    max_waiting: int = _setting(64 * _MIB, _size(_MIB, 16 << 30), "accepted and not yet written", format_size)
+    max_wait: int = _span(30 * _SECOND, "the longest long poll", 0, 10 * _MINUTE)
+    max_incoming: int = _bytes(64 * _MIB, "of all requests that are not answered yet", _MIB, 16 << 30)
+    body_timeout: int = _span(20 * _SECOND, "for a body to come; a second more for each 64 KiB of it", 100, _HOUR)
+    max_waiting: int = _bytes(64 * _MIB, "accepted and not yet written", _MIB, 16 << 30)
 
-    lease: int = _setting(60 * _SECOND, _duration(), "of a claim that names none", format_duration)
-    max_lease: int = _setting(12 * _HOUR, _duration(), "the longest lease", format_duration)
-    client_timeout: int = _setting(
-        15 * _SECOND,
-        _duration(_SECOND, _HOUR),
-        "after its last sign of life a client that renews is dead",
-        format_duration,
+    lease: int = _span(60 * _SECOND, "of a claim that names none")
+    max_lease: int = _span(12 * _HOUR, "the longest lease")
+    client_timeout: int = _span(
+        15 * _SECOND, "after its last sign of life a client that renews is dead", _SECOND, _HOUR
     )
     ladder: tuple[int, ...] = _setting(DEFAULT_RUNGS, _rungs, "rests between the retries of a message", _show_rungs)
-    idempotency_window: int = _setting(_DAY, _duration(), "how long an idempotency key counts", format_duration)
-    retention: int = _setting(7 * _DAY, _duration(0), "of settled messages; a topic may say otherwise", format_duration)
-    hard_retention: int = _setting(28 * _DAY, _duration(), "of unsettled ones too, then expired", format_duration)
-    history_retention: int = _setting(28 * _DAY, _duration(), "of ended claims, returns and cancels", format_duration)
-    dead_retention: int = _setting(90 * _DAY, _duration(), "of dead letters", format_duration)
-    horizon: int = _setting(3 * _HOUR, _duration(_SECOND), "how much of the future the wheel holds", format_duration)
-    horizon_step: int = _setting(5 * _MINUTE, _duration(), "how much of it is loaded at a time", format_duration)
+    idempotency_window: int = _span(_DAY, "how long an idempotency key counts")
+    retention: int = _span(7 * _DAY, "of settled messages; a topic may say otherwise", 0)
+    hard_retention: int = _span(28 * _DAY, "of unsettled ones too, then expired")
+    history_retention: int = _span(28 * _DAY, "of ended claims, returns and cancels")
+    dead_retention: int = _span(90 * _DAY, "of dead letters")
+    horizon: int = _span(3 * _HOUR, "how much of the future the wheel holds", _SECOND)
+    horizon_step: int = _span(5 * _MINUTE, "how much of it is loaded at a time")
     widest_hole: int = _setting(WIDEST, _count(1000, 1 << 40), "offsets of a queue without a message, and closed")
-    shutdown_grace: int = _setting(25 * _SECOND, _duration(0, _HOUR), "from SIGTERM to the end", format_duration)
+    shutdown_grace: int = _span(25 * _SECOND, "from SIGTERM to the end", 0, _HOUR)
 
     alarm_url: str = _setting(
         "",
@@ -244,9 +247,7 @@ class Settings:
         (), declared.read, "who is asked at a message's time whether it is sent; in the file alone", declared.show
     )
 
-    reports: str = _setting(
-        "", places.file, "a folder with reports of `tarry pipeline report`, which the dashboard shows", places.show
-    )
+    reports: str = _file("a folder with reports of `tarry pipeline report`, which the dashboard shows")
 
     log_level: str = _setting("info", _choice("debug", "info", "warning", "error"), "the least that is logged")
     log_format: str = _setting("auto", _choice("auto", "console", "json"), "auto: console on a terminal, else json")
@@ -321,12 +322,10 @@ class Settings:
 
     @property
     def scheme(self) -> str:
-        """The scheme of the server's URL."""
         return "https" if self.tls_cert else "http"
 
     @property
     def is_beyond(self) -> bool:
-        """Whether other machines can reach the server."""
         host = self.listen_host
         try:
             return not (host == "localhost" or ip_address(host).is_loopback)

@@ -40,11 +40,9 @@ class Systemd:
         self._tell("READY=1\nSTATUS=Serving")
 
     def stopping(self) -> None:
-        """Says that the server is finishing what is under way."""
         self._tell("STOPPING=1\nSTATUS=Finishing what is under way")
 
     def alive(self) -> None:
-        """Says that the server is not hung."""
         self._tell("WATCHDOG=1")
 
     async def run(self) -> None:
@@ -64,5 +62,4 @@ class Systemd:
 
 
 def here() -> Systemd:
-    """The connection to systemd of this program."""
     return Systemd.of(os.environ, os.getpid())

@@ -14,7 +14,6 @@ from .upkeep.cleaner import EVERY, EVERY_SHORT
 
 
 async def run_tasks(node: Node) -> None:
-    """Runs the tasks of a node until cancelled."""
     sweeps, sealer, cleaner = node.sweeps, node.sealer, node.cleaner
     node.coverage.loading()
     async with trio.open_nursery() as nursery:

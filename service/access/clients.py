@@ -93,7 +93,6 @@ class ClientOwners:
         return True
 
     async def leave(self, client: str, holder: Holder) -> None:
-        """Removes the owner of a client that has deregistered."""
         if holder.name:
             self._known.pop(client, None)
             await self._store.write(client_owners.leave, client)

@@ -68,7 +68,6 @@ class Keyring:
 
     @property
     def names(self) -> set[str]:
-        """The names of the valid keys."""
         return {holder.name for holder in self._holders.values()}
 
     async def refresh(self) -> None:

@@ -47,8 +47,6 @@ class _Reach:
 
 
 class Scopes:
-    """The scopes of a key."""
-
     def __init__(self, texts: Iterable[str]) -> None:
         """Texts that are not valid scopes, as a later version may have written them, cover nothing."""
         texts = [text for text in texts if wrong_scope(text) is None]

@@ -140,11 +140,7 @@ def _cipher(holder: Holder) -> "AESGCM":
     # Loaded with the first session, so that it does not slow down the start of a server without any.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    return AESGCM(_seal(holder))
-
-
-def _seal(holder: Holder) -> bytes:
-    return hmac.digest(holder.digest, b"tarry session seal", hashlib.sha256)
+    return AESGCM(hmac.digest(holder.digest, b"tarry session seal", hashlib.sha256))
 
 
 def _csrf(holder: Holder, nonce: bytes) -> str:

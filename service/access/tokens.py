@@ -9,7 +9,6 @@ PREFIX = "tarry_"
 
 
 def make_token() -> str:
-    """Makes the text of a new key."""
     return PREFIX + secrets.token_urlsafe(32)
 
 

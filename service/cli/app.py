@@ -129,7 +129,6 @@ def _load_listed(arguments: Sequence[str]) -> None:
 
 
 def load_all(group: App) -> None:
-    """Loads every command, so that all flags are known."""
     for name in group:
         if not name.startswith("-"):
             load_all(group[name])
@@ -169,7 +168,6 @@ def _command_first(arguments: Sequence[str]) -> list[str]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command line; returns the exit code."""
     try:
         arguments = _ids_together(_command_first(arguments))
         first = arguments[0].partition("=")[0] if arguments else ""

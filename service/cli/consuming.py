@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from ...client import Claim, Delivery, LeaseLost, Message, NotFound, Tarry
-from ...store.whole_number import whole_number
+from .flags import flag, whole
 from .near import hint
 from .options import Topic
 from .printing import UsageError, note, print_json, print_line
@@ -25,9 +25,9 @@ def consume(
     *,
     group: Annotated[str, Parameter(help="The consumer group; a new one with --from.")],
     max: Annotated[  # noqa: A002 - the contract's word
-        int | None, Parameter(help="End after so many messages.", converter=whole_number)
+        int | None, whole("End after so many messages.")
     ] = None,
-    follow: Annotated[bool, Parameter(negative=(), help="Wait for more, until Ctrl-C.")] = False,
+    follow: Annotated[bool, flag("Wait for more, until Ctrl-C.")] = False,
     ack: Annotated[bool, Parameter(help="With --no-ack, show them and give them back.")] = True,
     exec: Annotated[  # noqa: A002 - the contract's word
         list[str] | None,
@@ -40,18 +40,14 @@ def consume(
         ),
     ] = None,
     tag: Annotated[
-        list[str] | None,
-        Parameter(help="Only messages of this tag; may be repeated. Others are skipped for the group.", negative=()),
+        list[str] | None, flag("Only messages of this tag; may be repeated. Others are skipped for the group.")
     ] = None,
     client: Annotated[
         str | None, Parameter(help="The client's name; on a broadcast topic its offset is kept under it.")
     ] = None,
     start: Annotated[
         Literal["earliest", "latest"] | None,
-        Parameter(
-            name="--from",
-            help="Make the group if there is none, from here on; or a broadcast client.",
-        ),
+        Parameter(name="--from", help="Make the group if there is none, from here on; or a broadcast client."),
     ] = None,
     server: Server = HERE,
 ) -> int:
@@ -142,9 +138,9 @@ def peek(
     topic: Topic,
     /,
     *,
-    queue: Annotated[int, Parameter(help="Which queue of the topic.", converter=whole_number)] = 0,
-    offset: Annotated[int, Parameter(help="From this offset on.", converter=whole_number)] = 0,
-    max: Annotated[int, Parameter(help="At most so many.", converter=whole_number)] = 20,  # noqa: A002
+    queue: Annotated[int, whole("Which queue of the topic.")] = 0,
+    offset: Annotated[int, whole("From this offset on.")] = 0,
+    max: Annotated[int, whole("At most so many.")] = 20,  # noqa: A002
     server: Server = HERE,
 ) -> int:
     """Look at a topic's stream without claiming anything.

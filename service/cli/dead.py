@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any
 
+from attrs import frozen
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ...client import DeadLetter
 from ...store.printable import visible
-from ...store.whole_number import whole_number
 from ..http.names import parse_id
+from .flags import whole
 from .operating import confirm
 from .options import DryRun, Group, Topic, Yes
 from .printing import UsageError, note
@@ -38,6 +39,27 @@ Until = Annotated[str | None, Parameter(name="--to", help="Those that died befor
 _IDS = 10_000
 """The most ids in one request."""
 
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class Letters:
+    """The flags that say which dead letters are meant."""
+
+    id: Ids = None
+    reason: Reason = None
+    key: Key = None
+    tag: Tag = None
+    since: Since = None
+    until: Until = None
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What they say, but for the ids, as the client takes it."""
+        return {"start": self.since, "end": self.until, "key": self.key, "tag": self.tag, "reason": self.reason}
+
+
+_ALL = Letters()
+
 dead = App(name="dead", help="List and purge the dead letters of a group; see redrive.")
 
 
@@ -51,7 +73,7 @@ def list_dead(
     reason: Annotated[str | None, Parameter(help="Those whose last attempt's reason has this in it.")] = None,
     since: Since = None,
     until: Until = None,
-    max: Annotated[int, Parameter(help="At most so many.", converter=whole_number)] = 100,  # noqa: A002
+    max: Annotated[int, whole("At most so many.")] = 100,  # noqa: A002
     server: Server = HERE,
 ) -> int:
     """List dead letters."""
@@ -79,13 +101,8 @@ def redrive(
     /,
     *,
     group: Group,
-    id: Ids = None,  # noqa: A002 - the contract's word
-    reason: Reason = None,
-    key: Key = None,
-    tag: Tag = None,
-    since: Since = None,
-    until: Until = None,
-    rate: Annotated[int | None, Parameter(help="So many a second at most.", converter=whole_number)] = None,
+    letters: Letters = _ALL,
+    rate: Annotated[int | None, whole("So many a second at most.")] = None,
     dry_run: DryRun = False,
     server: Server = HERE,
 ) -> int:
@@ -95,11 +112,11 @@ def redrive(
     """
     if rate is not None and rate < 1:
         raise UsageError("--rate is 1 or more")
-    ids = _read_ids(id)
+    ids = _read_ids(letters.id)
     with server.client() as tarry, _Count("redriven") as count:
-        again = partial(tarry.redrive, topic, group, start=since, end=until, key=key, tag=tag, reason=reason)
+        again = partial(tarry.redrive, topic, group, **letters.terms)
         _in_parts(partial(again, rate=rate, dry_run=dry_run), ids, count)
-    return _tell("redriven", count.count, server, reason, dry_run=dry_run)
+    return _tell("redriven", count.count, server, letters.reason, dry_run=dry_run)
 
 
 @dead.command
@@ -108,25 +125,20 @@ def purge(
     /,
     *,
     group: Group,
-    id: Ids = None,  # noqa: A002 - the contract's word
-    reason: Reason = None,
-    key: Key = None,
-    tag: Tag = None,
-    since: Since = None,
-    until: Until = None,
+    letters: Letters = _ALL,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = HERE,
 ) -> int:
     """Remove dead letters for good."""
-    ids = _read_ids(id)
+    ids = _read_ids(letters.id)
     with server.client() as tarry, _Count("purged") as count:
-        away = partial(tarry.purge, topic, group, start=since, end=until, key=key, tag=tag, reason=reason)
+        away = partial(tarry.purge, topic, group, **letters.terms)
         if not (dry_run or yes):
             there = _in_parts(partial(away, dry_run=True), ids)
             confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
         _in_parts(partial(away, dry_run=dry_run), ids, count)
-    return _tell("purged", count.count, server, reason, dry_run=dry_run)
+    return _tell("purged", count.count, server, letters.reason, dry_run=dry_run)
 
 
 def _read_ids(named: str | None) -> list[str] | None:

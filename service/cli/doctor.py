@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import httpx
 import trio
 from attrs import asdict, frozen
-from cyclopts import Parameter
 
 from ...client import Tarry
 from ...store.errors import Full, ReadOnly, Refused, SchemaError, StoreError, StoreInUse
@@ -39,6 +38,7 @@ from ..http.server.tls import BadCertificate, Certificate
 from ..places import masked
 from ..settings import SettingError, Settings
 from ..upkeep.redis_check import ping_redis
+from .flags import flag
 from .printing import print_items
 from .serving import Flags
 
@@ -75,11 +75,7 @@ class Finding:
     detail: str
 
 
-def doctor(
-    *,
-    json: Annotated[bool, Parameter(negative=(), help="One JSON line per check.")] = False,
-    flags: Flags = _NO_FLAGS,
-) -> int:
+def doctor(*, json: Annotated[bool, flag("One JSON line per check.")] = False, flags: Flags = _NO_FLAGS) -> int:
     """Check whether Tarry can run here, and keep its promises.
 
     It looks at Python, the store, its schema and durability, clocks, Redis, guards and the port.

@@ -9,7 +9,7 @@ from ...client import Forbidden, Tarry
 from .operating import confirm
 from .options import DryRun, Topic, Yes
 from .printing import UsageError
-from .putting import COLUMNS, Jitter, Ladder, group_rows, or_limit, rungs, told_of_flags
+from .putting import COLUMNS, Jitter, Ladder, Limit, group_rows, limit, rungs, told_of_flags
 from .server import HERE, Server
 from .topics import what_was_done
 
@@ -24,8 +24,7 @@ def list_(
     /,
     *,
     sort: Annotated[
-        Literal["name", "backlog", "dead_letters"],
-        Parameter(help="By name, or those first that have most of it."),
+        Literal["name", "backlog", "dead_letters"], Parameter(help="By name, or those first that have most of it.")
     ] = "name",
     delete: Annotated[str | None, Parameter(help="Remove this group for good.")] = None,
     pause: Annotated[str | None, Parameter(help="Hand out nothing to this group until it is resumed.")] = None,
@@ -101,10 +100,7 @@ def put(
         Literal["dead", "block"] | None,
         Parameter(help="block, of ordered topics: at the ladder's end it comes again, and its key waits."),
     ] = None,
-    concurrency: Annotated[
-        int | Literal["default"] | None,
-        Parameter(converter=or_limit, help="Messages in its clients' hands at once; default: no limit."),
-    ] = None,
+    concurrency: Annotated[Limit, limit("Messages in its clients' hands at once")] = None,
     server: Server = HERE,
 ) -> int:
     """Make a group of an existing topic, or change its settings.

@@ -7,7 +7,7 @@ within 5 s.
 import re
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -16,6 +16,7 @@ from ...store.operating.keys import MAX_SCOPES, Key, add, all_keys, revoke
 from ...store.ports import Guest
 from ..access.scopes import wrong_scope
 from ..access.tokens import digest, make_token
+from .flags import flag
 from .near import hint
 from .printing import NotThere, UsageError, note, print_items, print_json, print_line
 from .rendering import time_text
@@ -28,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 Name = Annotated[str, Parameter(help="The key's name, which the server's log tells.")]
 
 
-Json = Annotated[bool, Parameter(negative=(), help="One JSON line.")]
+Json = Annotated[bool, flag("One JSON line.")]
 
 _HERE = StoreOptions()
 
@@ -40,10 +41,9 @@ def create(
     *,
     scope: Annotated[
         list[str],
-        Parameter(
-            negative=(),
-            help="What it may do; may be repeated: publish:TOPIC, consume:TOPIC/GROUP, operate:TOPIC, read:TOPIC, "
-            "admin. A name may end with a star.",
+        flag(
+            "What it may do; may be repeated: publish:TOPIC, consume:TOPIC/GROUP, operate:TOPIC, read:TOPIC, admin. A"
+            " name may end with a star."
         ),
     ],
     json: Json = False,
@@ -80,11 +80,7 @@ def create(
 
 
 @keys.command(name="list")
-def list_keys(
-    *,
-    json: Annotated[bool, Parameter(negative=(), help="One JSON line per key.")] = False,
-    place: StoreOptions = _HERE,
-) -> int:
+def list_keys(*, json: Annotated[bool, flag("One JSON line per key.")] = False, place: StoreOptions = _HERE) -> int:
     """List the keys, revoked ones too, with their scopes.
 
     The keys themselves are stored nowhere.
@@ -93,20 +89,12 @@ def list_keys(
     async def work(guest: Guest) -> list[Key]:
         return await guest.read(all_keys)
 
-    found = place.run(work)
-    records = [
-        {
-            "name": key.name,
-            "scopes": list(key.scopes),
-            "created_at": _time(key.created_at),
-            "revoked_at": None if key.revoked_at is None else _time(key.revoked_at),
-        }
-        for key in found
-    ]
-    rows = [
-        (key.name, " ".join(key.scopes), _time(key.created_at), "" if key.revoked_at is None else _time(key.revoked_at))
-        for key in found
-    ]
+    records: list[dict[str, Any]] = []
+    for key in place.run(work):
+        revoked_at = None if key.revoked_at is None else _time(key.revoked_at)
+        times = {"created_at": _time(key.created_at), "revoked_at": revoked_at}
+        records.append({"name": key.name, "scopes": list(key.scopes), **times})
+    rows = [(one["name"], " ".join(one["scopes"]), one["created_at"], one["revoked_at"]) for one in records]
     print_items(records, ("name", "scopes", "created at", "revoked at"), rows, json=json)
     return 0
 

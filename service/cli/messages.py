@@ -9,8 +9,8 @@ from cyclopts import Parameter
 
 from ...client import Tarry
 from ...store.printable import json_text
-from ...store.whole_number import whole_number
 from . import lateness
+from .flags import Max
 from .options import At, Delay, MessageId, Topic
 from .printing import UsageError, print_json
 from .rendering import time_text
@@ -59,9 +59,7 @@ def find(
         str | None, Parameter(name="--from", help="Those due then or later: 2030-01-01T09:00:00Z.")
     ] = None,
     until: Annotated[str | None, Parameter(name="--to", help="Those due before.")] = None,
-    max: Annotated[  # noqa: A002 - the contract's word
-        int | None, Parameter(help="At most so many; all unless said.", converter=whole_number)
-    ] = None,
+    max: Max = None,  # noqa: A002 - the contract's word
     server: Server = HERE,
 ) -> int:
     """Find messages of a topic, by key, state and time.

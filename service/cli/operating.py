@@ -1,15 +1,16 @@
 """The commands `seek`, `erase`, `clients`, `nodes` and `guards`, for operators."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from ...client import Conflict, Erased, NotFound, Tarry
 from ...store.printable import visible
-from ...store.whole_number import whole_number
+from ..dashboard.words import ranges
 from ..durations import parse_time
+from .flags import whole
 from .options import DryRun, Group, MessageId, Topic, Yes
 from .printing import NotThere, UsageError, note
 from .rendering import time_text
@@ -82,9 +83,7 @@ def seek(
     *,
     group: Group,
     to: Annotated[str, Parameter(help="earliest, latest, a time, or an offset.")],
-    queue: Annotated[
-        int | None, Parameter(help="Of an offset or a time: this queue only.", converter=whole_number)
-    ] = None,
+    queue: Annotated[int | None, whole("Of an offset or a time: this queue only.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = HERE,
@@ -131,22 +130,12 @@ def nodes(*, server: Server = HERE) -> int:
     """
     with server.client() as tarry:
         found = tarry.nodes()
+    shown: list[dict[str, Any]] = [
+        one | {"duties": "*" * one["duties"], "alive": _ALIVE[one["alive"]]} for one in found
+    ]
+    fields = ("slot", "node", "duties", "alive", "version", "level", "started_at", "renewed_at", "timers")
     rows = [
-        (
-            one["slot"],
-            one["node"],
-            "*" if one["duties"] else "",
-            _ALIVE[one["alive"]],
-            one["version"],
-            one["level"],
-            one["started_at"],
-            one["renewed_at"],
-            one["timers"],
-            _shards(one["shards"]),
-            one["hand_behind"],
-            one["url"],
-        )
-        for one in found
+        (*(one[field] for field in fields), ranges(one["shards"], " "), one["hand_behind"], one["url"]) for one in shown
     ]
     columns = (">slot", "node", "duties", "alive", "version", ">level", "started", "renewed", ">timers", "shards")
     return server.show(found, (*columns, ">behind ms", "url"), rows)
@@ -164,17 +153,6 @@ def guards(*, server: Server = HERE) -> int:
     rows = [tuple(one[field] for field in fields) for one in found]
     columns = ("guard", "table", "key column", "condition", ">waiting", "holds", "dsn")
     return server.show(found, columns, rows)
-
-
-def _shards(shards: Sequence[int]) -> str:
-    """The shards as ranges, such as `0-7 12 14-15`."""
-    runs: list[list[int]] = []
-    for shard in shards:
-        if runs and runs[-1][-1] == shard - 1:
-            runs[-1].append(shard)
-        else:
-            runs.append([shard])
-    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def clients(*, server: Server = HERE) -> int:

@@ -21,8 +21,6 @@ _HELD_BACK = "tarry_held_back_messages"
 
 @frozen
 class Overview:
-    """The state of a server at one moment."""
-
     record: Mapping[str, Any]
     """`at`, `topics` and `nodes`, with the field names of the HTTP API, and computed fields."""
     lateness: Mapping[str, Histogram]
@@ -73,7 +71,6 @@ def read_held_back(text: str) -> dict[str, int]:
 
 
 def _samples(text: str, name: str) -> Iterator[Sample]:
-    """The samples of this metric family."""
     for family in text_string_to_metric_families(text):
         if family.name == name:
             yield from family.samples
@@ -97,5 +94,4 @@ def quantile(histogram: Histogram, part: float) -> int | None:
 
 
 def worst(groups: Iterable[Mapping[str, Any]]) -> tuple[int, str]:
-    """The largest lag of a topic's groups, and the group that has it."""
     return max(((group["backlog"], group["group"]) for group in groups), default=(0, ""))

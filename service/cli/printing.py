@@ -27,7 +27,6 @@ class NotThere(Exception):
 
 
 def print_json(item: Any) -> None:
-    """Prints an item as one line of JSON."""
     sys.stdout.write(json_text(item) + "\n")
     sys.stdout.flush()
 
@@ -42,12 +41,10 @@ def print_items(items: Iterable[Any], columns: Sequence[str], rows: Iterable[Seq
 
 
 def print_line(text: str) -> None:
-    """Prints a plain line on stdout."""
     sys.stdout.write(visible(text, keep=_OWN) + "\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """Prints a line on stderr."""
     sys.stderr.write(visible(text, keep=_OWN) + "\n")
     sys.stderr.flush()

@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 
 from ...client import Draft, Receipt, Tarry
 from ...client.bodies import encode
-from ...store.whole_number import whole_number
+from .flags import whole
 from .lines import Lines, check
 from .options import AsText, At, Between, ContentType, Delay, ExpiresAt, Guard, Header, OrderingKey, Tag
 from .printing import UsageError, note
@@ -45,11 +45,7 @@ def publish(
         ),
     ] = None,
     from_line: Annotated[
-        int | None,
-        Parameter(
-            help="With --file: begin at this line, the first being 1; an error tells where to go on.",
-            converter=whole_number,
-        ),
+        int | None, whole("With --file: begin at this line, the first being 1; an error tells where to go on.")
     ] = None,
     server: Server = HERE,
 ) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ...store.named_files import text_of
-from ...store.whole_number import whole_number
+from .flags import whole
 from .options import Group, Topic, duration
 from .printing import UsageError
 from .server import HERE, Server
@@ -33,9 +33,7 @@ def set_(
         ),
     ],
     timeout: Annotated[str | None, Parameter(converter=duration, help="Of one post: 10s unless said.")] = None,
-    max_in_flight: Annotated[
-        int | None, Parameter(converter=whole_number, help="Posts at once: 10 unless said.")
-    ] = None,
+    max_in_flight: Annotated[int | None, whole("Posts at once: 10 unless said.")] = None,
     server: Server = HERE,
 ) -> int:
     """Set the endpoint, and switch it on.

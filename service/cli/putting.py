@@ -61,6 +61,12 @@ def part(_type: object, tokens: Sequence[Token]) -> float:
     return float(text)
 
 
+def limit(about: str) -> Parameter:
+    """A flag that takes a limit."""
+    return Parameter(converter=or_limit, help=f"{about}; default: no limit.")
+
+
+Limit: TypeAlias = int | Literal["default"] | None
 Ladder: TypeAlias = Annotated[
     str | None,
     Parameter(
@@ -76,7 +82,6 @@ Jitter: TypeAlias = Annotated[
 
 
 def rungs(ladder: str | None) -> Sequence[str] | Literal["default"] | None:
-    """The ladder as the client takes it."""
     if ladder is None:
         return None
     if ladder == DEFAULT:

@@ -36,7 +36,6 @@ def message_record(message: Message) -> dict[str, Any]:
 
 
 def receipt_record(receipt: Receipt) -> dict[str, Any]:
-    """A receipt as the server's API gives it."""
     return attrs.asdict(receipt) | {"deliver_at": time_text(receipt.deliver_at)}
 
 
@@ -48,7 +47,6 @@ def raw_body(message: Message) -> bytes:
 
 
 def body_text(message: Message) -> str:
-    """The body on one line."""
     if message.erased_at is not None:
         return f"erased at {time_text(message.erased_at)}"
     if isinstance(message.body, bytes):

@@ -1,7 +1,9 @@
 """The commands `schedule list|show|put|apply|pause|resume|run|next|rm`, which manage recurring messages."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -10,7 +12,7 @@ from cyclopts import App, Parameter, Token
 
 from ...client import BadRequest, Fire, NotFound, Schedule, Tarry
 from ...store.named_files import toml_of
-from ...store.whole_number import whole_number
+from .flags import flag, whole
 from .operating import confirm
 from .options import AsText, Body, ContentType, DryRun, Header, OrderingKey, Tag, Topic, Yes, duration
 from .printing import UsageError
@@ -22,25 +24,8 @@ schedule = App(name="schedule", help="Messages that come again and again.")
 
 Name = Annotated[str, Parameter(help="The schedule.")]
 
-_FIELDS = (
-    "topic",
-    "body",
-    "cron",
-    "timezone",
-    "every",
-    "starts_at",
-    "ends_at",
-    "jitter",
-    "misfire",
-    "overlap",
-    "group",
-    "key",
-    "headers",
-    "tag",
-    "ordering_key",
-    "content_type",
-    "paused",
-)
+_FIELDS = signature(Tarry.put_schedule).parameters.keys() - {"self", "name", "match", "dry_run"}
+"""What a file may say of a schedule: all that the call takes, but for what is of one request."""
 
 
 def _misfire(type_: object, tokens: Sequence[Token]) -> str:
@@ -105,9 +90,7 @@ def put(
     ordering_key: OrderingKey = None,
     text: AsText = False,
     content_type: ContentType = None,
-    match: Annotated[
-        int | None, Parameter(converter=whole_number, help="Only at this revision; 0: only when there is none.")
-    ] = None,
+    match: Annotated[int | None, whole("Only at this revision; 0: only when there is none.")] = None,
     dry_run: DryRun = False,
     server: Server = HERE,
 ) -> int:
@@ -152,7 +135,7 @@ def apply(
     file: Annotated[Path, Parameter(help="TOML, a table for each schedule, by its name.")],
     /,
     *,
-    prune: Annotated[bool, Parameter(negative=(), help="Remove the schedules that are not in the file.")] = False,
+    prune: Annotated[bool, flag("Remove the schedules that are not in the file.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = HERE,
@@ -173,7 +156,8 @@ def apply(
                 if what not in ("leave", "ended"):
                     tarry.put_schedule(name, **wanted[name])
             for name in gone:
-                _remove(tarry, name)
+                with suppress(NotFound):  # somebody else has removed it meanwhile
+                    tarry.delete_schedule(name)
     rows = [(name, what, next_) for name, what, next_ in planned] + [(name, "remove", None) for name in gone]
     items = [{"name": name, "what": what, "next": next_} for name, what, next_ in rows]
     return server.show(items, ("schedule", "what", "next"), rows, "nothing was done" if dry_run else "")
@@ -202,13 +186,7 @@ def run(name: Name, /, *, server: Server = HERE) -> int:
 
 
 @schedule.command(name="next")
-def next_(
-    name: Name,
-    /,
-    *,
-    count: Annotated[int, Parameter(converter=whole_number, help="How many, 1 to 100.")] = 5,
-    server: Server = HERE,
-) -> int:
+def next_(name: Name, /, *, count: Annotated[int, whole("How many, 1 to 100.")] = 5, server: Server = HERE) -> int:
     """Tell when a schedule fires next."""
     with server.client() as tarry:
         times = [time_text(at) for at in tarry.next_times(name, count)]
@@ -283,13 +261,6 @@ def _plan(tarry: Tarry, name: str, said: Mapping[str, Any], there: Schedule | No
     if there is None:
         return "make", at
     return "leave" if (there.spec, there.paused) == (would.spec, would.paused) else "change", at
-
-
-def _remove(tarry: Tarry, name: str) -> None:
-    try:
-        tarry.delete_schedule(name)
-    except NotFound:
-        return  # somebody else has removed it meanwhile
 
 
 _COLUMNS: Sequence[str] = ("schedule", "topic", "when", "next", "paused", ">revision")

@@ -8,6 +8,7 @@ import attrs
 from cyclopts import Parameter
 
 from ...client import Forbidden, NotFound, Tarry
+from .flags import flag
 from .near import add_hint
 from .printing import KEYS, UsageError, note, print_items
 
@@ -21,7 +22,7 @@ class Server:
     """The flags of every command that talks to a server."""
 
     url: Annotated[str, Parameter(env_var="TARRY_URL", help="The server.")] = "http://127.0.0.1:8277"
-    json: Annotated[bool, Parameter(negative=(), help="One JSON line per item.")] = False
+    json: Annotated[bool, flag("One JSON line per item.")] = False
 
     @contextmanager
     def client(self) -> Generator[Tarry, None, None]:

@@ -9,10 +9,10 @@ import attrs
 from cyclopts import Parameter
 
 from ...store.opening import check_dsn, is_shared, migrations_for, open_backend
-from ...store.whole_number import whole_number
 from ..settings import SettingError, Settings
 from ..upkeep.collector import still_collector
 from ..upkeep.redis_check import check_redis
+from .flags import flag, whole
 from .printing import note, print_items, print_json, print_line
 from .store_options import StoreOptions
 
@@ -27,9 +27,7 @@ class Flags(StoreOptions):
         str | None, Parameter(help="Where HTTP is served: host:port or unix:PATH; 127.0.0.1:8277 by default.")
     ] = None
     socket_mode: Annotated[str | None, Parameter(help="Of the Unix socket in --listen; 600 by default.")] = None
-    insecure_listen: Annotated[
-        bool | None, Parameter(negative=(), help="Listen beyond this machine though there is no key.")
-    ] = None
+    insecure_listen: Annotated[bool | None, flag("Listen beyond this machine though there is no key.")] = None
     tls_cert: Annotated[str | None, Parameter(help="A certificate, PEM, with its chain: serve HTTPS.")] = None
     tls_key: Annotated[str | None, Parameter(help="The certificate's key, PEM.")] = None
     hosts: Annotated[
@@ -40,11 +38,7 @@ class Flags(StoreOptions):
     ] = None
     node: Annotated[str | None, Parameter(help="This server's name among others; the host's by default.")] = None
     processes: Annotated[
-        int | None,
-        Parameter(
-            help="How many serve, on one address: one for each core. Not with the embedded store.",
-            converter=whole_number,
-        ),
+        int | None, whole("How many serve, on one address: one for each core. Not with the embedded store.")
     ] = None
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None
     log_format: Annotated[str | None, Parameter(help="console, json, or auto: console on a terminal.")] = None
@@ -100,10 +94,8 @@ def serve(*, flags: Flags = _NO_FLAGS) -> int:
 
 def migrate(
     *,
-    print_sql: Annotated[
-        bool, Parameter(name="--print", negative=(), help="Print the SQL and change nothing.")
-    ] = False,
-    json: Annotated[bool, Parameter(negative=(), help="One JSON line per migration.")] = False,
+    print_sql: Annotated[bool, flag("Print the SQL and change nothing.", name="--print")] = False,
+    json: Annotated[bool, flag("One JSON line per migration.")] = False,
     flags: Flags = _NO_FLAGS,
 ) -> int:
     """Bring the database's schema to this version of Tarry.
@@ -142,8 +134,8 @@ async def _migrate(dsn: str) -> list[str]:
 
 def show(
     *,
-    origin: Annotated[bool, Parameter(negative=(), help="Say where each value comes from.")] = False,
-    json: Annotated[bool, Parameter(negative=(), help="One JSON line per setting.")] = False,
+    origin: Annotated[bool, flag("Say where each value comes from.")] = False,
+    json: Annotated[bool, flag("One JSON line per setting.")] = False,
     flags: Flags = _NO_FLAGS,
 ) -> int:
     """Show the settings that `tarry serve` would use here.

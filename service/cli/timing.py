@@ -8,7 +8,7 @@ import attrs
 from cyclopts import App, Parameter
 
 from ...client import Timer
-from ...store.whole_number import whole_number
+from .flags import Max, whole
 from .options import AsText, At, Body, ContentType, Delay, ExpiresAt, Guard, Header, OrderingKey, Tag, Topic, duration
 from .printing import UsageError
 from .producing import body_of, headers_of
@@ -18,7 +18,7 @@ from .server import HERE, Server
 timer = App(name="timer", help="Set, list and cancel timers: for each key one message waits.")
 
 Key = Annotated[str, Parameter(help="A key of your own, such as order-7.")]
-Match = Annotated[int | None, Parameter(converter=whole_number, help="Only at this revision.")]
+Match = Annotated[int | None, whole("Only at this revision.")]
 
 
 @timer.command(name="set")
@@ -39,9 +39,7 @@ def set_(
     max_wait: Annotated[
         str | None, Parameter(converter=duration, help="Of debounce: how long it waits at most.")
     ] = None,
-    match: Annotated[
-        int | None, Parameter(converter=whole_number, help="Only at this revision; 0: only when none waits.")
-    ] = None,
+    match: Annotated[int | None, whole("Only at this revision; 0: only when none waits.")] = None,
     header: Header = None,
     tag: Tag = None,
     ordering_key: OrderingKey = None,
@@ -87,9 +85,7 @@ def list_(
     topic: Topic,
     /,
     *,
-    max: Annotated[  # noqa: A002 - the contract's word
-        int | None, Parameter(help="At most so many; all unless said.", converter=whole_number)
-    ] = None,
+    max: Max = None,  # noqa: A002 - the contract's word
     server: Server = HERE,
 ) -> int:
     """List the timers of a topic by key, with their messages' states.

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from ...client import Tarry, TarryError
 from ...store.printable import visible
-from ...store.whole_number import whole_number
+from .flags import flag, whole
 from .overview import Overview, Sort, look, worst
 from .printing import UsageError, print_json
 from .server import HERE, Server
@@ -59,11 +59,11 @@ _NODES = (
 
 def top(
     *,
-    once: Annotated[bool, Parameter(negative=(), help="Look once, print it and end.")] = False,
-    every: Annotated[int, Parameter(help="Seconds between two looks.", converter=whole_number)] = 2,
+    once: Annotated[bool, flag("Look once, print it and end.")] = False,
+    every: Annotated[int, whole("Seconds between two looks.")] = 2,
     sort: Annotated[Sort, Parameter(help="By messages a second, what waits, or name.")] = "rate",
     max: Annotated[  # noqa: A002 - the contract's word
-        int, Parameter(help="So many topics at most, 1 to 100.", converter=whole_number)
+        int, whole("So many topics at most, 1 to 100.")
     ] = 20,
     server: Server = HERE,
 ) -> int:
@@ -112,7 +112,6 @@ def _watch(tarry: Tarry, url: str, sort: Sort, limit: int, every: int) -> int:
 
 
 def _screen(seen: Overview | None, trouble: str, url: str, width: int, height: int) -> Any:
-    """The whole screen, for this width in letters and height in lines."""
     from rich.console import Group
     from rich.text import Text
 

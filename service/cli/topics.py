@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal, cast
 from cyclopts import App, Parameter
 
 from ...client import Conflict, Forbidden, NotFound, Tarry
-from ...store.whole_number import whole_number
+from .flags import flag, whole
 from .operating import confirm
 from .options import DryRun, Topic, Yes
 from .printing import UsageError
-from .putting import COLUMNS, Jitter, Ladder, or_duration, or_limit, rungs, told_of_flags, topic_rows
+from .putting import COLUMNS, Jitter, Ladder, Limit, limit, or_duration, rungs, told_of_flags, topic_rows
 from .server import HERE, Server
 
 topics = App(name="topics", help="List topics; show, make, change or remove one.")
@@ -32,13 +32,10 @@ _COUNTS = (
 def list_(
     *,
     sort: Annotated[
-        Literal["name", "rate", "backlog"],
-        Parameter(help="By name, messages a second, or what waits."),
+        Literal["name", "rate", "backlog"], Parameter(help="By name, messages a second, or what waits.")
     ] = "name",
     delete: Annotated[str | None, Parameter(help="Remove this topic for good, with its groups and messages.")] = None,
-    force: Annotated[
-        bool, Parameter(negative=(), help="With --delete: also while messages wait or are unsettled; they are dropped.")
-    ] = False,
+    force: Annotated[bool, flag("With --delete: also while messages wait or are unsettled; they are dropped.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = HERE,
@@ -79,10 +76,7 @@ def put(
     topic: Topic,
     /,
     *,
-    queues: Annotated[
-        int | None,
-        Parameter(converter=whole_number, help="1 to 1024; they are added, and never taken away. 1 unless said."),
-    ] = None,
+    queues: Annotated[int | None, whole("1 to 1024; they are added, and never taken away. 1 unless said.")] = None,
     ordered: Annotated[
         bool | None, Parameter(help="Messages of one ordering key one after the other. It stays as it was made.")
     ] = None,
@@ -100,18 +94,9 @@ def put(
     ] = None,
     ladder: Ladder = None,
     jitter: Jitter = None,
-    max_pending: Annotated[
-        int | Literal["default"] | None,
-        Parameter(converter=or_limit, help="Messages that may wait for their time; default: no limit."),
-    ] = None,
-    max_rate: Annotated[
-        int | Literal["default"] | None,
-        Parameter(converter=or_limit, help="Messages accepted a second; default: no limit."),
-    ] = None,
-    release_rate: Annotated[
-        int | Literal["default"] | None,
-        Parameter(converter=or_limit, help="Of what falls due, so many a second; default: no limit."),
-    ] = None,
+    max_pending: Annotated[Limit, limit("Messages that may wait for their time")] = None,
+    max_rate: Annotated[Limit, limit("Messages accepted a second")] = None,
+    release_rate: Annotated[Limit, limit("Of what falls due, so many a second")] = None,
     sequencer: Annotated[
         Literal["store", "redis"] | None, Parameter(help="Who draws the offsets; redis on MySQL only.")
     ] = None,
@@ -151,7 +136,6 @@ def _known(tarry: Tarry, topic: str) -> bool | None:
 
 
 def what_was_done(known: bool | None, said: Mapping[str, Any]) -> str:
-    """The remark that says whether the object was made or changed."""
     if known is False:
         return "made"
     if all(value is None for value in said.values()):
@@ -164,9 +148,7 @@ def rm(
     topic: Topic,
     /,
     *,
-    force: Annotated[
-        bool, Parameter(negative=(), help="Also while messages wait or are unsettled; they are dropped.")
-    ] = False,
+    force: Annotated[bool, flag("Also while messages wait or are unsettled; they are dropped.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = HERE,

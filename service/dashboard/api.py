@@ -25,8 +25,6 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Refused(Exception):
-    """The API refused a call."""
-
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         super().__init__(f"{status} {problem.get('detail') or problem.get('title') or ''}")
         self.status = status
@@ -39,14 +37,11 @@ class Refused(Exception):
 
     @property
     def detail(self) -> str:
-        """What went wrong, as a sentence for people."""
         return str(self.problem.get("detail") or self.problem.get("title") or f"the server answered {self.status}")
 
 
 @frozen
 class Answer:
-    """The answer to a call."""
-
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes

@@ -179,7 +179,6 @@ class Dashboard:
         return self.live.open(request, look)
 
     async def _sign(self, request: Request) -> Response:
-        """Signs in and out."""
         api = Api(self._app, request)
         if request.path != _SIGN_IN:
             if request.method != "POST":

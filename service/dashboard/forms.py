@@ -21,7 +21,6 @@ Read = Callable[[str], Any]
 
 
 def plain(text: str) -> Any:
-    """The text as it is."""
     return text
 
 
@@ -67,8 +66,6 @@ class Field:
 
 @frozen
 class Form:
-    """A form with fields and a button."""
-
     name: str
     to: str
     """The address to which it is sent."""
@@ -81,7 +78,6 @@ class Form:
 
     @property
     def first_wrong(self) -> str:
-        """The name of the first field with an error; empty if there is none."""
         return next((one.name for one in self.fields if one.wrong), "")
 
     def fresh(self) -> "Form":

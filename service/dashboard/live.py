@@ -25,8 +25,6 @@ Send = Callable[[bytes], Awaitable[None]]
 
 @define(eq=False)
 class Live:
-    """The streams of this server."""
-
     _stopped: trio.Event
     """Set when the server stops."""
     most: int = 200
@@ -75,6 +73,5 @@ class Live:
 
 
 def event(name: str, text: str) -> bytes:
-    """Encodes an event for EventSource."""
     lines = "".join(f"data: {line}\n" for line in text.splitlines() or [""])
     return f"event: {name}\n{lines}\n".encode()

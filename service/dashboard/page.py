@@ -22,23 +22,17 @@ class Page:
 
 @frozen
 class Elsewhere:
-    """A redirect to another page."""
-
     address: str
 
 
 @frozen
 class Confirm:
-    """A button that confirms an action, and the fields that it sends again."""
-
     label: str
     fields: Sequence[tuple[str, str]] = ()
 
 
 @frozen
 class Said:
-    """A message of an action to the visitor."""
-
     text: str
     good: bool = True
     confirm: Confirm | None = None

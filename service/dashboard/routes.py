@@ -1,8 +1,9 @@
 """The table of all pages by their addresses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ..http.router import Router
 from .page import Route
 from .pages import dead, groups, messages, nodes, overview, reports, schedules, settings, timers, topics
 
@@ -32,28 +33,12 @@ ROUTES: tuple[Route, ...] = (
     Route(
         f"{HOME}/schedules/{{name}}",
         schedules.schedule,
-        {
-            "pause": schedules.pause,
-            "resume": schedules.resume,
-            "run": schedules.run,
-            "backfill": schedules.backfill,
-        },
+        {"pause": schedules.pause, "resume": schedules.resume, "run": schedules.run, "backfill": schedules.backfill},
     ),
     Route(f"{HOME}/dead", dead.dead),
     Route(f"{HOME}/dead/{{topic}}/{{group}}", dead.letters, {"redrive": dead.redrive, "purge": dead.purge}),
     Route(f"{HOME}/nodes", nodes.nodes),
     Route(f"{HOME}/reports", reports.reports),
-)
-
-NAVIGATION = (
-    (HOME, "Overview"),
-    (f"{HOME}/topics", "Topics"),
-    (f"{HOME}/groups", "Groups"),
-    (f"{HOME}/messages", "Messages"),
-    (f"{HOME}/schedules", "Timers & schedules"),
-    (f"{HOME}/dead", "Dead letters"),
-    (f"{HOME}/nodes", "Nodes"),
-    (f"{HOME}/reports", "Reports"),
 )
 
 
@@ -66,24 +51,12 @@ class Found(NamedTuple):
     """The last part of the address, if it names an action; else empty."""
 
 
-def find(segments: list[str]) -> Found | None:
-    """Finds the page by the decoded segments of a path."""
-    for place in ROUTES:
-        pattern = place.path.split("/")[1:]
-        if (parts := _match(pattern, segments)) is not None:
-            return Found(place, parts, "")
-        if segments and segments[-1] in place.acts and (parts := _match(pattern, segments[:-1])) is not None:
-            return Found(place, parts, segments[-1])
-    return None
+_router = Router[tuple[Route, str]]()
+for _route in ROUTES:
+    for _act in ("", *_route.acts):
+        _router.add(f"{_route.path}/{_act}".rstrip("/"), "", (_route, _act))
 
 
-def _match(pattern: list[str], segments: list[str]) -> Mapping[str, str] | None:
-    if len(pattern) != len(segments):
-        return None
-    parts: dict[str, str] = {}
-    for wanted, there in zip(pattern, segments, strict=True):
-        if wanted.startswith("{"):
-            parts[wanted[1:-1]] = there
-        elif wanted != there:
-            return None
-    return parts if all(parts.values()) else None
+def find(segments: Sequence[str]) -> Found | None:
+    _, found, parts = _router.find(segments)
+    return next((Found(place, parts, act) for place, act in found.values()), None)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -10,17 +11,16 @@ from urllib.parse import quote
 
 from attrs import field, frozen
 
-from .api import path_and_query
+from .api import part, path_and_query
 
 Row = Mapping[str, Any]
+_KEY = re.compile(r"\{(\w+)\}")
 _FORMULA = frozenset("=+-@")
 """Characters with which a spreadsheet's formula begins, also in forms that NFKC maps to them: full-width, raised."""
 
 
 @frozen
 class Column:
-    """A column of a table."""
-
     name: str
     """The key of its cells in a row."""
     label: str
@@ -28,9 +28,13 @@ class Column:
     """How cells are shown: text, line, name, id, code, number, rate, time, duration, state or list. In a table of many
     columns, parts (split at commas), when (a time) and address may take a second line."""
     to: str = ""
-    """The key in a row of the address to which a cell links."""
+    """The address to which a cell links, with keys of its row in braces; an empty cell links nowhere."""
     wide: bool = False
     """Whether the column is left out on a narrow screen."""
+
+    def link(self, row: Row) -> str:
+        """The address to which the row's cell links, or empty."""
+        return _KEY.sub(lambda key: part(row[key[1]]), self.to) if self.to and row[self.name] else ""
 
 
 @frozen
@@ -69,7 +73,6 @@ class Table:
 
     @property
     def command(self) -> str:
-        """The command of the command line, quoted for a shell."""
         return shlex.join(self.cli)
 
     def mark(self, row: Row) -> str:

@@ -22,8 +22,6 @@ _FIELDS = 1_000
 
 @frozen
 class Visitor:
-    """The person who is signed in."""
-
     key: str | None
     """The key's name; None where no key is required."""
     scopes: Scopes
@@ -37,8 +35,6 @@ class Visitor:
 
 @define
 class Visit:
-    """A request for a page, or for an action on one."""
-
     request: Request
     api: Api
     visitor: Visitor

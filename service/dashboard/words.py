@@ -1,6 +1,7 @@
 """Formats numbers, durations and times for people (pure)."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 _LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
@@ -42,6 +43,11 @@ def duration(ms: float | None) -> str:
     return " ".join(said[:2])
 
 
+def ladder(rests: Sequence[int]) -> str:
+    """A ladder, such as "10 s, 1 min"."""
+    return ", ".join(map(duration, rests)) or "none: the first failure is the last"
+
+
 def milliseconds(time: str) -> int:
     """Unix milliseconds of a time as the API writes it."""
     return round(datetime.fromisoformat(time).timestamp() * 1000)
@@ -70,15 +76,27 @@ def utc(time: str) -> str:
 
 
 def clock(ms: float) -> str:
-    """The time of the day, UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M")
 
 
 def day(ms: float) -> str:
-    """The day of the month, UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%d %b")
 
 
 def bodied(count: int, one: str, many: str) -> str:
     """A count with its noun: 1 message, 2 messages."""
     return f"{number(count)} {one if count == 1 else many}"
+
+
+def ranges(numbers: Sequence[int], between: str = ", ") -> str:
+    """Numbers as ranges: [0, 1, 2, 5] is 0-2, 5."""
+    said: list[str] = []
+    first = last = -2
+    for number in [*sorted(numbers), -2]:
+        if number == last + 1:
+            last = number
+            continue
+        if last >= 0:
+            said.append(str(first) if first == last else f"{first}-{last}")
+        first = last = number
+    return between.join(said)

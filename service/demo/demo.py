@@ -74,8 +74,6 @@ def _tell_faults(faults: list[str], server: ServerProcess) -> None:
 
 @define
 class Show:
-    """One run of the demo."""
-
     server: ServerProcess
     faults: list[str] = field(factory=list[str])
     counts: dict[str, int] = field(factory=dict[str, int])
@@ -85,7 +83,6 @@ class Show:
     _errors: list[BaseException] = field(factory=list[BaseException])
 
     def run(self) -> None:
-        """Runs the demo, from the start of the server to the last count."""
         started = time.monotonic()
         day = load_day()
         with _progress(len(day)) as report, Tarry(self.server.url) as tarry:
@@ -169,7 +166,6 @@ class Show:
                 self.faults.append(f"the server counts {says} {name}, and there were {saw}")
 
     def print(self, json: bool) -> None:
-        """Prints the result."""
         if json:
             print_json(self._result())
             return

@@ -31,8 +31,6 @@ class Sighting:
 
 @define
 class Entry:
-    """A flight's entry in the ledger."""
-
     flight: Flight
     id: str
     due: int
@@ -43,7 +41,6 @@ class Entry:
 
     @property
     def handled(self) -> int:
-        """How often the message was handled successfully."""
         return sum(not sighting.failed for sighting in self.sightings)
 
 
@@ -94,7 +91,6 @@ class Ledger:
             return failed
 
     def complain(self, fault: str) -> None:
-        """Notes a fault that was seen during the run."""
         with self._lock:
             self._complaints.append(fault)
 
@@ -120,7 +116,6 @@ class Ledger:
         return entry.handled > 0
 
     def counts(self) -> dict[str, int]:
-        """The counts of what was observed."""
         entries = self.entries
         dead = [entry for entry in entries if self.dies(entry) and entry.fate != "cancelled" and self._over(entry)]
         return {

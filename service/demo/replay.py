@@ -63,7 +63,6 @@ def planned_failures(flight: Flight, rungs: int) -> int:
 
 
 def schedule_day(tarry: Tarry, day: Sequence[Flight], squeeze: Squeeze, rungs: int) -> list[Entry]:
-    """Publishes every flight for its planned departure."""
     drafts = [
         Draft(
             body=flight.body,
@@ -132,8 +131,6 @@ class Announcer:
 
 
 def work(tarry: Tarry, ledger: Ledger, workers: int, stop: threading.Event) -> None:
-    """Handles departures until `stop`."""
-
     def handle(message: Delivery) -> None:
         if ledger.see(message.id, message.attempt, now(), _unix(message.deliver_at)):
             raise HandlerFailed(f"attempt {message.attempt} of {message.key} fails as planned")

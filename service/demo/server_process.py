@@ -52,12 +52,10 @@ class ServerProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the server has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     @property
     def pid(self) -> int:
-        """The id of the running process."""
         assert self._process is not None  # noqa: S101
         return self._process.pid
 
@@ -114,7 +112,6 @@ class ServerProcess:
             raise
 
     def tail(self, size: int = 3000) -> str:
-        """The end of the server's log."""
         with suppress(FileNotFoundError):
             return self.log.read_bytes()[-size:].decode("utf-8", "replace").strip()
         return ""

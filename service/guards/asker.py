@@ -24,8 +24,6 @@ _TOO_LONG = frozenset({1969, 3024})
 
 
 class Session(Protocol):
-    """A session with a database server."""
-
     @property
     def closed(self) -> bool: ...
 
@@ -74,7 +72,6 @@ class Asker:
     """Whether the key column holds numbers, as the session has found."""
 
     async def ask(self, keys: Sequence[str]) -> Answers:
-        """Asks the guard about these keys. Raises `NoAnswer`."""
         session = await self._ready()
         asked, found = question.without_strangers(keys, numbers=self._numbers)
         some = await self._question(session, asked) if asked else Answers()
@@ -98,7 +95,6 @@ class Asker:
         return Trial(self._numbers, took, found.said.get(key) if rows else None, found.unclear.get(key), indexed)
 
     def close(self) -> None:
-        """Ends the session, if there is one."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -150,7 +146,6 @@ class Asker:
         return session
 
     async def _log_in(self) -> Session:
-        """Opens a session with the first host that answers."""
         error: StoreError = Unavailable("there is no host")
         for dsn in Dsn.parse(self.guard.dsn).each:
             try:

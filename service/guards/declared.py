@@ -63,7 +63,6 @@ def read(value: object) -> Guards:
 
 
 def show(guards: Guards) -> str:
-    """The names of the guards."""
     return ",".join(guard.name for guard in guards) or "none"
 
 
@@ -85,7 +84,6 @@ def with_secrets(guards: Guards, environment: Mapping[str, str]) -> Guards:
 
 
 def is_variable(name: str) -> bool:
-    """Whether a variable of the environment belongs to a guard."""
     return _VARIABLE.fullmatch(name) is not None
 
 

@@ -49,8 +49,6 @@ class NoAnswer(Exception):
 
 @frozen
 class Answers:
-    """A guard's answers for keys."""
-
     said: dict[str, bool] = field(factory=dict[str, bool])
     """Whether the messages of a key are to be sent, by key."""
     unclear: dict[str, str] = field(factory=dict[str, str])
@@ -137,5 +135,4 @@ def answers(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Answers:
 
 
 def as_text(value: object) -> str:
-    """A value of the column as a key."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

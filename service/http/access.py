@@ -47,7 +47,6 @@ class Need:
 
     @property
     def is_audited(self) -> bool:
-        """Whether only operators may call it."""
         return self.verbs == ("operate",)
 
 
@@ -67,7 +66,6 @@ KNOW = Need(Of.PATH, ("read", "consume"))
 
 
 def token_of(request: Request) -> bytes | None:
-    """The text of the key in the request, if any."""
     sent = request.headers(b"authorization")
     if len(sent) != 1:
         return None
@@ -157,5 +155,4 @@ def forbidden(holder: Holder, wanted: str) -> Problem:
 
 
 def scope_text(verb: str, topic: str, group: str | None = None) -> str:
-    """A scope as it is written."""
     return f"{verb}:{topic[:249]}/{(group or '*')[:249]}" if verb == "consume" else f"{verb}:{topic[:249]}"

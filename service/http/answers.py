@@ -1,15 +1,38 @@
 """The bodies of answers, as structs; /openapi.json is made from them."""
 
-from typing import Literal
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Literal, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ..durations import format_time
 from .problems import Check, ProblemBody
 
 
 class Answer(msgspec.Struct):
     """The body of an answer."""
+
+    @classmethod
+    def of(cls, record: object, **others: Any) -> Self:
+        """The answer that tells what a record has under the same names; `others` are its other fields.
+
+        Times become texts, and a field that may be left out is, if the record has None.
+        """
+        for name, may_be_left_out in _fields(cls):
+            if name not in others and (value := getattr(record, name, UNSET)) is not UNSET:
+                if isinstance(value, int) and (name == "at" or name.endswith(("_at", "_until"))):
+                    others[name] = format_time(value)
+                elif value is not None or not may_be_left_out:
+                    others[name] = value
+        return cls(**others)
+
+
+@cache
+def _fields(answer: type[Answer]) -> Sequence[tuple[str, bool]]:
+    """The names of its fields, each with whether it may be left out."""
+    return [(one.name, one.default is UNSET) for one in msgspec.structs.fields(answer)]
 
 
 class ReceiptAnswer(Answer, kw_only=True, omit_defaults=True):

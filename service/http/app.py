@@ -53,16 +53,17 @@ class App:
     in_flight: int = field(default=0, init=False)
     _hosts: Hosts = field(init=False)
     _audit: Audit = field(factory=Audit, init=False)
-    router: Router = field(factory=Router, init=False)
+    router: Router[Operation] = field(factory=Router[Operation], init=False)
 
     def __attrs_post_init__(self) -> None:
         self._hosts = Hosts(self._settings.names)
         beside = (
-            Operation("GET", PATH, _openapi, "application/json", NOTHING, is_checked=False),
-            Operation("GET", DOCS, reference.docs, "text/html", NOTHING, is_checked=False),
-            Operation("GET", STYLE, reference.style, "text/css", NOTHING, is_checked=False),
+            Operation(f"GET {PATH}", _openapi, "application/json", NOTHING, is_checked=False),
+            Operation(f"GET {DOCS}", reference.docs, "text/html", NOTHING, is_checked=False),
+            Operation(f"GET {STYLE}", reference.style, "text/css", NOTHING, is_checked=False),
         )
-        self.router.add((*OPERATIONS, *beside))
+        for operation in (*OPERATIONS, *beside):
+            self.router.add(operation.path, operation.method, operation)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -79,7 +80,6 @@ class App:
             self.in_flight -= 1
 
     async def _response(self, request: Request) -> Response:
-        """The handler's answer, or that of the problem that was raised."""
         try:
             self._hosts.check(request)
             operation = self._operation(request)

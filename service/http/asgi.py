@@ -95,11 +95,9 @@ class Response:
         return 0 if isinstance(self.body, Kept) else len(self.body)
 
     def add_header(self, name: str, value: str) -> None:
-        """Adds a header."""
         self._headers.append((name.lower().encode(), value.encode("latin-1")))
 
     async def send(self, send: Send) -> None:
-        """Sends the answer by ASGI."""
         headers = [(b"content-length", b"%d" % len(self.body)), *self._headers]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body})

@@ -29,8 +29,6 @@ _SHOWN = 256
 
 
 class _Answer(msgspec.Struct):
-    """The part of an answer that is read."""
-
     id: str
 
 

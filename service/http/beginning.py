@@ -49,16 +49,13 @@ class Beginning:
             self.begin()
 
     def ask(self) -> None:
-        """Notes that the reader waits for more of the request."""
         self._asked += 1
         self._waits = True
 
     def come(self) -> None:
-        """Notes that a part of the request has come."""
         self._waits = False
 
     async def wait(self) -> None:
-        """Waits until the answer may begin."""
         while not self.begun:
             before = self._asked
             with trio.move_on_after(_PATIENCE):

@@ -98,7 +98,6 @@ class Call:
     # Path and query, which `check` has checked
 
     def part(self, name: str) -> str:
-        """The part of the path with this name, such as `topic`."""
         return self.request.parts[name]
 
     async def topic(self) -> Topic:
@@ -118,7 +117,6 @@ class Call:
         return id_
 
     def unknown_message(self) -> Problem:
-        """404 for the message in the path."""
         return Problem("unknown-message", f"there is no message {self.part('id')[:100]!r}")
 
     # Access, where the path does not name the topic
@@ -166,7 +164,6 @@ class Call:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The query's parameters."""
         return self.request.query
 
     def query_time(self, name: str) -> int | None:
@@ -242,7 +239,6 @@ class Call:
             raise bad_field(pointer, f"say {or_else}a time; {error}" if or_else else str(error)) from None
 
     def duration(self, value: int | str, pointer: str, *, high: int, low: int = 0) -> int:
-        """A duration as milliseconds, between two bounds."""
         try:
             ms = parse_duration(value)
         except ValueError as error:
@@ -258,7 +254,6 @@ class Call:
         return wait if arrived is None else max(0, wait - round(1000 * (trio.current_time() - arrived)))
 
     def number(self, value: str | None, name: str, *, default: int, low: int, high: int) -> int:
-        """A whole number in the query, between two bounds."""
         if value is None:
             return default
         number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else -1
@@ -296,5 +291,4 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 def answer(body: Any, status: int = 200) -> Response:
-    """An answer whose body is JSON."""
     return Response(msgspec.json.encode(body), status, "application/json")

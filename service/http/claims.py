@@ -209,7 +209,6 @@ async def pull(call: Call) -> Response:
     pulled = await call.unless_gone(partial(call.node.readers.pull, queue, offset, size, wait))
     return answer(
         answers.PullAnswer(
-            messages=[rendering.message(topic, message) for message in pulled.messages],
-            next_offset=pulled.next,
+            messages=[rendering.message(topic, message) for message in pulled.messages], next_offset=pulled.next
         )
     )

@@ -64,7 +64,9 @@ class Checked(msgspec.Struct, frozen=True):
                 queue = named_queue(topic, message.queue, message.ordering_key)
             except WrongQueue as error:
                 raise bad_field(f"{self.pointer}/queue", str(error)) from None
-        headers, window = message.headers, self.window
+        headers, deliver_at = message.headers, self.deliver_at
+        if self.window is not None and shaping is not None:
+            deliver_at = shaping.place(self.window, message.key or message.idempotency_key)
         return _draft(
             message,
             None if headers is None and not self.trace else carrying(headers, self.trace),
@@ -73,18 +75,12 @@ class Checked(msgspec.Struct, frozen=True):
             topic,
             queue,
             self.body,
-            self.deliver_at if window is None or shaping is None else shaping.place(window, self._chooses),
+            deliver_at,
             message.guard,
         )
 
-    @property
-    def _chooses(self) -> str | None:
-        """The text that chooses among seconds of the window that are equally empty."""
-        return self.message.key or self.message.idempotency_key
-
 
 def windows(found: Iterable[Checked]) -> list[Window]:
-    """The windows of the messages that have one."""
     return [one.window for one in found if one.window is not None]
 
 
@@ -98,7 +94,6 @@ class Faults:
     """The request was accepted before: times that were ahead then may be past now, and are not checked."""
 
     def add(self, pointer: str, wrong: str | None) -> None:
-        """Adds a fault, unless `wrong` is None."""
         if wrong is not None:
             self.found.append(Fault(wrong, pointer=pointer))
 
@@ -241,7 +236,6 @@ def _check_guard(call: Call, message: Sent, guard: str, pointer: str, faults: Fa
 
 
 def guards_of(messages: Iterable[Checked]) -> set[str]:
-    """The guards that these messages name."""
     return {one.message.guard for one in messages if one.message.guard is not None}
 
 

@@ -18,8 +18,6 @@ FOR_PROBES = ("/livez", "/readyz")
 
 
 class Hosts:
-    """Refuses requests that are not meant for this server."""
-
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {"localhost"} | {name.lower() for name in names}
         self._seen = set[bytes]()

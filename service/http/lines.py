@@ -10,26 +10,18 @@ Line = tuple[int, bytes | None]
 
 @define(eq=False)
 class Lines:
-    """Cuts pieces into lines."""
-
     limit: int
     """The most bytes of a line."""
     number: int = field(default=0, init=False)
     """The number of the last complete line."""
     _begun: bytearray = field(factory=bytearray, init=False)
     """The beginning of the next line."""
-    _too_long: bool = field(default=False, init=False)
+    skips: bool = field(default=False, init=False)
     """Whether the next line is too long; nothing of it is kept."""
 
     @property
     def kept(self) -> int:
-        """Bytes of the line that has begun."""
         return len(self._begun)
-
-    @property
-    def skips(self) -> bool:
-        """Whether the next line is too long, and nothing of it is kept."""
-        return self._too_long
 
     def feed(self, piece: bytes) -> Iterator[Line]:
         """The lines that end in this piece, except blank ones. Each is cut only when asked for: all lines of a piece
@@ -38,12 +30,12 @@ class Lines:
         while (end := piece.find(b"\n", start)) >= 0:
             text, start = piece[start:end], end + 1
             self.number += 1
-            if self._begun or self._too_long or len(text) > self.limit:
+            if self._begun or self.skips or len(text) > self.limit:
                 self._keep(text)
                 text = bytes(self._begun)
                 self._begun.clear()
-            if self._too_long:
-                self._too_long = False
+            if self.skips:
+                self.skips = False
                 yield self.number, None
             elif text and not text.isspace():
                 yield self.number, text
@@ -51,12 +43,12 @@ class Lines:
 
     def end(self) -> Iterator[Line]:
         """The last line, if the complete body does not end with a line break."""
-        if self._begun or self._too_long:
+        if self._begun or self.skips:
             yield from self.feed(b"\n")
 
     def _keep(self, text: bytes) -> None:
-        if self._too_long or len(self._begun) + len(text) > self.limit:
-            self._too_long = True
+        if self.skips or len(self._begun) + len(text) > self.limit:
+            self.skips = True
             self._begun.clear()
         else:
             self._begun += text

@@ -97,11 +97,16 @@ async def erase(call: Call) -> Response:
     return answer(rendering.erasure(erasure), 200 if erasure.known else 202)
 
 
-def _no(call: Call, verdict: Verdict) -> Exception:
-    if verdict.result == "too_late":
-        return Problem("too-late", "the message had been handed to the stream", result="too_late")
-    if verdict.result == "cancelled":
-        return Problem("cancelled", "the message was cancelled before", result="cancelled")
-    if verdict.result == "suppressed":
-        return Problem("suppressed", "the message was suppressed before: its guard said no", result="suppressed")
-    return call.unknown_message()
+def _no(call: Call, verdict: Verdict) -> Problem:
+    return ended(verdict.result) or call.unknown_message()
+
+
+def ended(result: str, place: tuple[int, int] | None = None) -> Problem | None:
+    """The problem with a message that has had its end, or is in the stream, at this place; None for any other."""
+    if result == "too_late":
+        return Problem("too-late", "the message had been handed to the stream", result=result, place=place)
+    if result == "cancelled":
+        return Problem("cancelled", "the message was cancelled before", result=result)
+    if result == "suppressed":
+        return Problem("suppressed", "the message was suppressed before: its guard said no", result=result)
+    return None

@@ -23,7 +23,6 @@ _NAME, _ID, _CONTENT_TYPE = (re.compile(text) for text in (NAME_PATTERN, ID_PATT
 
 
 def wrong_name(name: str) -> str | None:
-    """Checks the name of a topic or a group."""
     if name in NO_NAMES:
         return "a name is more than one dot or two"
     if _NAME.fullmatch(name) is None:
@@ -32,7 +31,6 @@ def wrong_name(name: str) -> str | None:
 
 
 def wrong_client(name: str) -> str | None:
-    """Checks the name of a client."""
     if name.isprintable() and 0 < len(name.encode()) <= 255:
         return None
     return "a client's name is 1 to 255 bytes, all of them printable"
@@ -47,7 +45,6 @@ def wrong_label(label: str, limit: int) -> str | None:
 
 
 def wrong_headers(headers: Mapping[str, str]) -> str | None:
-    """Checks a message's headers."""
     if "" in headers:
         return "a header needs a name"
     if len(msgspec.json.encode(headers)) > MAX_HEADERS:

@@ -98,8 +98,6 @@ class _Flight:
 
 @define(eq=False)
 class _Publishing:
-    """The publishing of the lines of one request."""
-
     _call: Call
     _lines: Lines = field(init=False)
     _held: int = field(default=0, init=False)
@@ -282,7 +280,6 @@ class _Publishing:
             credit.hold(size)
 
     async def _publish(self, topic: Topic | Problem | None, read: Sequence[_Read]) -> list[Answer]:
-        """Publishes these lines, and returns their answers."""
         node = self._call.node
         intake = node.intake
         if wanted := windows([one.found for one in read if isinstance(one.found, Checked)]):

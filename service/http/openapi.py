@@ -55,7 +55,6 @@ _PARTS: dict[str, Json] = {
 
 @cache
 def document() -> Json:
-    """The whole document, made once."""
     types = list({type_: None for one in OPERATIONS for type_ in _types(one)})
     found, components = msgspec.json.schema_components([*types, ProblemBody], ref_template=_REF)
     for body in _bodies(Body):
@@ -90,7 +89,6 @@ def _bodies(of: type[Body]) -> Iterator[type[Body]]:
 
 
 def _types(operation: Operation) -> tuple[type, ...]:
-    """The types of the operation's requests and answers."""
     line, answers = operation.lines or (None, ())
     return (*operation.requests, *operation.answers, *([] if line is None else [line]), *answers)
 
@@ -117,7 +115,8 @@ def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
         if operation.lines is not None:
             line, answers = operation.lines
             content[NDJSON] = {"schema": _each_line([by_type[line]])}
-            described["responses"] |= _responses_to_lines([by_type[type_] for type_ in answers])
+            answered = {NDJSON: {"schema": _each_line([by_type[type_] for type_ in answers])}}
+            described["responses"]["200"] = {"description": "An answer to each line, in order", "content": answered}
         described["requestBody"] = {"required": operation.body_required, "content": content}
     return described
 
@@ -163,11 +162,6 @@ def _problems(kinds: Sequence[str], by_type: dict[type, Json]) -> Json:
             header = {"description": "seconds", "schema": {"type": "integer"}}
             responses[str(status)]["headers"] = {"Retry-After": header}
     return responses
-
-
-def _responses_to_lines(schemas: Sequence[Json]) -> Json:
-    content = {NDJSON: {"schema": _each_line(schemas)}}
-    return {"200": {"description": "An answer to each line, in order", "content": content}}
 
 
 def _each_line(schemas: Sequence[Json]) -> Json:

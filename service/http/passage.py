@@ -30,7 +30,6 @@ class Passage(Generic[T]):
             await self._changed.wait()
 
     async def drained(self) -> None:
-        """Waits until everything has been taken."""
         while self._things:
             await self._changed.wait()
 

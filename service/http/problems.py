@@ -6,16 +6,7 @@ from uuid import uuid4
 import msgspec
 import structlog
 
-from ...store.errors import (
-    Contention,
-    GroupGone,
-    OutcomeUnknown,
-    Refused,
-    StoreError,
-    TopicGone,
-    Unavailable,
-    Unfit,
-)
+from ...store.errors import Contention, GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable, Unfit
 from .. import errors
 from ..outages import tell_failure, why_away
 from .asgi import BadAddress, Response
@@ -144,21 +135,17 @@ class Problem(Exception):
         )
 
     def encoded(self) -> bytes:
-        """The body of the answer, as JSON."""
         return msgspec.json.encode(self.body)
 
     def response(self) -> Response:
-        """The problem as an answer."""
         return Response(self.encoded(), self.status, MEDIA_TYPE, self.headers)
 
 
 def bad_field(pointer: str, detail: str) -> Problem:
-    """400 for one field."""
     return Problem("bad-request", f"{pointer or 'the body'}: {detail}", faults=[Fault(detail, pointer=pointer)])
 
 
 def bad_parameter(name: str, detail: str) -> Problem:
-    """400 for one parameter of the query."""
     return Problem("bad-request", f"?{name}: {detail}", faults=[Fault(detail, parameter=name)])
 
 

@@ -69,7 +69,6 @@ async def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | N
 
 
 async def _batch(call: Call, data: bytes) -> tuple[Sequence[Message], str | None]:
-    """The messages of a batch, and its idempotency key."""
     most = call.settings.max_batch
     if not is_large(data):
         try:

@@ -77,7 +77,6 @@ async def read_bytes(request: Request, limit: int) -> bytes:
 
 
 def has_body(request: Request) -> bool:
-    """Whether the request has a body, of whatever type."""
     return request.header(b"transfer-encoding") is not None or (request.header(b"content-length") or "0") != "0"
 
 

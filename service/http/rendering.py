@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -13,77 +12,39 @@ from ...store.groups.push import PushRow
 from ...store.history import since_redrive
 from ...store.looking import group_counts as counting
 from ...store.operating.erasing import Erasure
-from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
+from ...store.records import DeadLetter, Delivered, Found, Group, GroupState, Receipt, Topic, TopicState
 from ...wheel.ladder import Ladder
 from ..durations import format_time
 from ..engine.consume.clients import ClientState
 from ..engine.publish.shaping import Shaping
 from ..engine.state.rates import Activity
 from ..settings import Settings
-from .answers import (
-    Attempt,
-    ClientAnswer,
-    DeadAnswer,
-    ErasureAnswer,
-    FoundAnswer,
-    GroupCounts,
-    GroupDefaults,
-    GroupDetail,
-    GroupSettings,
-    GroupSummary,
-    Happening,
-    HeldAnswer,
-    MessageAnswer,
-    PushAnswer,
-    QueueAnswer,
-    ReceiptAnswer,
-    TopicAnswer,
-    TopicCounts,
-    TopicDefaults,
-    TopicDetail,
-    TopicRanked,
-    TopicSettings,
-)
+from . import answers
 
 _SOON = ("key", "ordering_key", "tag", "headers", "content_type")
 _has_more = any_of(*(name for name in ATTRIBUTES if name not in _SOON))
 
 
-def client(one: ClientState) -> ClientAnswer:
-    """A client, as listed."""
-    return ClientAnswer(
-        client=one.name,
-        registered_at=None if one.registered_at is None else format_time(one.registered_at),
-        renewed_at=None if one.renewed_at is None else format_time(one.renewed_at),
-        alive=one.alive,
-        holds=[
-            HeldAnswer(topic=h.group.topic.name, group=h.group.name, queue=h.queue, claims=h.claims, owner=h.owner)
-            for h in one.holds
-        ],
-    )
+def client(one: ClientState) -> answers.ClientAnswer:
+    holds = [answers.HeldAnswer.of(held, topic=held.group.topic.name, group=held.group.name) for held in one.holds]
+    return answers.ClientAnswer.of(one, client=one.name, holds=holds)
 
 
-def push(group: Group, one: PushRow) -> PushAnswer:
-    """The endpoint of a group, without its secrets."""
+def push(group: Group, one: PushRow) -> answers.PushAnswer:
     since = one.broken_at if one.off_at is None else one.off_at
-    return PushAnswer(
+    return answers.PushAnswer.of(
+        one,
         topic=group.topic.name,
         group=group.name,
-        url=one.url,
-        timeout=one.timeout,
-        max_in_flight=one.max_in_flight,
         secrets=len(one.secrets.split()),
-        changed_at=format_time(one.changed_at),
         state="off" if one.off_at is not None else "on" if since is None else "broken",
         since=None if since is None else format_time(since),
-        because=one.because,
     )
 
 
-def receipt(topic: Topic, one: Receipt, shaping: Shaping) -> ReceiptAnswer:
-    """The receipt of an accepted message."""
+def receipt(topic: Topic, one: Receipt, shaping: Shaping) -> answers.ReceiptAnswer:
     load, late_by = (UNSET, UNSET) if one.offset is not None or one.replayed else outlook(shaping, one.due)
-    return ReceiptAnswer(
+    return answers.ReceiptAnswer(
         id=str(one.id),
         topic=topic.name,
         state=one.state,
@@ -105,12 +66,11 @@ def outlook(shaping: Shaping, due: int) -> tuple[int | UnsetType, int | UnsetTyp
     return load, UNSET if late_by is None else late_by
 
 
-def message(topic: Topic, one: Delivered) -> MessageAnswer:
-    """A message as claimed or pulled."""
+def message(topic: Topic, one: Delivered) -> answers.MessageAnswer:
     losses = one.losses or UNSET
     if one.content_type is None and not one.losses and not _has_more(one) and (raw := as_json(one.body)) is not None:
         # Nearly all messages are like this; making no dict saves as much as `as_json` costs.
-        return MessageAnswer(
+        return answers.MessageAnswer(
             topic=topic.name,
             queue=one.queue,
             offset=one.offset,
@@ -125,7 +85,7 @@ def message(topic: Topic, one: Delivered) -> MessageAnswer:
             published_at=format_time(one.accepted_at),
             deliver_at=format_time(one.deliver_at),
         )
-    return MessageAnswer(
+    return answers.MessageAnswer(
         topic=topic.name, queue=one.queue, offset=one.offset, attempt=one.attempt, losses=losses, **_content(one)
     )
 
@@ -158,95 +118,71 @@ def _content(one: Delivered | Found) -> dict[str, Any]:
     return content
 
 
-def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
+def dead_letter(topic: Topic, letter: DeadLetter) -> answers.DeadAnswer:
     """A dead letter: the message as claimed, when it died, and its attempts."""
-    return DeadAnswer(
+    return answers.DeadAnswer(
         **msgspec.structs.asdict(message(topic, letter.message)),
         dead_at=format_time(letter.dead_at),
-        attempts=[
-            Attempt(at=format_time(one.at), client=one.client, reason=one.reason)
-            for one in since_redrive(letter.history)
-        ],
+        attempts=[answers.Attempt.of(one) for one in since_redrive(letter.history)],
     )
 
 
-def found(one: Found, held: str | None) -> FoundAnswer:
+def found(one: Found, held: str | None) -> answers.FoundAnswer:
     """A message in any state, and why its guard holds it, if it does."""
-    life, content = _life(one), _content(one)
+    content = _content(one)
+    content |= {"topic": one.topic, "state": one.state, "queue": one.queue, "offset": one.offset}
     if one.erased_at is not None:
         content["erased_at"] = format_time(one.erased_at)
     content["guard"] = UNSET if one.guard is None else one.guard
     content["held"] = UNSET if held is None else held
-    return FoundAnswer(topic=one.topic, state=one.state, queue=one.queue, offset=one.offset, life=life, **content)
+    return answers.FoundAnswer(**content, life=_life(one))
 
 
-def erasure(one: Erasure) -> ErasureAnswer:
-    """That a message is erased, and whether it is erased in the lake, too."""
-    lake_at = None if one.lake_at is None else format_time(one.lake_at)
-    return ErasureAnswer(id=str(one.id), erased_at=format_time(one.erased_at), lake=one.lake, lake_at=lake_at)
+def erasure(one: Erasure) -> answers.ErasureAnswer:
+    return answers.ErasureAnswer.of(one, id=str(one.id))
 
 
-def _life(one: Found) -> list[Happening]:
+def _life(one: Found) -> list[answers.Happening]:
     """Each event; for its promotion and the first claim of each group, also how late it was."""
     claimed = set[str | None]()
-    life: list[Happening] = []
+    life: list[answers.Happening] = []
     for event in one.life:
         first = event.what == "claimed" and event.attempt == 1 and event.group not in claimed
         if event.what == "claimed":
             claimed.add(event.group)
         late = max(0, event.at - one.deliver_at) if first or event.what == "promoted" else UNSET
-        life.append(_happening(event, late))
+        life.append(answers.Happening.of(event, late=late))
     return life
 
 
-def _happening(event: Event, late: int | UnsetType) -> Happening:
-    return Happening(
-        what=event.what,
-        at=format_time(event.at),
-        group=UNSET if event.group is None else event.group,
-        client=UNSET if event.client is None else event.client,
-        attempt=UNSET if event.attempt is None else event.attempt,
-        reason=UNSET if event.reason is None else event.reason,
-        late=late,
-    )
-
-
-def topic(one: Topic) -> TopicAnswer:
-    """A topic."""
-    return TopicAnswer(
+def topic(one: Topic) -> answers.TopicAnswer:
+    ladder = one.ladder
+    return answers.TopicAnswer.of(
+        one,
         topic=one.name,
-        kind=one.kind,
         queues=len(one.queues),
-        ordered=one.ordered,
-        retention=one.retention,
-        ladder=None if one.ladder is None else list(one.ladder.rungs),
-        sequencer=one.sequencer,
-        max_pending=one.max_pending,
-        max_rate=one.max_rate,
-        release_rate=one.release_rate,
-        jitter=None if one.ladder is None else one.ladder.jitter,
-        created_at=format_time(one.created_at),
+        ladder=None if ladder is None else list(ladder.rungs),
+        jitter=None if ladder is None else ladder.jitter,
     )
 
 
-def topic_settings(one: Topic, settings: Settings) -> TopicSettings:
+def topic_settings(one: Topic, settings: Settings) -> answers.TopicSettings:
     """A topic with the defaults that apply where it has no values of its own."""
-    return TopicSettings(**msgspec.structs.asdict(topic(one)), defaults=_topic_defaults(settings))
+    return answers.TopicSettings(**msgspec.structs.asdict(topic(one)), defaults=_topic_defaults(settings))
 
 
-def _topic_defaults(settings: Settings) -> TopicDefaults:
+def _topic_defaults(settings: Settings) -> answers.TopicDefaults:
     ladder = Ladder(settings.ladder)
-    return TopicDefaults(retention=settings.retention, ladder=list(ladder.rungs), jitter=ladder.jitter)
+    return answers.TopicDefaults(retention=settings.retention, ladder=list(ladder.rungs), jitter=ladder.jitter)
 
 
-def topic_counts(one: Topic, state: TopicState) -> TopicCounts:
-    """A topic with its counts."""
-    return TopicCounts(**msgspec.structs.asdict(topic(one)), **attrs.asdict(state), pending=state.pending)
+def topic_counts(one: Topic, state: TopicState) -> answers.TopicCounts:
+    return answers.TopicCounts.of(state, **msgspec.structs.asdict(topic(one)))
 
 
-def topic_ranked(one: Topic, state: TopicState, activity: Activity) -> TopicRanked:
+def topic_ranked(one: Topic, state: TopicState, activity: Activity) -> answers.TopicRanked:
     """A topic with its counts, rates and backlog."""
-    return TopicRanked(
+    return answers.TopicRanked(
         **msgspec.structs.asdict(topic_counts(one, state)),
         published_rate=round(activity.rate.published, 2),
         delivered_rate=round(activity.rate.delivered, 2),
@@ -260,11 +196,10 @@ def topic_detail(
     groups: Sequence[tuple[Group, counting.GroupCounts]],
     held_back: int,
     settings: Settings,
-) -> TopicDetail:
-    """A topic with its counts and groups, and how many messages and retries its release rate holds back."""
+) -> answers.TopicDetail:
     # A row may be in memory twice for a moment, so the number is capped at what waits at all.
     waiting = state.pending + sum(counts.retrying for _, counts in groups)
-    return TopicDetail(
+    return answers.TopicDetail(
         **msgspec.structs.asdict(topic_counts(one, state)),
         held_back=min(held_back, waiting),
         defaults=_topic_defaults(settings),
@@ -272,75 +207,48 @@ def topic_detail(
     )
 
 
-def group_summary(one: Group) -> GroupSummary:
+def group_summary(one: Group) -> answers.GroupSummary:
     """A group with its ladder (its own, its topic's or the default) and its limit."""
-    return GroupSummary(
+    return answers.GroupSummary.of(
+        one,
         group=one.name,
         topic=one.topic.name,
         ladder=list(one.ladder.rungs),
         jitter=one.ladder.jitter,
         on_exhausted="block" if one.block else "dead",
-        concurrency=one.concurrency,
-        paused=one.paused,
     )
 
 
-def group_settings(one: Group, settings: Settings) -> GroupSettings:
+def group_settings(one: Group, settings: Settings) -> answers.GroupSettings:
     """A group with the source of its ladder, and the ladder that it would have without its own."""
     of_topic = one.topic.ladder
     inherited = Ladder(settings.ladder) if of_topic is None else of_topic
     whose = "server" if of_topic is None else "topic"
-    return GroupSettings(
+    return answers.GroupSettings(
         **msgspec.structs.asdict(group_summary(one)),
         ladder_of=whose if one.own_ladder is None else "group",
-        defaults=GroupDefaults(ladder=list(inherited.rungs), jitter=inherited.jitter, ladder_of=whose),
+        defaults=answers.GroupDefaults(ladder=list(inherited.rungs), jitter=inherited.jitter, ladder_of=whose),
     )
 
 
-def group_counts(one: Group, counts: counting.GroupCounts) -> GroupCounts:
-    """A group with its counts."""
-    return GroupCounts(
-        **msgspec.structs.asdict(group_summary(one)),
-        backlog=counts.backlog,
-        claimed=counts.claimed,
-        retrying=counts.retrying,
-        dead=counts.dead,
-        dead_letters=counts.letters,
-    )
+def group_counts(one: Group, counts: counting.GroupCounts) -> answers.GroupCounts:
+    return answers.GroupCounts.of(counts, **msgspec.structs.asdict(group_summary(one)), dead_letters=counts.letters)
 
 
-def group_detail(one: Group, state: GroupState, settings: Settings) -> GroupDetail:
-    """A group with its positions, claims and counts."""
-
-    def queues(*, retry: bool) -> list[QueueAnswer]:
+def group_detail(one: Group, state: GroupState, settings: Settings) -> answers.GroupDetail:
+    def queues(*, retry: bool) -> list[answers.QueueAnswer]:
         owned = one.topic.ordered and not retry
         return [
-            QueueAnswer(
-                queue=q.queue,
-                offset=q.offset,
-                end=q.end,
-                lag=q.lag,
-                owner=state.owners.get(q.queue) if owned else UNSET,
-            )
-            for q in state.queues
-            if q.retry == retry
+            answers.QueueAnswer.of(queue, owner=state.owners.get(queue.queue) if owned else UNSET)
+            for queue in state.queues
+            if queue.retry == retry
         ]
 
-    return GroupDetail(
+    return answers.GroupDetail.of(
+        state,
         **msgspec.structs.asdict(group_settings(one, settings)),
         backlog=sum(queue.lag for queue in state.queues),
         queues=queues(retry=False),
         retry_queues=queues(retry=True),
-        clients=list(state.clients),
-        claims=state.claims,
-        claimed=state.claimed,
-        retries=list(state.retries),
-        parked=state.parked,
-        acked=state.acked,
-        retried=state.retried,
-        redriven=state.redriven,
-        dead=state.dead,
         dead_letters=state.letters,
-        skipped=state.skipped,
-        expired=state.expired,
     )

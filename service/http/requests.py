@@ -28,8 +28,7 @@ Ids = Annotated[list[Id], Meta(max_length=10_000)]
 _ROOM_FOR_IDS = 512 << 10
 """The most bytes of a request that names messages: enough for the most ids, even indented."""
 Headers = Annotated[
-    dict[str, str],
-    Meta(description="16 KiB at most, as JSON", extra_json_schema={"propertyNames": {"minLength": 1}}),
+    dict[str, str], Meta(description="16 KiB at most, as JSON", extra_json_schema={"propertyNames": {"minLength": 1}})
 ]
 _OF_BYTES = Meta(description="of body_base64; else application/octet-stream", extra_json_schema=schemas.CONTENT_TYPE)
 Tags = Annotated[
@@ -167,12 +166,7 @@ class PutSchedule(Body):
             schemas.one_of("cron", "every"),
             {"oneOf": Timed.together["oneOf"]},
             {"anyOf": [{"not": schemas.given("timezone")}, schemas.given("cron")]},
-            {
-                "oneOf": [
-                    {"allOf": [schemas.given("group"), _SKIPS]},
-                    {"not": _SKIPS} | schemas.absent("group"),
-                ]
-            },
+            {"oneOf": [{"allOf": [schemas.given("group"), _SKIPS]}, {"not": _SKIPS} | schemas.absent("group")]},
         ]
     }
     topic: Annotated[str, Meta(extra_json_schema=schemas.NAME)]
@@ -200,7 +194,7 @@ class PutSchedule(Body):
         Literal["once", "skip"] | CatchUp | None,
         Meta(
             description="fire times that are late by more than a minute: one message for all of them, unless said; or"
-            " none; or one each of those within a time",
+            " none; or one each of those within a time"
         ),
     ] = None
     body: msgspec.Raw | UnsetType = UNSET
@@ -395,11 +389,7 @@ class PutGroup(Body):
 
 
 Secret = Annotated[
-    str,
-    Meta(
-        description="whsec_ and 24 to 64 random bytes in base64",
-        extra_json_schema=schemas.SECRET,
-    ),
+    str, Meta(description="whsec_ and 24 to 64 random bytes in base64", extra_json_schema=schemas.SECRET)
 ]
 
 

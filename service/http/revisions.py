@@ -36,6 +36,5 @@ def unmatched(there: str, revision: int | None) -> Problem:
 
 
 def tagged(response: Response, revision: int) -> Response:
-    """Adds the ETag to the response, and returns it."""
     response.add_header("ETag", f'"{revision}"')
     return response

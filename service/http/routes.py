@@ -6,7 +6,7 @@ The first line of a handler's docstring is the summary of its call.
 from functools import cached_property
 from re import findall
 
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from ...store.states import FINDABLE
 from . import (
@@ -66,8 +66,6 @@ _UNKNOWN = {
 
 @frozen
 class Parameter:
-    """A parameter of the query."""
-
     name: str
     about: str
     required: bool = False
@@ -79,12 +77,15 @@ class Parameter:
     """The JSON Schema of a text."""
 
 
+def _statuses(operation: "Operation") -> tuple[int, ...]:
+    """A PUT may also make what it sets."""
+    return (200, 201) if operation.call.startswith("PUT") else (200,)
+
+
 @frozen(slots=False)
 class Operation:
-    """One method of one path."""
-
-    method: str
-    path: str
+    call: str
+    """Its method and its path."""
     handler: Handler
     answer: type | tuple[type, ...] | str
     """The struct of the answer, or the several possible ones; or the media type of an answer that is no struct."""
@@ -97,7 +98,7 @@ class Operation:
     query: tuple[Parameter, ...] = ()
     headers: tuple[Parameter, ...] = ()
     body_required: bool = True
-    statuses: tuple[int, ...] = (200,)
+    statuses: tuple[int, ...] = field(default=Factory(_statuses, takes_self=True))
     """The possible statuses of success."""
     lines: tuple[type, tuple[type, ...]] | None = None
     """If set, it also takes lines (application/x-ndjson) of the first struct, and answers each with one of the
@@ -108,8 +109,15 @@ class Operation:
     """Whether it refuses malformed names and unknown parameters."""
 
     @cached_property
+    def method(self) -> str:
+        return self.call.partition(" ")[0]
+
+    @cached_property
+    def path(self) -> str:
+        return self.call.partition(" ")[2]
+
+    @cached_property
     def parameters(self) -> frozenset[str]:
-        """The names of the parameters that the query may have."""
         return frozenset(parameter.name for parameter in self.query)
 
     @property
@@ -119,7 +127,6 @@ class Operation:
 
     @property
     def about(self) -> str:
-        """A summary of what it does, on one line."""
         return (self.handler.__doc__ or "").partition("\n")[0].removesuffix(".")
 
     @property
@@ -229,33 +236,30 @@ _MOVES = ("unknown-queue", "topic-conflict")
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        "POST",
-        f"{_TOPIC}/messages",
+        f"POST {_TOPIC}/messages",
         publishing.publish,
         (answers.ReceiptAnswer, answers.BatchAnswer),
         PUBLISH,
-        requests=(requests.Message, requests.Batch),
+        (requests.Message, requests.Batch),
         headers=(_IDEMPOTENCY,),
         problems=("idempotency-conflict", "too-many"),
         statuses=(201,),
         lines=(requests.Message, (answers.ReceiptAnswer, answers.LineFault)),
     ),
     Operation(
-        "GET",
-        "/v1/messages",
+        "GET /v1/messages",
         finding.find_messages,
         answers.FoundPage,
         READ_QUERY,
         query=_FOUND,
         problems=("unknown-topic",),
     ),
-    Operation("GET", f"{_TOPIC}/upcoming", finding.upcoming, answers.UpcomingAnswer, READ, query=_UPCOMING),
-    Operation("GET", "/v1/upcoming", finding.upcoming_of_all, answers.UpcomingAnswer, READ_ALL, query=_UPCOMING),
-    Operation("GET", _MESSAGE, messages.get_message, answers.FoundAnswer, READ_LATER),
-    Operation("DELETE", _MESSAGE, messages.cancel, answers.CancelAnswer, PUBLISH_LATER, problems=("too-late",)),
+    Operation(f"GET {_TOPIC}/upcoming", finding.upcoming, answers.UpcomingAnswer, READ, query=_UPCOMING),
+    Operation("GET /v1/upcoming", finding.upcoming_of_all, answers.UpcomingAnswer, READ_ALL, query=_UPCOMING),
+    Operation(f"GET {_MESSAGE}", messages.get_message, answers.FoundAnswer, READ_LATER),
+    Operation(f"DELETE {_MESSAGE}", messages.cancel, answers.CancelAnswer, PUBLISH_LATER, problems=("too-late",)),
     Operation(
-        "PATCH",
-        _MESSAGE,
+        f"PATCH {_MESSAGE}",
         messages.reschedule,
         answers.RescheduleAnswer,
         PUBLISH_LATER,
@@ -263,8 +267,7 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=("too-late", "cancelled"),
     ),
     Operation(
-        "POST",
-        f"{_MESSAGE}/erase",
+        f"POST {_MESSAGE}/erase",
         messages.erase,
         answers.ErasureAnswer,
         OPERATE_LATER,
@@ -272,21 +275,18 @@ OPERATIONS: tuple[Operation, ...] = (
         statuses=(200, 202),
     ),
     Operation(
-        "PUT",
-        _TIMER,
+        f"PUT {_TIMER}",
         timers.put_timer,
         answers.TimerAnswer,
         PUBLISH,
         (requests.PutTimer,),
         headers=(_IDEMPOTENCY, _IF_MATCH, _IF_NONE_MATCH),
         problems=("too-late", "cancelled", "idempotency-conflict", "too-many"),
-        statuses=(200, 201),
     ),
-    Operation("GET", f"{_TOPIC}/timers", timers.list_timers, answers.TimerPage, READ, query=_PAGE),
-    Operation("GET", _TIMER, timers.get_timer, answers.TimerAnswer, READ),
+    Operation(f"GET {_TOPIC}/timers", timers.list_timers, answers.TimerPage, READ, query=_PAGE),
+    Operation(f"GET {_TIMER}", timers.get_timer, answers.TimerAnswer, READ),
     Operation(
-        "DELETE",
-        _TIMER,
+        f"DELETE {_TIMER}",
         timers.cancel_timer,
         answers.CancelAnswer,
         PUBLISH,
@@ -294,16 +294,14 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=("too-late",),
     ),
     Operation(
-        "DELETE",
-        f"{_TOPIC}/messages",
+        f"DELETE {_TOPIC}/messages",
         messages.cancel_labelled,
         answers.LabelledAnswer,
         PUBLISH,
         query=(Parameter("key", "of these messages", required=True, form=_KEY),),
     ),
     Operation(
-        "PUT",
-        _SCHEDULE,
+        f"PUT {_SCHEDULE}",
         schedules.put_schedule,
         answers.ScheduleAnswer,
         OPERATE_LATER,
@@ -311,56 +309,35 @@ OPERATIONS: tuple[Operation, ...] = (
         query=(Parameter("dry_run", "true: tell what it would be; false unless said", words=("true", "false")),),
         headers=(_IF_MATCH, _IF_NONE_MATCH),
         problems=("unknown-topic",),
-        statuses=(200, 201),
     ),
-    Operation("GET", "/v1/schedules", schedules.list_schedules, answers.ScheduleList, READ_ALL, query=_PAGE),
-    Operation("GET", _SCHEDULE, schedules.get_schedule, answers.ScheduleAnswer, READ_LATER),
+    Operation("GET /v1/schedules", schedules.list_schedules, answers.ScheduleList, READ_ALL, query=_PAGE),
+    Operation(f"GET {_SCHEDULE}", schedules.get_schedule, answers.ScheduleAnswer, READ_LATER),
     Operation(
-        "DELETE",
-        _SCHEDULE,
-        schedules.remove_schedule,
-        answers.RemovedSchedule,
-        OPERATE_LATER,
-        headers=(_IF_MATCH,),
+        f"DELETE {_SCHEDULE}", schedules.remove_schedule, answers.RemovedSchedule, OPERATE_LATER, headers=(_IF_MATCH,)
     ),
-    Operation("POST", f"{_SCHEDULE}/pause", schedules.pause_schedule, answers.ScheduleAnswer, OPERATE_LATER),
+    Operation(f"POST {_SCHEDULE}/pause", schedules.pause_schedule, answers.ScheduleAnswer, OPERATE_LATER),
+    Operation(f"POST {_SCHEDULE}/resume", schedules.resume_schedule, answers.ScheduleAnswer, OPERATE_LATER),
+    Operation(f"POST {_SCHEDULE}/run", schedules.run_schedule, answers.RunAnswer, OPERATE_LATER, statuses=(201,)),
     Operation(
-        "POST",
-        f"{_SCHEDULE}/resume",
-        schedules.resume_schedule,
-        answers.ScheduleAnswer,
-        OPERATE_LATER,
-    ),
-    Operation("POST", f"{_SCHEDULE}/run", schedules.run_schedule, answers.RunAnswer, OPERATE_LATER, statuses=(201,)),
-    Operation(
-        "POST",
-        f"{_SCHEDULE}/backfill",
+        f"POST {_SCHEDULE}/backfill",
         schedules.backfill_schedule,
         answers.BackfillAnswer,
         OPERATE_LATER,
-        requests=(requests.Backfill,),
+        (requests.Backfill,),
     ),
     Operation(
-        "GET",
-        f"{_SCHEDULE}/next",
+        f"GET {_SCHEDULE}/next",
         schedules.next_of_schedule,
         answers.NextAnswer,
         READ_LATER,
         query=(Parameter("count", "how many, 1 to 100; 5 unless said", numbers=(1, 100)),),
     ),
-    Operation("GET", f"{_SCHEDULE}/fires", schedules.fires_of_schedule, answers.FirePage, READ_LATER, query=_PAGE),
+    Operation(f"GET {_SCHEDULE}/fires", schedules.fires_of_schedule, answers.FirePage, READ_LATER, query=_PAGE),
     Operation(
-        "POST",
-        f"{_GROUP}/claim",
-        claims.claim,
-        answers.ClaimAnswer,
-        CONSUME,
-        (requests.Claim,),
-        problems=("not-built",),
+        f"POST {_GROUP}/claim", claims.claim, answers.ClaimAnswer, CONSUME, (requests.Claim,), problems=("not-built",)
     ),
     Operation(
-        "POST",
-        f"{_CLAIM}/ack",
+        f"POST {_CLAIM}/ack",
         claims.ack,
         answers.AckAnswer,
         CONSUME_LATER,
@@ -369,8 +346,7 @@ OPERATIONS: tuple[Operation, ...] = (
         body_required=False,
     ),
     Operation(
-        "POST",
-        "/v1/claims/settle",
+        "POST /v1/claims/settle",
         settling.settle,
         answers.SettleAnswer,
         CONSUME_LATER,
@@ -378,8 +354,7 @@ OPERATIONS: tuple[Operation, ...] = (
         tells_outcome=True,
     ),
     Operation(
-        "POST",
-        f"{_CLAIM}/fail",
+        f"POST {_CLAIM}/fail",
         claims.fail,
         answers.FailAnswer,
         CONSUME_LATER,
@@ -388,11 +363,10 @@ OPERATIONS: tuple[Operation, ...] = (
         body_required=False,
     ),
     Operation(
-        "POST", f"{_CLAIM}/extend", claims.extend, answers.ExtendAnswer, CONSUME_LATER, (requests.Extend,), _SETTLES
+        f"POST {_CLAIM}/extend", claims.extend, answers.ExtendAnswer, CONSUME_LATER, (requests.Extend,), _SETTLES
     ),
     Operation(
-        "POST",
-        "/v1/nudge",
+        "POST /v1/nudge",
         topics.nudge,
         answers.NudgeAnswer,
         PUBLISH_LATER,
@@ -402,22 +376,20 @@ OPERATIONS: tuple[Operation, ...] = (
         body_required=False,
         statuses=(202,),
     ),
-    Operation("GET", "/v1/clients", clients.list_clients, answers.ClientPage, READ_ALL, query=_PAGE),
+    Operation("GET /v1/clients", clients.list_clients, answers.ClientPage, READ_ALL, query=_PAGE),
     Operation(
-        "POST",
-        f"{_CLIENT}/renew",
+        f"POST {_CLIENT}/renew",
         clients.renew,
         answers.RenewAnswer,
         CONSUME_LATER,
         (requests.Renew,),
         body_required=False,
     ),
-    Operation("DELETE", _CLIENT, clients.deregister, answers.DeregisterAnswer, CONSUME_LATER),
-    Operation("GET", "/v1/activity", servers.tell_activity, answers.ActivityAnswer, READ_ALL),
-    Operation("GET", "/v1/wheel", servers.tell_wheel, answers.WheelAnswer, READ_ALL),
+    Operation(f"DELETE {_CLIENT}", clients.deregister, answers.DeregisterAnswer, CONSUME_LATER),
+    Operation("GET /v1/activity", servers.tell_activity, answers.ActivityAnswer, READ_ALL),
+    Operation("GET /v1/wheel", servers.tell_wheel, answers.WheelAnswer, READ_ALL),
     Operation(
-        "POST",
-        "/v1/session",
+        "POST /v1/session",
         sessions.sign_in,
         answers.SessionAnswer,
         NOTHING,
@@ -426,83 +398,67 @@ OPERATIONS: tuple[Operation, ...] = (
         tells_outcome=True,
         statuses=(201,),
     ),
-    Operation("GET", "/v1/session", sessions.who, answers.SessionAnswer, NOTHING, problems=("unauthorized", *_READS)),
-    Operation("DELETE", "/v1/session", sessions.sign_out, answers.SignedOut, NOTHING, problems=_READS),
-    Operation("GET", "/v1/reports", reports.list_reports, answers.ReportList, READ_ALL),
-    Operation("GET", "/v1/reports/{report}", reports.get_report, "text/html", READ_ALL),
-    Operation("GET", "/v1/reports/{report}/figures/{figure}", reports.get_figure, "application/octet-stream", READ_ALL),
-    Operation("GET", "/v1/guards", servers.list_guards, answers.GuardList, READ_ALL),
-    Operation("GET", "/v1/nodes", servers.list_nodes, answers.NodeList, READ_ALL),
-    Operation("GET", "/v1/topics", topics.list_topics, answers.TopicList, READ_ALL, query=(_SORT, *_PAGE)),
+    Operation("GET /v1/session", sessions.who, answers.SessionAnswer, NOTHING, problems=("unauthorized", *_READS)),
+    Operation("DELETE /v1/session", sessions.sign_out, answers.SignedOut, NOTHING, problems=_READS),
+    Operation("GET /v1/reports", reports.list_reports, answers.ReportList, READ_ALL),
+    Operation("GET /v1/reports/{report}", reports.get_report, "text/html", READ_ALL),
+    Operation("GET /v1/reports/{report}/figures/{figure}", reports.get_figure, "application/octet-stream", READ_ALL),
+    Operation("GET /v1/guards", servers.list_guards, answers.GuardList, READ_ALL),
+    Operation("GET /v1/nodes", servers.list_nodes, answers.NodeList, READ_ALL),
+    Operation("GET /v1/topics", topics.list_topics, answers.TopicList, READ_ALL, query=(_SORT, *_PAGE)),
     Operation(
-        "GET",
-        "/v1/groups",
+        "GET /v1/groups",
         topics.list_all_groups,
         answers.GroupPage,
         READ_ALL,
         query=(_SORT_GROUPS, Parameter("topic", "of this topic only", form=schemas.NAME), *_PAGE),
         problems=("unknown-topic",),
     ),
-    Operation("GET", _TOPIC, topics.get_topic, answers.TopicDetail, KNOW),
+    Operation(f"GET {_TOPIC}", topics.get_topic, answers.TopicDetail, KNOW),
     Operation(
-        "PUT",
-        _TOPIC,
+        f"PUT {_TOPIC}",
         topics.put_topic,
         answers.TopicSettings,
         OPERATE,
         (requests.PutTopic,),
         problems=("not-built", "topic-conflict"),
         body_required=False,
-        statuses=(200, 201),
     ),
     Operation(
-        "DELETE",
-        _TOPIC,
+        f"DELETE {_TOPIC}",
         topics.remove_topic,
         answers.RemovedTopic,
         OPERATE,
         query=(_FORCE,),
         problems=("topic-conflict",),
     ),
-    Operation("GET", f"{_TOPIC}/groups", topics.list_groups, answers.GroupList, READ),
-    Operation("GET", _GROUP, topics.get_group, answers.GroupDetail, KNOW),
+    Operation(f"GET {_TOPIC}/groups", topics.list_groups, answers.GroupList, READ),
+    Operation(f"GET {_GROUP}", topics.get_group, answers.GroupDetail, KNOW),
     Operation(
-        "PUT",
-        _GROUP,
+        f"PUT {_GROUP}",
         topics.put_group,
         answers.GroupSettings,
         OPERATE,
         (requests.PutGroup,),
         problems=("not-built", "unknown-group"),
         body_required=False,
-        statuses=(200, 201),
     ),
-    Operation("DELETE", _GROUP, topics.remove_group, answers.RemovedGroup, OPERATE),
+    Operation(f"DELETE {_GROUP}", topics.remove_group, answers.RemovedGroup, OPERATE),
+    Operation(f"POST {_GROUP}/pause", topics.pause, answers.GroupSummary, OPERATE, problems=("topic-conflict",)),
+    Operation(f"POST {_GROUP}/resume", topics.resume, answers.GroupSummary, OPERATE, problems=("topic-conflict",)),
     Operation(
-        "POST",
-        f"{_GROUP}/pause",
-        topics.pause,
-        answers.GroupSummary,
-        OPERATE,
-        problems=("topic-conflict",),
-    ),
-    Operation("POST", f"{_GROUP}/resume", topics.resume, answers.GroupSummary, OPERATE, problems=("topic-conflict",)),
-    Operation(
-        "PUT",
-        f"{_GROUP}/push",
+        f"PUT {_GROUP}/push",
         pushes.put_push,
         answers.PushAnswer,
         OPERATE,
         (requests.PutPush,),
         problems=("topic-conflict",),
-        statuses=(200, 201),
     ),
-    Operation("GET", f"{_GROUP}/push", pushes.get_push, answers.PushAnswer, OPERATE, problems=("unknown-push",)),
-    Operation("DELETE", f"{_GROUP}/push", pushes.remove_push, answers.RemovedPush, OPERATE, problems=("unknown-push",)),
-    Operation("GET", f"{_GROUP}/dead", dead.list_dead, answers.DeadPage, READ, query=_DEAD),
+    Operation(f"GET {_GROUP}/push", pushes.get_push, answers.PushAnswer, OPERATE, problems=("unknown-push",)),
+    Operation(f"DELETE {_GROUP}/push", pushes.remove_push, answers.RemovedPush, OPERATE, problems=("unknown-push",)),
+    Operation(f"GET {_GROUP}/dead", dead.list_dead, answers.DeadPage, READ, query=_DEAD),
     Operation(
-        "POST",
-        f"{_GROUP}/dead/redrive",
+        f"POST {_GROUP}/dead/redrive",
         dead.redrive,
         answers.RedriveAnswer,
         OPERATE,
@@ -510,36 +466,28 @@ OPERATIONS: tuple[Operation, ...] = (
         body_required=False,
     ),
     Operation(
-        "POST",
-        f"{_GROUP}/dead/purge",
-        dead.purge,
-        answers.PurgeAnswer,
-        OPERATE,
-        (requests.Letters,),
-        body_required=False,
+        f"POST {_GROUP}/dead/purge", dead.purge, answers.PurgeAnswer, OPERATE, (requests.Letters,), body_required=False
     ),
-    Operation("POST", f"{_GROUP}/seek", positions.seek, answers.SeekAnswer, OPERATE, (requests.Seek,), _MOVES),
-    Operation("POST", f"{_GROUP}/replay", positions.replay, answers.ReplayAnswer, OPERATE, (requests.Replay,), _MOVES),
+    Operation(f"POST {_GROUP}/seek", positions.seek, answers.SeekAnswer, OPERATE, (requests.Seek,), _MOVES),
+    Operation(f"POST {_GROUP}/replay", positions.replay, answers.ReplayAnswer, OPERATE, (requests.Replay,), _MOVES),
     Operation(
-        "GET",
-        f"{_TOPIC}/queues/{{queue}}/messages",
+        f"GET {_TOPIC}/queues/{{queue}}/messages",
         claims.pull,
         answers.PullAnswer,
         READ,
         query=_PULL,
         problems=("too-large", "too-slow"),
     ),
-    Operation("GET", "/livez", health.live, answers.Live, NOTHING),
+    Operation("GET /livez", health.live, answers.Live, NOTHING),
     Operation(
-        "GET",
-        "/readyz",
+        "GET /readyz",
         health.ready,
         answers.Ready,
         NOTHING,
         query=(Parameter("verbose", "tell each check"),),
         problems=("not-ready",),
     ),
-    Operation("GET", "/metrics", health.metrics, "text/plain", READ_ALL, is_checked=False),
-    Operation("GET", "/", health.welcome, answers.Welcome, NOTHING, is_checked=False),
-    Operation("GET", "/problems/{kind}", health.kind_of_problem, answers.KindOfProblem, NOTHING, is_checked=False),
+    Operation("GET /metrics", health.metrics, "text/plain", READ_ALL, is_checked=False),
+    Operation("GET /", health.welcome, answers.Welcome, NOTHING, is_checked=False),
+    Operation("GET /problems/{kind}", health.kind_of_problem, answers.KindOfProblem, NOTHING, is_checked=False),
 )

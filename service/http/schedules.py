@@ -153,13 +153,7 @@ async def fires_of_schedule(call: Call) -> Response:
 
 
 def _told_fire(one: Fire) -> answers.FireAnswer:
-    return answers.FireAnswer(
-        fire_at=format_time(one.fire_at),
-        what=one.what,
-        at=format_time(one.at),
-        id=UNSET if one.message_id is None else str(one.message_id),
-        missed_until=UNSET if one.missed_until is None else format_time(one.missed_until),
-    )
+    return answers.FireAnswer.of(one, id=UNSET if one.message_id is None else str(one.message_id))
 
 
 async def _pause(call: Call, *, paused: bool) -> Response:

@@ -50,5 +50,4 @@ def is_text(name: str) -> Json:
 
 
 def one_of(first: str, second: str) -> Json:
-    """Exactly one of the two fields is given."""
     return {"oneOf": [given(first) | {"not": given(second)}, given(second) | {"not": given(first)}]}

@@ -21,17 +21,13 @@ async def list_nodes(call: Call) -> Response:
 
 def _node(one: NodeState) -> answers.NodeAnswer:
     row, facts = one.row, one.facts
-    return answers.NodeAnswer(
+    return answers.NodeAnswer.of(
+        row,
         node=row.name,
-        boot=row.boot,
-        slot=row.slot,
         alive=one.alive,
         duties=one.duties,
-        level=row.level,
         version=str(facts.get("version", "")),
         url=str(facts.get("url", "")),
-        started_at=format_time(row.started_at),
-        renewed_at=format_time(row.renewed_at),
         hand_behind=int(facts.get("hand_behind", 0)),
         timers=int(facts.get("timers", 0)),
         shards=[int(shard) for shard in facts.get("shards", [])],
@@ -83,14 +79,8 @@ async def list_guards(call: Call) -> Response:
 
 def _guard(one: GuardState) -> answers.GuardAnswer:
     guard = one.declared
-    return answers.GuardAnswer(
-        guard=one.name,
-        declared=guard is not None,
-        table=None if guard is None else guard.table,
-        key_column=None if guard is None else guard.key_column,
-        condition=None if guard is None else guard.condition,
-        dsn=None if guard is None else masked(guard.dsn),
-        timeout=None if guard is None else guard.timeout,
-        waiting=one.waiting,
-        holds=one.why,
-    )
+    if guard is None:
+        of_it = dict.fromkeys(("table", "key_column", "condition", "dsn", "timeout"))
+        return answers.GuardAnswer.of(one, **of_it, guard=one.name, declared=False, holds=one.why)
+    dsn = masked(guard.dsn)
+    return answers.GuardAnswer.of(guard, guard=one.name, declared=True, dsn=dsn, waiting=one.waiting, holds=one.why)

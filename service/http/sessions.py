@@ -1,7 +1,7 @@
 """The calls by which a browser exchanges a key for a session cookie, and ends it. `access.sessions` seals the
 cookie."""
 
-from ..access.keyring import NoKey
+from ..access.keyring import Holder, NoKey
 from ..access.sessions import LASTS, Session
 from ..durations import format_time
 from . import answers
@@ -23,12 +23,12 @@ async def sign_in(call: Call) -> Response:
     if wrong := wrong_label(request.key, 255):
         raise bad_field("/key", wrong)
     if node.keyring.anybody is not None:
-        return answer(_told(call, None), 201)
+        return answer(_told(node.keyring.anybody), 201)
     try:
         text, session = node.sessions.begin(request.key.encode())
     except NoKey as error:
         raise unauthorized(str(error)) from None
-    response = answer(_told(call, session), 201)
+    response = answer(_told(session.holder, session), 201)
     response.add_header("Set-Cookie", _cookie(call, text, LASTS // 1000))
     return response
 
@@ -39,10 +39,8 @@ async def who(call: Call) -> Response:
     With a key in place of a session, show whose key it is.
     """
     holder, text = await holder_of(call.request, call.node), session_of(call.request)
-    if holder.name and text is not None:
-        return answer(_told(call, await call.node.sessions.find(text)))
-    told = answers.SessionAnswer(key=holder.name or None, scopes=list(holder.scopes.texts), expires_at=None, csrf=None)
-    return answer(told)
+    session = await call.node.sessions.find(text) if holder.name and text is not None else None
+    return answer(_told(holder, session))
 
 
 async def sign_out(call: Call) -> Response:
@@ -58,14 +56,12 @@ async def sign_out(call: Call) -> Response:
     return response
 
 
-def _told(call: Call, session: Session | None) -> answers.SessionAnswer:
-    if session is None:
-        everybody = call.node.keyring.anybody
-        scopes = [] if everybody is None else list(everybody.scopes.texts)
-        return answers.SessionAnswer(key=None, scopes=scopes, expires_at=None, csrf=None)
-    holder = session.holder
+def _told(holder: Holder, session: Session | None = None) -> answers.SessionAnswer:
     return answers.SessionAnswer(
-        key=holder.name, scopes=list(holder.scopes.texts), expires_at=format_time(session.until), csrf=session.csrf
+        key=holder.name or None,
+        scopes=list(holder.scopes.texts),
+        expires_at=None if session is None else format_time(session.until),
+        csrf=None if session is None else session.csrf,
     )
 
 

@@ -66,7 +66,6 @@ _NOBODY = Answered()
 
 
 def serving(request: Request) -> AbstractContextManager[Answered]:
-    """Wraps the serving of a request."""
     return _serving(request) if on and request.path not in _QUIET and _are_wanted() else _NOBODY
 
 

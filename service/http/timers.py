@@ -6,12 +6,11 @@ from ...store.looking import timer_pages
 from ...store.records import Topic
 from ...store.timers import keyed
 from ...store.timers.keyed import Standing, Wish
-from ..durations import format_time
 from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer
 from .drafts import SLACK, answered_before, check_single, fingerprint, guards_of
-from .messages import PAGE
+from .messages import PAGE, ended
 from .names import wrong_label
 from .problems import Problem, bad_cursor, bad_field, idempotency_conflict
 from .publishing import idempotency_key
@@ -48,17 +47,15 @@ async def put_timer(call: Call) -> Response:
     if done.result not in ("made", "replaced", "kept"):
         raise _no(call, done)
     load, late_by = rendering.outlook(call.node.shaping, done.due) if done.due else (UNSET, UNSET)
-    said = answers.TimerAnswer(
+    said = answers.TimerAnswer.of(
+        done,
         id=str(done.id),
         key=key,
-        revision=done.revision,
-        deliver_at=format_time(done.deliver_at),
         state="scheduled",
         replaced=UNSET if done.replaced is None else str(done.replaced),
         kept=done.result == "kept",
         load=load,
         late_by=late_by,
-        replayed=done.replayed,
     )
     return tagged(answer(said, 201 if done.result == "made" else 200), done.revision)
 
@@ -90,15 +87,7 @@ async def list_timers(call: Call) -> Response:
 
 
 def _told(key: str, found: Standing) -> answers.TimerAnswer:
-    return answers.TimerAnswer(
-        id=str(found.id),
-        key=key,
-        revision=found.revision,
-        deliver_at=format_time(found.deliver_at),
-        state=found.state,
-        queue=UNSET if found.queue is None else found.queue,
-        offset=UNSET if found.offset is None else found.offset,
-    )
+    return answers.TimerAnswer.of(found, id=str(found.id), key=key)
 
 
 async def cancel_timer(call: Call) -> Response:
@@ -131,13 +120,7 @@ def _no(call: Call, done: keyed.Answer) -> Problem:
         if not done.id:
             return unmatched("there is no timer of this key", None)
         return unmatched(f"the timer is at revision {done.revision}", done.revision)
-    if done.result == "too_late":
-        place = None if done.queue is None or done.offset is None else (done.queue, done.offset)
-        return Problem("too-late", "the message had been handed to the stream", result="too_late", place=place)
-    if done.result == "cancelled":
-        return Problem("cancelled", "the message was cancelled before", result="cancelled")
-    if done.result == "suppressed":
-        return Problem("suppressed", "the message was suppressed before: its guard said no", result="suppressed")
     if done.result == "conflict":
         return idempotency_conflict()
-    return _unknown(call)
+    place = None if done.queue is None or done.offset is None else (done.queue, done.offset)
+    return ended(done.result, place) or _unknown(call)

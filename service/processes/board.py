@@ -30,7 +30,6 @@ class Board:
         return self._cells[number - 1] >= _SERVES
 
     def begin(self, number: int) -> None:
-        """Notes that the process serves."""
         self._cells[number - 1] = _SERVES
 
     def load(self, number: int) -> None:
@@ -39,11 +38,9 @@ class Board:
             self._cells[number - 1] = _LOADED
 
     def is_loaded(self, number: int) -> bool:
-        """Whether the process serves and has loaded its timers."""
         return self._cells[number - 1] == _LOADED
 
     def live(self, number: int, now: int) -> None:
-        """Notes a sign of life of the process."""
         self._cells[2 * self._processes + number - 1] = now
 
     def lived(self, number: int) -> int:
@@ -61,7 +58,6 @@ class Board:
         self.live(number, 0)
 
     def note(self, number: int, connections: int) -> None:
-        """Notes how many connections the process has open."""
         self._cells[self._processes + number - 1] = connections
 
     def others(self, number: int) -> Sequence[int]:
@@ -69,7 +65,6 @@ class Board:
         return [other for other in range(1, self._processes + 1) if other != number and self.serves(other)]
 
     def connections(self, number: int) -> int:
-        """How many connections the process has open."""
         return self._cells[self._processes + number - 1]
 
 
@@ -82,11 +77,9 @@ class Share:
     _paused: int = field(default=0, init=False)
 
     def note(self, connections: int) -> None:
-        """Notes how many connections are open here."""
         self.board.note(self.number, connections)
 
     def rest(self) -> float:
-        """Seconds for which to leave a new connection to the others; 0 to accept it here."""
         others = self.board.others(self.number)
         if not others:
             return 0

@@ -61,7 +61,6 @@ class Process:
             self.share.board.load(self.number)
 
     def end(self) -> None:
-        """Notes that it takes no more connections."""
         self.share.board.end(self.number)
 
     def ready(self) -> None:
@@ -73,7 +72,6 @@ class Process:
         """Does nothing: the supervisor has told systemd already."""
 
     async def run(self) -> None:
-        """Gives signs of life until cancelled: a hung loop gives none."""
         while self.rest is not None:
             self.share.board.live(self.number, time.monotonic_ns())
             await trio.sleep(self.rest)

@@ -35,7 +35,6 @@ class Restarts:
         self._due = dict.fromkeys(range(1, self.processes + 1), 0.0)
 
     def served(self) -> None:
-        """Notes that a process has begun to serve."""
         self._served = True
 
     @property
@@ -44,7 +43,6 @@ class Restarts:
         return not self._served and not self._ending
 
     def due(self, now: float) -> list[int]:
-        """The processes to be started now."""
         if self._ending:
             return []
         first = [1] if self.alone else self._due
@@ -56,7 +54,6 @@ class Restarts:
         return max(0.0, min(left) - now) if left else None
 
     def begins(self, number: int, now: float) -> None:
-        """Notes that the process was started."""
         del self._due[number]
         self._began[number] = now
 
@@ -75,7 +72,6 @@ class Restarts:
         return pause
 
     def stop(self) -> None:
-        """Lets no process be started any more."""
         self._ending = True
 
     def stop_at_once(self, signal: int) -> None:

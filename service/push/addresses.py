@@ -11,25 +11,12 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-_NETWORKS = (
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.0.2.0/24",
-    "192.88.99.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
-    "224.0.0.0/4",
-    "240.0.0.0/4",
-    "168.63.129.16/32",  # Azure's internal services, though the address looks public
+_CLOSED = (
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.88.99.0/24"),
+    IPv4Network("168.63.129.16/32"),  # Azure's internal services, though the address looks public
 )
-_CLOSED = tuple(map(ip_network, _NETWORKS))
+"""Beside those that are not global by themselves, such as private ones."""
 _PUBLIC = IPv6Network("2000::/3")
 _CLOSED_OF_PUBLIC = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 """Includes Teredo and 6to4, which embed an IPv4 address and are hardly used otherwise any more."""
@@ -38,7 +25,6 @@ _LAST_32 = (1 << 32) - 1
 
 
 def read_networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """The networks of a setting, which has checked them."""
     return tuple(map(ip_network, texts))
 
 
@@ -57,7 +43,6 @@ def refused(address: Address, allowed: Sequence[Network]) -> str | None:
 
 
 def is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
-    """Whether an allowed network contains the address."""
     meant = _meant(address)
     return any(meant.version == network.version and meant in network for network in allowed)
 

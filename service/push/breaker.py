@@ -30,7 +30,6 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Whether the endpoint counts as unavailable."""
         return self.opened_at is not None
 
     def sent(self) -> bool:

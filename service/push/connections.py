@@ -50,7 +50,6 @@ class Connection:
         return not poll.poll(0)
 
     def leads(self, endpoint: Endpoint, addresses: Collection[Address]) -> bool:
-        """Whether it leads to the endpoint, at one of the addresses."""
         return self._of == place_of(endpoint) and self.address in addresses
 
     def close(self) -> None:

@@ -41,8 +41,6 @@ class Unreached(Exception):
 
 @frozen
 class Post:
-    """The request that is posted."""
-
     endpoint: Endpoint
     headers: Mapping[str, str]
     body: bytes

@@ -117,7 +117,6 @@ class Pusher:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names of its topic and its group."""
         return self._group.topic.name, self._group.name
 
     def of(self, group: Group) -> bool:
@@ -144,7 +143,6 @@ class Pusher:
         self._stir()
 
     async def run(self) -> None:
-        """Claims and posts until it has ended."""
         try:
             async with trio.open_nursery() as beside:
                 beside.start_soon(self._connections.run)

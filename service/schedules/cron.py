@@ -125,7 +125,6 @@ def check_steps(expression: str) -> None:
 
 
 def _named(parts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each field with its name."""
     return zip(_NAMES if len(parts) == 5 else ("second", *_NAMES), parts, strict=True)
 
 

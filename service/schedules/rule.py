@@ -23,14 +23,11 @@ class Every:
     """After how many intervals it fires first."""
 
     def after(self, ms: int) -> int:
-        """The first time later than this."""
         return self.since + max(self.first, (ms - self.since) // self.interval + 1) * self.interval
 
 
 @frozen
 class Rule:
-    """Computes the times of a schedule."""
-
     name: str
     times: Cron | Every
     starts_at: int | None = None

@@ -24,8 +24,6 @@ _LOOKED_AT = 100
 
 
 class WrongSpec(ValueError):
-    """A field is not valid."""
-
     def __init__(self, pointer: str, reason: str) -> None:
         super().__init__(reason)
         self.pointer = pointer
@@ -56,8 +54,6 @@ class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @frozen
 class Plan:
-    """The times of a schedule, and how it treats misfires."""
-
     rule: Rule
     misfire: Misfire
 

@@ -64,8 +64,6 @@ class _Target:
 
 @define(eq=False)
 class Cleaner:
-    """Removes in rounds what is past its retention."""
-
     _store: Store
     _directory: Directory
     _clock: Clock
@@ -78,7 +76,6 @@ class Cleaner:
     """The id of the topic at which the last round ended."""
 
     def stop(self) -> None:
-        """Lets no further batch begin."""
         self._stopping = True
 
     async def write_seen(self) -> None:

@@ -21,7 +21,6 @@ class Measures:
         self._metrics.forget_measures()
 
     async def take(self) -> None:
-        """Reads the counters and sets the gauges."""
         groups = await self._groups()
         topics = await self._topics(groups)
         states = await self._store.read(catalogue.topic_states, topics)

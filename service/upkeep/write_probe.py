@@ -61,7 +61,6 @@ class WriteProbe:
         return None if refused is None else f"the last write was refused: {refused}"
 
     async def run(self) -> None:
-        """Probes for ever."""
         while True:
             await self._try()
             if self._outage.refused is not None:

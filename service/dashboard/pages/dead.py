@@ -34,9 +34,9 @@ async def dead(visit: Visit) -> Page:
         name="dead",
         caption="Groups with dead letters",
         columns=(
-            Column("topic", "Topic", "name", to="topic_href"),
-            Column("group", "Group", "name", to="dead_href"),
-            Column("dead_letters", "Dead letters", "number", to="dead_href"),
+            Column("topic", "Topic", "name", to="/ui/topics/{topic}"),
+            Column("group", "Group", "name", to="/ui/dead/{topic}/{group}"),
+            Column("dead_letters", "Dead letters", "number", to="/ui/dead/{topic}/{group}"),
             Column("dead", "Died in total", "number"),
             Column("retrying", "Retrying", "number"),
         ),
@@ -53,7 +53,6 @@ async def dead(visit: Visit) -> Page:
 
 
 async def letters(visit: Visit) -> Page:
-    """The page of a group's dead letters."""
     topic, group = visit.parts["topic"], visit.parts["group"]
     path = _path(visit)
     asked = visit.query(*_FILTERS, "cursor")
@@ -65,7 +64,7 @@ async def letters(visit: Visit) -> Page:
         name="letters",
         caption="Dead letters",
         columns=(
-            Column("id", "Message", "id", to="href"),
+            Column("id", "Message", "id", to="/ui/messages/{id}"),
             Column("dead_at", "Died", "time"),
             Column("key", "Key", "name"),
             Column("tries", "Tries", "number"),
@@ -73,13 +72,7 @@ async def letters(visit: Visit) -> Page:
             Column("body", "Body", "code", wide=True),
         ),
         rows=[
-            {
-                **one,
-                "href": f"/ui/messages/{one['id']}",
-                "tries": len(one["attempts"]),
-                "reason": reason_of(one),
-                "body": body_text(one)[:_REASON],
-            }
+            {**one, "tries": len(one["attempts"]), "reason": reason_of(one), "body": body_text(one)[:_REASON]}
             for one in found
         ],
         path=path,
@@ -105,7 +98,6 @@ async def letters(visit: Visit) -> Page:
 
 
 def reason_of(letter: Mapping[str, Any]) -> str:
-    """Why the last attempt failed."""
     attempts = letter["attempts"]
     return str((attempts[-1]["reason"] or "no reason given") if attempts else "no attempt")[:_REASON]
 
@@ -117,12 +109,10 @@ def pattern_of(letter: Mapping[str, Any]) -> str:
 
 
 async def redrive(visit: Visit) -> Said:
-    """Sends letters back to the group."""
     return await _worked(visit, "redrive", "redriven", "Redrive")
 
 
 async def purge(visit: Visit) -> Said:
-    """Removes letters for good."""
     return await _worked(visit, "purge", "purged", "Purge")
 
 

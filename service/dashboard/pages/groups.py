@@ -15,14 +15,12 @@ _PAGE = 50
 
 
 async def groups(visit: Visit) -> Page:
-    """The page of groups of all topics, by default those with the largest backlog first."""
     sort = visit.asked("sort") or "backlog"
     table = await ranked(visit, sort)
     return Page("groups", "Groups", {"table": table, "sort": sort, "sorts": SORTS}, [table])
 
 
 async def ranked(visit: Visit, sort: str) -> Table:
-    """A table of groups of all topics, in this order."""
     query = {"sort": sort, "max": _PAGE, "cursor": visit.asked("cursor")}
     told: Any = await visit.api.get("/v1/groups", query)
     command = ("tarry", "groups", "--sort", sort)
@@ -44,24 +42,15 @@ def table_of(
         name="groups",
         caption="Groups",
         columns=(
-            *(() if topic else (Column("topic", "Topic", "name", to="topic_href"),)),
-            Column("group", "Group", "name", to="href"),
+            *(() if topic else (Column("topic", "Topic", "name", to="/ui/topics/{topic}"),)),
+            Column("group", "Group", "name", to="/ui/groups/{topic}/{group}"),
             Column("state", "State", "state"),
             Column("backlog", "Backlog", "number"),
             Column("claimed", "Claimed", "number"),
             Column("retrying", "Retrying", "number"),
-            Column("dead_letters", "Dead letters", "number", to="dead_href"),
+            Column("dead_letters", "Dead letters", "number", to="/ui/dead/{topic}/{group}"),
         ),
-        rows=[
-            {
-                **one,
-                "state": "paused" if one["paused"] else "active",
-                "href": f"/ui/groups/{part(one['topic'])}/{part(one['group'])}",
-                "topic_href": f"/ui/topics/{part(one['topic'])}",
-                "dead_href": f"/ui/dead/{part(one['topic'])}/{part(one['group'])}" if one["dead_letters"] else "",
-            }
-            for one in found
-        ],
+        rows=[{**one, "state": "paused" if one["paused"] else "active"} for one in found],
         path=path,
         query=query or {},
         cli=cli,
@@ -73,7 +62,6 @@ def table_of(
 
 
 async def group(visit: Visit) -> Page:
-    """The page of one group."""
     topic, name = visit.parts["topic"], visit.parts["group"]
     path = _path(visit)
     told: Any = await visit.api.get(path)
@@ -129,7 +117,6 @@ async def pause(visit: Visit) -> Said:
 
 
 async def resume(visit: Visit) -> Said:
-    """Resumes the group."""
     await visit.api.ask("POST", f"{_path(visit)}/resume")
     return Said(f"{visit.parts['group']} is resumed.")
 

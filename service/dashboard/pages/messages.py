@@ -23,7 +23,6 @@ _SHOWN = 120
 
 
 async def messages(visit: Visit) -> Page | Elsewhere:
-    """The page of found messages."""
     if id_ := visit.asked("id"):
         return Elsewhere(f"/ui/messages/{part(id_)}")
     asked = visit.query("topic", "key", "state", "from", "to", "cursor")
@@ -44,23 +43,19 @@ async def topic_names(visit: Visit) -> list[str]:
 
 
 def found_table(told: Mapping[str, Any], query: Mapping[str, object]) -> Table:
-    """A table of messages."""
     topic = str(query.get("topic") or "orders")
     return Table(
         name="messages",
         caption="Messages",
         columns=(
-            Column("id", "Message", "id", to="href"),
+            Column("id", "Message", "id", to="/ui/messages/{id}"),
             Column("state", "State", "state"),
             Column("key", "Key", "name"),
             Column("deliver_at", "Due", "time"),
             Column("published_at", "Published", "time", wide=True),
             Column("body", "Body", "code", wide=True),
         ),
-        rows=[
-            {**one, "href": f"/ui/messages/{one['id']}", "body": body_text(one)[:_SHOWN], "state": state_of(one)}
-            for one in told["messages"]
-        ],
+        rows=[{**one, "body": body_text(one)[:_SHOWN], "state": state_of(one)} for one in told["messages"]],
         path="/v1/messages",
         query=query,
         cli=("tarry", "find", topic, *flags(query, ("key", "state", "from", "to"))),
@@ -92,7 +87,6 @@ def body_text(one: Mapping[str, Any]) -> str:
 
 
 async def message(visit: Visit) -> Page:
-    """The page of one message."""
     id_ = visit.parts["id"]
     path = f"/v1/messages/{part(id_)}"
     told: Any = await visit.api.get(path)
@@ -119,7 +113,6 @@ def _pretty(one: Mapping[str, Any]) -> str:
 
 
 async def cancel(visit: Visit) -> Said:
-    """Cancels the message once confirmed."""
     id_ = visit.parts["id"]
     if not visit.sent("sure"):
         return Said("Cancel this message? It will not be delivered.", confirm=Confirm("Cancel the message"))
@@ -128,7 +121,6 @@ async def cancel(visit: Visit) -> Said:
 
 
 async def move(visit: Visit) -> Said:
-    """Gives the message another time."""
     when = visit.sent("when")
     if not when:
         return Said("Enter a duration such as 10m, or a time such as 2030-01-31T09:00:00Z.", good=False)

@@ -1,12 +1,11 @@
 """The page of nodes: the servers on the database, and their clients."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..page import Page
 from ..tables import Column, Table
 from ..visit import Visit
-from ..words import bodied
+from ..words import bodied, ranges
 from .overview import checks
 
 _CLIENTS = 100
@@ -66,20 +65,6 @@ async def nodes(visit: Visit) -> Page:
     )
     facts = {"servers": servers, "clients": clients, "checks": await checks(visit), "level": told["level"]}
     return Page("nodes", "Nodes", facts, [servers, clients])
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Numbers as ranges: [0, 1, 2, 5] is 0-2, 5."""
-    said: list[str] = []
-    first = last = -2
-    for number in [*sorted(numbers), -2]:
-        if number == last + 1:
-            last = number
-            continue
-        if last >= 0:
-            said.append(str(first) if first == last else f"{first}-{last}")
-        first = last = number
-    return ", ".join(said)
 
 
 _ALIVE = {True: "alive", False: "dead", None: "not renewing"}

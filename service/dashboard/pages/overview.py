@@ -103,18 +103,17 @@ async def held(visit: Visit) -> list[Mapping[str, Any]]:
 
 
 def busiest(topics: Sequence[Mapping[str, Any]]) -> Table:
-    """A table of the busiest topics."""
     return Table(
         name="busiest",
         caption="Busiest topics",
         columns=(
-            Column("topic", "Topic", "name", to="href"),
+            Column("topic", "Topic", "name", to="/ui/topics/{topic}"),
             Column("published_rate", "In /s", "rate"),
             Column("delivered_rate", "Out /s", "rate"),
             Column("pending", "Waiting", "number"),
             Column("backlog", "Backlog", "number"),
         ),
-        rows=[{**one, "href": f"/ui/topics/{one['topic']}"} for one in topics],
+        rows=topics,
         path="/v1/topics",
         query={"sort": "rate", "max": 10},
         cli=("tarry", "topics", "--sort", "rate"),

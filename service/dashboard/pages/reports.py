@@ -15,8 +15,11 @@ async def reports(visit: Visit) -> Page:
     table = Table(
         name="reports",
         caption="Reports",
-        columns=(Column("report", "Report", "name", to="href"), Column("made_at", "Made", "time")),
-        rows=[{**one, "href": f"/ui/reports?report={part(one['report'])}"} for one in found],
+        columns=(
+            Column("report", "Report", "name", to="/ui/reports?report={report}"),
+            Column("made_at", "Made", "time"),
+        ),
+        rows=found,
         path="/v1/reports",
         empty="There is no report in the folder yet. To make one of the last day:",
         teach="tarry pipeline report --output reports/today",

@@ -26,9 +26,9 @@ async def schedules(visit: Visit) -> Page | Elsewhere:
         name="schedules",
         caption="Schedules",
         columns=(
-            Column("name", "Schedule", "name", to="href"),
+            Column("name", "Schedule", "name", to="/ui/schedules/{name}"),
             Column("state", "State", "state"),
-            Column("topic", "Topic", "name", to="topic_href"),
+            Column("topic", "Topic", "name", to="/ui/topics/{topic}"),
             Column("when", "When", "line"),
             Column("next_at", "Next", "time"),
         ),
@@ -39,8 +39,6 @@ async def schedules(visit: Visit) -> Page | Elsewhere:
                 "topic": one["spec"]["topic"],
                 "when": when(one["spec"]),
                 "next_at": next(iter(one["next"]), ""),
-                "href": f"/ui/schedules/{part(one['name'])}",
-                "topic_href": f"/ui/topics/{part(one['spec']['topic'])}",
             }
             for one in told["schedules"]
         ],
@@ -81,7 +79,6 @@ def when(spec: Mapping[str, Any]) -> str:
 
 
 async def schedule(visit: Visit) -> Page:
-    """The page of one schedule."""
     path = _path(visit)
     told: Any = await visit.api.get(path)
     times: Any = await visit.api.get(f"{path}/next", {"count": _TIMES})
@@ -95,10 +92,10 @@ async def schedule(visit: Visit) -> Page:
             Column("fire_at", "Fire time", "time"),
             Column("what", "Result", "state"),
             Column("at", "At", "time"),
-            Column("id", "Message", "id", to="href"),
+            Column("id", "Message", "id", to="/ui/messages/{id}"),
             *((Column("missed_until", "Missed until", "time"),) if missed else ()),
         ),
-        rows=[_fire(one) for one in past["fires"]],
+        rows=[{"id": "", "missed_until": None, **one} for one in past["fires"]],
         path=f"{path}/fires",
         query=query,
         empty="It has not fired yet. To send its message now:",
@@ -110,22 +107,12 @@ async def schedule(visit: Visit) -> Page:
     facts = {
         "schedule": told,
         "when": when(spec),
-        "spec": [(name, value) for name, value in spec.items() if value is not None and name not in _OWN],
         "body": body_text(spec),
         "times": times["times"],
         "table": table,
         "may_operate": visit.visitor.may("operate", spec["topic"]),
     }
     return Page("schedule", told["name"], facts, [table])
-
-
-def _fire(one: Mapping[str, Any]) -> dict[str, Any]:
-    href = f"/ui/messages/{one['id']}" if "id" in one else ""
-    return {"id": "", "missed_until": None, **one, "href": href}
-
-
-_OWN = {"cron", "every", "timezone", "topic", "body", "body_base64"}
-"""Fields of a specification that have their own place on the page."""
 
 
 async def pause(visit: Visit) -> Said:
@@ -138,13 +125,11 @@ async def pause(visit: Visit) -> Said:
 
 
 async def resume(visit: Visit) -> Said:
-    """Resumes the schedule, which goes on with its next time."""
     await visit.api.ask("POST", f"{_path(visit)}/resume")
     return Said(f"{visit.parts['name']} is resumed. It fires at its next time.")
 
 
 async def run(visit: Visit) -> Said:
-    """Sends a message of the schedule now, once confirmed."""
     if not visit.sent("sure"):
         return Said("Send its message now?", confirm=Confirm("Send it"))
     sent = (await visit.api.ask("POST", f"{_path(visit)}/run")).json()

@@ -1,6 +1,6 @@
 """The settings of topics and groups: shows them beside the defaults, and has the forms that create and change them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import evolve
@@ -10,77 +10,22 @@ from ..api import Refused, part
 from ..forms import Field, Form, plain, rests, share, span, whole
 from ..page import Elsewhere, Part
 from ..visit import Visit
-from ..words import duration, moment, number
+from ..words import duration, ladder
 
-Shown = tuple[str, str, str]
-"""A setting, its value, and the source of the value."""
-
-_UNAUTHORIZED = 401
 _UNLIMITED = "no limit"
 
 
 def topic_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
-    """The facts for the card of a topic's settings."""
-    return _card(visit, told["topic"], topic_shown(told), topic_form(told), done)
+    return _card(visit, told, topic_form(told), done)
 
 
 def group_card(visit: Visit, told: Mapping[str, Any], done: str = "") -> dict[str, Any]:
-    """The facts for the card of a group's settings."""
-    return _card(visit, told["topic"], group_shown(told), group_form(told), done)
+    return _card(visit, told, group_form(told), done)
 
 
-def _card(visit: Visit, topic: str, shown: Sequence[Shown], form: Form, done: str) -> dict[str, Any]:
-    may = visit.visitor.may("operate", topic)
-    return {"settings": shown, "form": form.fresh() if may else None, "done": done, "topic_name": topic}
-
-
-def topic_shown(told: Mapping[str, Any]) -> list[Shown]:
-    """The settings of a topic, to show."""
-    defaults = told["defaults"]
-    shown = [
-        ("Kind", "ordered" if told["ordered"] else told["kind"], ""),
-        ("Queues", number(told["queues"]), ""),
-        _own_or("Retention", told["retention"], defaults["retention"], duration),
-        _own_or("Ladder", told["ladder"], defaults["ladder"], ladder_text),
-        _own_or("Jitter", told["jitter"], defaults["jitter"], _share),
-        ("Sequencer", told["sequencer"], ""),
-        _limit("Max pending", told["max_pending"]),
-        _limit("Max rate, per second", told["max_rate"]),
-        _limit("Release rate, per second", told["release_rate"]),
-    ]
-    if told["release_rate"] is not None and "held_back" in told:
-        shown.append(("Held back now", number(told["held_back"]), ""))
-    return [*shown, ("Created", moment(told["created_at"]), "")]
-
-
-def group_shown(told: Mapping[str, Any]) -> list[Shown]:
-    """The settings of a group, to show."""
-    defaults, whose = told["defaults"], told["ladder_of"]
-    shown: list[Shown] = []
-    for label, name, text in (("Ladder", "ladder", ladder_text), ("Jitter", "jitter", _share)):
-        beside = f"its own; the {defaults['ladder_of']}'s is {text(defaults[name])}"
-        shown.append((label, text(told[name]), beside if whose == "group" else f"the {whose}'s"))
-    shown.append(("At the ladder's end", "its key waits" if told["on_exhausted"] == "block" else "a dead letter", ""))
-    return [*shown, _limit("Concurrency", told["concurrency"])]
-
-
-def _own_or(label: str, own: Any, default: Any, text: Any) -> Shown:
-    if own is None:
-        return label, text(default), "the server's"
-    return label, text(own), f"its own; the server's is {text(default)}"
-
-
-def _limit(label: str, value: int | None) -> Shown:
-    return (label, _UNLIMITED, "unless set") if value is None else (label, number(value), f"its own; else {_UNLIMITED}")
-
-
-def ladder_text(ladder: Sequence[int]) -> str:
-    """A ladder as text, such as "10 s, 1 min"."""
-    return ", ".join(duration(rest) for rest in ladder) or "none: the first failure is the last"
-
-
-def _share(jitter: float) -> str:
-    return f"{jitter:g}"
+def _card(visit: Visit, told: Mapping[str, Any], form: Form, done: str) -> dict[str, Any]:
+    may = visit.visitor.may("operate", told["topic"])
+    return {"told": told, "form": form.fresh() if may else None, "done": done, "topic_name": told["topic"]}
 
 
 def topic_form(told: Mapping[str, Any]) -> Form:
@@ -96,7 +41,7 @@ def topic_form(told: Mapping[str, Any]) -> Form:
             span,
             f"such as 30d; empty: the server's, {duration(defaults['retention'])}",
         ),
-        *_ladder_fields(own, f"the server's, {ladder_text(defaults['ladder'])}"),
+        *_ladder_fields(own, f"the server's, {ladder(defaults['ladder'])}"),
         *(
             Field(field, label, "" if told[field] is None else str(told[field]), whole, f"empty: {_UNLIMITED}")
             for field, label in (
@@ -125,7 +70,7 @@ def group_form(told: Mapping[str, Any]) -> Form:
         ("dead", "block"),
     )
     fields = (
-        *_ladder_fields(own, f"the {defaults['ladder_of']}'s, {ladder_text(defaults['ladder'])}"),
+        *_ladder_fields(own, f"the {defaults['ladder_of']}'s, {ladder(defaults['ladder'])}"),
         *((ends,) if ordered else ()),
         Field("concurrency", "Concurrency", concurrency, whole, f"empty: {_UNLIMITED}"),
     )
@@ -135,7 +80,7 @@ def group_form(told: Mapping[str, Any]) -> Form:
 def _ladder_fields(own: Mapping[str, Any] | None, otherwise: str) -> tuple[Field, Field]:
     ladder = "" if own is None else ", ".join(map(format_duration, own["ladder"])) or "none"
     hint = f"rests, such as 1m, 5m; none: no retries; empty: {otherwise}"
-    jitter = "" if own is None else _share(own["jitter"])
+    jitter = "" if own is None else f"{own['jitter']:g}"
     return (
         Field("ladder", "Ladder", ladder, rests, hint),
         Field(
@@ -162,46 +107,45 @@ def new_topic_form() -> Form:
 
 
 def new_group_form(topic: str) -> Form:
-    """The form for a new group."""
     fields = (
         Field("name", "Name", hint="letters, digits, dots, underscores and hyphens"),
-        Field("from", "It begins at", "earliest", plain, "what is there already, or what is still to come", _STARTS),
+        Field(
+            "from",
+            "It begins at",
+            "earliest",
+            plain,
+            "what is there already, or what is still to come",
+            ("earliest", "latest"),
+        ),
     )
     return Form("new-group", "/ui/new/group", "Create", fields, {"topic": topic})
 
 
-_STARTS = ("earliest", "latest")
-
-
 async def put_topic(visit: Visit) -> Part:
-    """Saves the settings of a topic that were changed on its form."""
-    path = f"/v1/topics/{part(visit.parts['topic'])}"
-    told: Any = await visit.api.get(path)
-    return await _put(visit, path, topic_shown(told), topic_form(told), topic_card)
+    return await _put(visit, f"/v1/topics/{part(visit.parts['topic'])}", topic_form, topic_card)
 
 
 async def put_group(visit: Visit) -> Part:
-    """Saves the settings of a group that were changed on its form."""
     path = f"/v1/topics/{part(visit.parts['topic'])}/groups/{part(visit.parts['group'])}"
+    return await _put(visit, path, group_form, group_card)
+
+
+async def _put(visit: Visit, path: str, form_of: Callable[[Mapping[str, Any]], Form], card: Any) -> Part:
+    """Saves the settings that were changed on the form."""
     told: Any = await visit.api.get(path)
-    return await _put(visit, path, group_shown(told), group_form(told), group_card)
-
-
-async def _put(visit: Visit, path: str, shown: Sequence[Shown], form: Form, card: Any) -> Part:
-    asked, form = form.typed(visit.sent).asked()
+    asked, form = form_of(told).typed(visit.sent).asked()
     if not form.first_wrong:
         try:
             if asked:
                 await visit.api.ask("PUT", path, asked)
-            told: Any = await visit.api.get(path)
+            told = await visit.api.get(path)
             return Part("settings", card(visit, told, "Saved." if asked else "Nothing was changed."))
         except Refused as error:
             form = _refused(form, error)
-    return Part("settings", {"settings": shown, "form": form, "done": ""})
+    return Part("settings", {"told": told, "form": form, "done": ""})
 
 
 async def make_topic(visit: Visit) -> Part | Elsewhere:
-    """Creates a topic."""
     form = new_topic_form().typed(visit.sent)
     kind = visit.sent("kind")
     wish: dict[str, Any] = {"queues": whole(visit.sent("queues"))}
@@ -234,9 +178,9 @@ async def _make(visit: Visit, form: Form, path: str, wish: Mapping[str, Any], ho
     try:
         await visit.api.get(path)
     except Refused as error:
-        if error.status == _BAD:
+        if error.status == 400:
             return Part("form", {"form": _named(form, error.detail)})
-        if error.status != _NOT_FOUND:
+        if error.status != 404:
             return Part("form", {"form": _refused(form, error)})
     else:
         return Part("form", {"form": _named(form, f"{name} is there already.")})
@@ -247,15 +191,12 @@ async def _make(visit: Visit, form: Form, path: str, wish: Mapping[str, Any], ho
     return Elsewhere(f"{home}/{part(name)}")
 
 
-_BAD, _NOT_FOUND = 400, 404
-
-
 def _named(form: Form, wrong: str) -> Form:
     return evolve(form, fields=[evolve(one, wrong=wrong if one.name == "name" else "") for one in form.fields])
 
 
 def _refused(form: Form, error: Refused) -> Form:
     """The form with the API's errors. A 401 is raised instead, which leads to the sign-in page."""
-    if error.status == _UNAUTHORIZED:
+    if error.status == 401:
         raise error
     return form.refused(error)

@@ -11,7 +11,6 @@ _PAGE = 50
 
 
 async def timers(visit: Visit) -> Page:
-    """The page of timers, by key."""
     topic = visit.parts["topic"]
     path = f"/v1/topics/{part(topic)}/timers"
     query = {"max": _PAGE, "cursor": visit.asked("cursor")}
@@ -20,20 +19,13 @@ async def timers(visit: Visit) -> Page:
         name="timers",
         caption="Timers",
         columns=(
-            Column("key", "Key", "name", to="timer_href"),
+            Column("key", "Key", "name", to=f"/ui/schedules?topic={part(topic)}&key={{key}}"),
             Column("state", "State", "state"),
             Column("deliver_at", "Fires", "time"),
             Column("revision", "Revision"),
-            Column("id", "Message", "id", to="href"),
+            Column("id", "Message", "id", to="/ui/messages/{id}"),
         ),
-        rows=[
-            {
-                **one,
-                "href": f"/ui/messages/{one['id']}",
-                "timer_href": f"/ui/schedules?topic={part(topic)}&key={part(one['key'])}",
-            }
-            for one in told["timers"]
-        ],
+        rows=told["timers"],
         path=path,
         query=query,
         cli=("tarry", "timer", "list", topic),

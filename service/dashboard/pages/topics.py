@@ -1,6 +1,5 @@
 """The pages of all topics, and of one topic."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..api import part
@@ -30,7 +29,7 @@ async def topics(visit: Visit) -> Page | Elsewhere:
         name="topics",
         caption="Topics",
         columns=(
-            Column("topic", "Topic", "name", to="href"),
+            Column("topic", "Topic", "name", to="/ui/topics/{topic}"),
             Column("kind", "Kind", wide=True),
             Column("queues", "Queues", "number", wide=True),
             Column("published_rate", "In /s", "rate"),
@@ -40,10 +39,7 @@ async def topics(visit: Visit) -> Page | Elsewhere:
             Column("accepted", "Accepted", "number", wide=True),
             Column("cancelled", "Cancelled", "number", wide=True),
         ),
-        rows=[
-            {**one, "kind": "ordered" if one["ordered"] else one["kind"], "href": f"/ui/topics/{part(one['topic'])}"}
-            for one in told["topics"]
-        ],
+        rows=[{**one, "kind": "ordered" if one["ordered"] else one["kind"]} for one in told["topics"]],
         path="/v1/topics",
         query=query,
         cli=("tarry", "topics", "--sort", sort),
@@ -55,14 +51,12 @@ async def topics(visit: Visit) -> Page | Elsewhere:
 
 
 async def topic(visit: Visit) -> Page:
-    """The page of one topic, with its counts, groups and settings."""
     name = visit.parts["topic"]
     path = f"/v1/topics/{part(name)}"
     told: Any = await visit.api.get(path)
     table = groups_table(told["groups"], path, topic=name, cli=("tarry", "groups", name))
     facts = {
         "topic": told,
-        "counts": _counts(told),
         "table": table,
         "new_group": new_group_form(name).fresh() if visit.visitor.may("operate", name) else None,
         **topic_card(visit, told),
@@ -71,24 +65,5 @@ async def topic(visit: Visit) -> Page:
 
 
 async def topic_pictures(visit: Visit) -> Page:
-    """The pictures of how many messages of a topic fall due when."""
     due = await falling_due(visit, f"/v1/topics/{part(visit.parts['topic'])}/upcoming")
     return Page("pictures", "Pictures", {"ring": None, "heat": None, "due": due})
-
-
-def _counts(told: Mapping[str, Any]) -> Sequence[tuple[str, int, str]]:
-    """The topic's counts, in the order of their equation; and the state by which such messages can be listed, if
-    any."""
-    return [(label, told[name], state) for name, label, state in _COUNTED if name in told]
-
-
-_COUNTED = (
-    ("accepted", "Accepted", ""),
-    ("pending", "Waiting", "scheduled"),
-    ("streamed", "In the stream", "published"),
-    ("cancelled", "Cancelled", "cancelled"),
-    ("replaced", "Replaced", ""),
-    ("suppressed", "Suppressed", "suppressed"),
-    ("expired", "Expired", ""),
-)
-"""A topic's counts: field, label, and the state by which such messages can be listed, or empty."""

@@ -1,47 +1,22 @@
 """Draws how late messages were: a column for each stretch of time, a row for each bound, darker for more messages."""
 
 from collections.abc import Sequence
-from math import log1p
 
 from markupsafe import Markup
 
 from ..words import bodied, duration
-from .svg import drawing, element, text, titled
-
-_LEFT, _TOP, _CELL, _ROW, _FOOT = 62, 8, 14, 9, 16
-"""Sizes. `_TOP` is room for the highest label, which is larger than its row on a narrow screen."""
+from .svg import draw
 
 
 def heat(counts: Sequence[Sequence[int]], bounds: Sequence[int], step: int) -> Markup:
     """`counts` are by stretch of `step` milliseconds, the last of which ends now; `bounds` are in milliseconds."""
-    rows, columns = len(bounds) + 1, len(counts)
+    rows, ago = range(len(bounds) + 1), duration(len(counts) * step)
+    lates = [_late(bounds, row) for row in rows]
+    labels = [*map(duration, bounds), f"> {duration(bounds[-1])}"]
     most = max((many for column in counts for many in column), default=0)
-    width, height = _LEFT + columns * _CELL, _TOP + rows * _ROW + _FOOT
-    parts = [element("rect", x=_LEFT, y=_TOP, width=columns * _CELL, height=rows * _ROW, class_="ground")]
-    for place, column in enumerate(counts):
-        for row, many in enumerate(column):
-            if many:
-                cell = element(
-                    "rect",
-                    x=_LEFT + place * _CELL,
-                    y=_TOP + (rows - 1 - row) * _ROW,
-                    width=_CELL - 1,
-                    height=_ROW - 1,
-                    class_="cell",
-                    fill_opacity=f"{0.2 + 0.8 * log1p(many) / log1p(most):.2f}",
-                )
-                parts.append(titled(cell, f"{_late(bounds, row)}: {bodied(many, 'message', 'messages')}"))
-    parts += [
-        text(_label(bounds, row), _LEFT - 4, _TOP + (rows - row) * _ROW - 1.5, class_="small", text_anchor="end")
-        for row in range(0, rows, 2)
-    ]
-    if not most:
-        middle = _LEFT + columns * _CELL / 2, _TOP + rows * _ROW / 2 + 4
-        parts.append(text("nothing was delivered", *middle, class_="small", text_anchor="middle"))
-    ago = duration(columns * step)
-    parts.append(text(f"{ago} ago", _LEFT, height - 3, class_="small"))
-    parts.append(text("now", width, height - 3, class_="small", text_anchor="end"))
-    return drawing(width, height, about(counts, bounds, ago), parts, "heat")
+    facts = {"counts": counts, "lates": lates, "labels": labels, "most": most, "ago": ago}
+    # Above the rows there is room for the highest label, which is larger than its row on a narrow screen.
+    return draw("heat", 62 + len(counts) * 14, 24 + len(rows) * 9, about(counts, bounds, ago), **facts)
 
 
 def about(counts: Sequence[Sequence[int]], bounds: Sequence[int], ago: str) -> str:
@@ -62,7 +37,3 @@ def about(counts: Sequence[Sequence[int]], bounds: Sequence[int], ago: str) -> s
 
 def _late(bounds: Sequence[int], row: int) -> str:
     return f"over {duration(bounds[-1])} late" if row == len(bounds) else f"up to {duration(bounds[row])} late"
-
-
-def _label(bounds: Sequence[int], row: int) -> str:
-    return f"> {duration(bounds[-1])}" if row == len(bounds) else duration(bounds[row])

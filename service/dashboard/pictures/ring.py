@@ -7,34 +7,22 @@ from math import cos, log1p, pi, sin
 from markupsafe import Markup
 
 from ..words import bodied, number
-from .svg import drawing, element, text
+from .svg import draw
 
 _SIZE, _CENTRE, _INNER, _DEPTH = 260, 130, 66, 44
-_FREE = 52
-"""The radius reserved for the text in the middle: the hand begins there."""
 
 
 def ring(slots: Sequence[int], hand: int) -> Markup:
     """A tick for each slot with entries, its length by the logarithm of their number; the hand points at now."""
     most = max(slots, default=0)
     filled = sum(1 for many in slots if many)
-    parts = [element("circle", cx=_CENTRE, cy=_CENTRE, r=_INNER - 2, class_="rim")]
-    parts += [
-        element("path", d=_ticks(slots, most), class_="ticks"),
-        *(
-            text(f":{minute:02d}", *_at(minute * 60, _INNER + _DEPTH + 10), class_="hour", dy="3", text_anchor="middle")
-            for minute in range(0, 60, 15)
-        ),
-        element("line", x1=_CENTRE, y1=_CENTRE - _FREE, x2=_CENTRE, y2=_CENTRE - _INNER - _DEPTH + 4, class_="hand",
-                transform=f"rotate({hand / 10:.1f} {_CENTRE} {_CENTRE})"),
-        text(number(sum(slots)), _CENTRE, _CENTRE + 2, class_="large", text_anchor="middle"),
-        text("timers", _CENTRE, _CENTRE + 17, class_="small", text_anchor="middle"),
-    ]  # fmt: skip
     about = (
         f"Timing wheel: {bodied(sum(slots), 'timer', 'timers')} in {number(filled)} of its {number(len(slots))} slots, "
         f"{number(most)} in the fullest; the hand is at second {hand} of the hour"
     )
-    return drawing(_SIZE, _SIZE, about, parts, "ring")
+    hours = [(f":{minute:02d}", *_at(minute * 60, _INNER + _DEPTH + 10)) for minute in range(0, 60, 15)]
+    drawn = {"inner": _INNER, "depth": _DEPTH, "ticks": _ticks(slots, most), "hours": hours}
+    return draw("ring", _SIZE, _SIZE, about, hand=hand, entries=sum(slots), **drawn)
 
 
 def _ticks(slots: Sequence[int], most: int) -> str:

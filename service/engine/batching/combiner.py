@@ -135,7 +135,6 @@ class Combiner(Generic[Request, Answer]):
         return item.answer  # type: ignore[return-value]  # set before `finish`
 
     async def run(self) -> None:
-        """Writes batch after batch, for ever."""
         async with trio.open_nursery() as nursery:
             if self._write_free is not None:
                 nursery.start_soon(self._run_aside)
@@ -155,7 +154,6 @@ class Combiner(Generic[Request, Answer]):
 
     @property
     def _free(self) -> int:
-        """How many batches may be begun now."""
         return min(self._writers() - self._quick, _MOST - len(self._flying))
 
     def _wake(self) -> None:

@@ -29,7 +29,6 @@ class PendingRequest(Generic[Request, Answer]):
     """When it came, by trio's time, if its lane was aside already; not used otherwise."""
 
     async def wait(self) -> None:
-        """Waits for `finish`."""
         await trio.lowlevel.wait_task_rescheduled(self._leave)
 
     def finish(self) -> None:
@@ -67,11 +66,9 @@ class Lane(Generic[Request, Answer]):
 
     @property
     def weight(self) -> int:
-        """The weight of the requests that wait."""
         return sum(item.weight for item in self.waiting)
 
     def found_free(self) -> None:
-        """The lane was not locked at this look."""
         self.locked_since, self.rest = None, FIRST_REST
 
     def found_locked(self, now: float) -> None:
@@ -95,12 +92,10 @@ class Batch(Generic[Request, Answer]):
 
 
 def lanes_of(items: Items[Request, Answer]) -> list[Lane[Request, Answer]]:
-    """The lanes of these requests, each once."""
     return list(dict.fromkeys([item.lane for item in items]))
 
 
 def refuse(items: Items[Request, Answer], error: Exception) -> None:
-    """Gives the error to each of these requests."""
     for item in items:
         item.error = error
         item.finish()

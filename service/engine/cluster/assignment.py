@@ -18,7 +18,8 @@ def assign(nodes: Set[str]) -> tuple[str, ...]:
     least, more = divmod(SHARDS, len(nodes))  # `more` of the nodes have one more than the least
     owners: dict[int, str] = {}
     counts = dict.fromkeys(nodes, 0)
-    weights = [(_weight(node, shard), shard, node) for node in nodes for shard in range(SHARDS)]
+    pairs = [(node, shard) for node in nodes for shard in range(SHARDS)]
+    weights = [(blake2b(f"{node}/{shard}".encode(), digest_size=8).digest(), shard, node) for node, shard in pairs]
     for _, shard, node in sorted(weights, reverse=True):
         if shard in owners or counts[node] >= least + (more > 0):
             continue
@@ -26,7 +27,3 @@ def assign(nodes: Set[str]) -> tuple[str, ...]:
         counts[node] += 1
         owners[shard] = node
     return tuple(owners[shard] for shard in range(SHARDS))
-
-
-def _weight(node: str, shard: int) -> bytes:
-    return blake2b(f"{node}/{shard}".encode(), digest_size=8).digest()

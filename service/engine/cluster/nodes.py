@@ -56,8 +56,6 @@ log = structlog.get_logger()
 
 @frozen
 class NodeState:
-    """A node as it is known here."""
-
     row: NodeRow
     facts: dict[str, Any]
     alive: bool
@@ -136,7 +134,6 @@ class Nodes:
         return 0 < self._sure_until - self._clock.now() <= HELD
 
     async def until_duties(self) -> None:
-        """Waits until this node has the duties."""
         while not self.has_duties:
             await trio.sleep(_EVERY)
 

@@ -85,7 +85,6 @@ class Ownership:
         return max(1, len(self.held)) / SHARDS
 
     def holds(self, shard: int) -> bool:
-        """Whether this node holds it."""
         return shard in self.held
 
     async def changed(self) -> None:

@@ -4,7 +4,8 @@ A client is listed if it renews, waits for messages, has asked for some of an or
 claim. This file decides nothing: `liveness` and `coordinator` do.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from attrs import define, evolve, frozen
 
@@ -36,13 +37,11 @@ class ClientState:
     renewed_at: int | None
     alive: bool | None
     """None: it is not watched."""
-    holds: tuple[QueueHolding, ...] = ()
+    holds: Sequence[QueueHolding]
 
 
 @define(eq=False)
 class Clients:
-    """Lists clients, a page at a time."""
-
     _store: Store
     _directory: Directory
     _liveness: Liveness
@@ -56,15 +55,13 @@ class Clients:
         if not names:
             return []
         holds = await self._holds(names)
-        return [evolve(self._state(name), holds=holds.get(name, ())) for name in names]
+        found: list[ClientState] = []
+        for name in names:
+            registered_at, renewed_at, alive = self._liveness.watched(name) or (None, None, None)
+            found.append(ClientState(name, registered_at, renewed_at, alive, holds.get(name, ())))
+        return found
 
-    def _state(self, name: str) -> ClientState:
-        watched = self._liveness.watched(name)
-        if watched is None:
-            return ClientState(name, None, None, None)
-        return ClientState(name, *watched)
-
-    async def _holds(self, names: Sequence[str]) -> dict[str, tuple[QueueHolding, ...]]:
+    async def _holds(self, names: Sequence[str]) -> Mapping[str, Sequence[QueueHolding]]:
         places: dict[tuple[str, int, int], QueueHolding] = {}
         for holding in await self._store.read(holdings.of_clients, names):
             group = self._directory.group_by_id(holding.group_id)
@@ -74,10 +71,9 @@ class Clients:
             place = holding.client, group.id, number
             before = places.get(place, QueueHolding(group, number, 0, owner=False))
             places[place] = evolve(before, claims=before.claims + holding.claims, owner=before.owner or holding.owner)
-        holds: dict[str, list[QueueHolding]] = {}
+        holds: defaultdict[str, list[QueueHolding]] = defaultdict(list)
         for (name, _, _), one in places.items():
-            holds.setdefault(name, []).append(one)
-        return {
-            name: tuple(sorted(several, key=lambda one: (one.group.topic.name, one.group.name, one.queue)))
-            for name, several in holds.items()
-        }
+            holds[name].append(one)
+        for several in holds.values():
+            several.sort(key=lambda one: (one.group.topic.name, one.group.name, one.queue))
+        return holds

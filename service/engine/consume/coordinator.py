@@ -52,8 +52,6 @@ log = structlog.get_logger()
 
 @define(eq=False, kw_only=True)
 class _Waiting:
-    """A caller that waits at the coordinator."""
-
     answered: trio.Event = field(factory=trio.Event)
     error: Exception | None = None
     held_since: float | None = None
@@ -81,7 +79,6 @@ class _Settling(_Waiting):
 
     @property
     def ranges(self) -> int:
-        """How many ranges it settles."""
         return 1 + len(self.settlement.others)
 
 
@@ -140,7 +137,6 @@ class Coordinator:
 
     @property
     def retired(self) -> bool:
-        """Whether the group is removed."""
         return self._bell.retired
 
     @property
@@ -260,7 +256,6 @@ class Coordinator:
 
     @property
     def ordered(self) -> bool:
-        """Whether the clients share the queues among them."""
         return self._found_group.topic.ordered
 
     @property
@@ -270,7 +265,6 @@ class Coordinator:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits for a turn."""
         return not self._settling
 
     async def run(self) -> None:

@@ -11,8 +11,6 @@ from ..state.rates import Rates
 
 @frozen(eq=False)
 class Deliveries:
-    """Counts for the claims of groups and for the clients of broadcast topics."""
-
     _metrics: Metrics
     _rates: Rates
 

@@ -10,15 +10,7 @@ from ....store import catalogue
 from ....store.errors import GroupGone, StoreError
 from ....store.groups import holdings
 from ....store.groups.claim_ids import parse_claim
-from ....store.records import (
-    Claim,
-    ClaimKey,
-    ClaimRequest,
-    Group,
-    GroupState,
-    Settled,
-    Settlement,
-)
+from ....store.records import Claim, ClaimKey, ClaimRequest, Group, GroupState, Settled, Settlement
 from ....store.store import Store
 from ...clock import Clock
 from ...errors import NothingToSettle, ServiceError, Stopping, UnknownClaim
@@ -53,14 +45,12 @@ class Groups:
         self._nursery = nursery
 
     def stop(self) -> None:
-        """Stops claims; settlements go on."""
         self._stopping = True
         for coordinator in self._coordinators.values():
             coordinator.stop()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits for a turn."""
         return all(coordinator.idle for coordinator in self._coordinators.values())
 
     async def state(self, group: Group) -> GroupState:

@@ -50,6 +50,5 @@ class Members:
             self._groups.share_among(group_id, everywhere.get(group_id, set()))
 
     async def forget(self) -> None:
-        """Removes members that have not asked for twice `present_for`."""
         while await self._store.write(members.forget, self._clock.now() - 2 * self._present_for):
             pass

@@ -53,8 +53,6 @@ class Worked:
 
 @define(eq=False)
 class Operations:
-    """The operations over one store."""
-
     _store: Store
     _clock: Clock
     _signals: Signals
@@ -108,8 +106,6 @@ class Operations:
         return await self._over_letters(group, letters, None if dry_run else rate, redrive)
 
     async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
-        """Removes dead letters for good."""
-
         async def purge(some: Letters, limit: int) -> Redriven:
             if dry_run:
                 return Redriven(await self._store.read(redriving.count, group, some))

@@ -27,8 +27,6 @@ _ASKED = 30.0
 
 @define(eq=False)
 class Pauses:
-    """Looks for groups that were paused or resumed elsewhere."""
-
     _store: Store
     _directory: Directory
     _signals: Signals

@@ -45,18 +45,15 @@ class Readers:
         )
 
     async def run(self) -> None:
-        """Writes the offsets of broadcast clients, for ever."""
         await self._together.run()
 
     def stop(self) -> None:
-        """Ends the waits of all readers."""
         self._stopping = True
         self._together.hurry()
         self._listeners.notify_all()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to be written."""
         return self._together.idle
 
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:

@@ -46,8 +46,6 @@ class Standstill:
 
 
 class Sealer:
-    """Seals queues that were touched."""
-
     def __init__(self, store: Store, clock: Clock, directory: Directory, signals: Signals, *, widest: int) -> None:
         self._store = store
         self._clock = clock
@@ -61,7 +59,6 @@ class Sealer:
         self._trouble = Trouble(trio.current_time, failed="sealing_failed", well="sealing_goes_on")
 
     async def run(self) -> None:
-        """Seals for ever."""
         while True:
             with trio.move_on_after(_HOLE_PAUSE if self._holes else float("inf")):
                 await self._unsealed.some.wait()

@@ -33,8 +33,6 @@ log = structlog.get_logger()
 
 @define(eq=False)
 class Turns:
-    """Runs the turns of every group."""
-
     _store: Store
     _clock: Clock
     _metrics: Metrics
@@ -49,7 +47,6 @@ class Turns:
     _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
 
     def forget(self, group_id: int) -> None:
-        """Drops what is known of a group that is gone."""
         self._met_until.pop(group_id, None)
         self._furthest.pop(group_id, None)
 

@@ -67,7 +67,6 @@ class Burst:
         self._changed.set()
 
     async def run(self) -> None:
-        """Promotes what is in the lanes, until it is stopped."""
         async with trio.open_nursery() as nursery:
             for _ in range(_WAYS):
                 nursery.start_soon(self._go)
@@ -124,7 +123,6 @@ class Burst:
         return self._pending.lanes.take_few(LIGHT, self._pending.releases.room)
 
     async def _wait(self) -> None:
-        """Waits until something has changed, or until more may go."""
         if self._changed.is_set():
             self._changed = trio.Event()
         rests = self._pacing.rests and self._pending.lanes.free

@@ -35,8 +35,6 @@ _DOUBTED = 0.1
 
 @define(eq=False)
 class Dispatcher:
-    """Turns one wheel."""
-
     _pending: Pending
     _promotion: Promotion
     _burst: Burst
@@ -52,7 +50,6 @@ class Dispatcher:
         await self._turned.wait()
 
     async def run(self) -> None:
-        """Turns until it is stopped."""
         pending = self._pending
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._burst.run)

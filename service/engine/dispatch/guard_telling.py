@@ -25,15 +25,12 @@ class _Told:
 
 @define(eq=False)
 class GuardTelling:
-    """Reports on all guards of a server, by name."""
-
     _metrics: Metrics
     _alarm: Alarm
     _clock: Clock
     _told: dict[str, _Told] = field(factory=dict[str, _Told], init=False)
 
     def holds(self, name: str, why: str, waiting: int) -> None:
-        """The guard holds messages, and `waiting` of them wait."""
         self._metrics.guard_failed(name)
         now = trio.current_time()
         told = self._told.setdefault(name, _Told(float("-inf"), now))
@@ -44,7 +41,6 @@ class GuardTelling:
             self._alarm.ring("guard_holds", at=at, guard=name, because=why, waiting=waiting)
 
     def answers(self, name: str, waiting: int) -> None:
-        """The guard holds nothing any more."""
         if (told := self._told.pop(name, None)) is not None:
             seconds = round(trio.current_time() - told.since, 1)
             log.info("guard_answers", guard=name, seconds=seconds, waiting=waiting)

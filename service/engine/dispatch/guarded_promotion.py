@@ -16,8 +16,6 @@ from .spoilt import Spoilt
 
 @frozen(eq=False)
 class GuardedPromotion:
-    """Hands guarded messages to the stream, or ends them."""
-
     _store: Store
     _directory: Directory
     _clock: Clock

@@ -98,7 +98,6 @@ class GuardRoom:
         return len(self._ready) + len(self._alone)
 
     def put(self, id_: int) -> None:
-        """Takes a message that is due."""
         if id_ in self._taken:
             self._again.add(id_)
         elif id_ not in self._alone:
@@ -106,7 +105,6 @@ class GuardRoom:
             self._changed.set()
 
     async def run(self) -> None:
-        """Asks the guard, for ever."""
         while True:
             await self._until_due()
             if self._ready:
@@ -173,7 +171,6 @@ class GuardRoom:
             await trio.sleep(_LOOK)
 
     def _well(self, messages: int) -> None:
-        """The guard has answered."""
         self._in_vain, self._pause = 0, 0.0
         self._size = min(BATCH, max(self._size, messages) * 2)
         self.why = None

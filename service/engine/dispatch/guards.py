@@ -47,8 +47,6 @@ class GuardState:
 
 
 class Undeclared:
-    """A guard that is not in this server's settings."""
-
     async def ask(self, keys: Sequence[str]) -> Answers:
         del keys
         raise NoAnswer("it is not declared in this server's settings", of_all=True)
@@ -121,7 +119,6 @@ class Guards:
         return "this server has not asked its guard" if late > _LONG else None
 
     async def run(self) -> None:
-        """Asks all guards, for ever."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for room in self._rooms.values():

@@ -24,8 +24,6 @@ QueueIds = dict[int, None]
 
 @define(eq=False)
 class Held:
-    """Entries that are held back, by queue."""
-
     by_queue: dict[int, dict[int, None]] = field(factory=dict[int, dict[int, None]], init=False)
     """Entries of each queue, in order; a queue is here until the last of them is through."""
     _entries: set[int] = field(factory=set[int], init=False)
@@ -65,7 +63,6 @@ class Held:
             del self._suspects[queue_id]
 
     def put(self, held: Mapping[int, Sequence[int]]) -> None:
-        """Takes entries that are held back, by queue."""
         for queue_id, entries in held.items():
             if queue_id not in self.by_queue:
                 self.by_queue[queue_id] = {}
@@ -77,12 +74,10 @@ class Held:
             self._entries.update(entries)
 
     async def emptied(self) -> None:
-        """Waits until nothing is here."""
         while self.by_queue:
             await trio.sleep(0.01)
 
     def wait(self, queues: Iterable[int], place: QueueIds) -> None:
-        """Puts the queues in this place."""
         place.update(dict.fromkeys(queues))
         self.changed.set()
 
@@ -90,7 +85,6 @@ class Held:
         return not any(queue_id in place for place in (self.line, self.stuck, self.slow, self.apart))
 
     def _home(self, queue_id: int) -> QueueIds:
-        """The place where a queue begins."""
         return self.slow if queue_id in self._suspects else self.line
 
     def take(self, queue_id: int, place: QueueIds, many: int = BATCH) -> list[int]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence, Set
 
 import structlog
 import trio
+from attrs import define, field
 
 from ....store.store import Store
 from ....store.timers import timers
@@ -36,28 +37,24 @@ _PAUSE = 1.0
 log = structlog.get_logger()
 
 
+def _trouble() -> Trouble:
+    return Trouble(trio.current_time, failed="loading_failed", well="loading_goes_on")
+
+
+@define(eq=False)
 class Loader:
     """Loads the shards that this node holds, and has other nodes told when it holds more."""
 
-    def __init__(
-        self,
-        store: Store,
-        pending: Pending,
-        clock: Clock,
-        ownership: Ownership,
-        coverage: Coverage,
-        nodes: Nodes,
-    ) -> None:
-        self._store = store
-        self._pending = pending
-        self._clock = clock
-        self._ownership = ownership
-        self._coverage = coverage
-        self._nodes = nodes
-        self._trouble = Trouble(trio.current_time, failed="loading_failed", well="loading_goes_on")
-        self.loaded = 0
-        self.recovered = trio.Event()
-        """Set when everything within the horizon is in the wheel for the first time."""
+    _store: Store
+    _pending: Pending
+    _clock: Clock
+    _ownership: Ownership
+    _coverage: Coverage
+    _nodes: Nodes
+    _trouble: Trouble = field(factory=_trouble, init=False)
+    loaded: int = field(default=0, init=False)
+    recovered: trio.Event = field(factory=trio.Event, init=False)
+    """Set when everything within the horizon is in the wheel for the first time."""
 
     async def run(self) -> None:
         """Recovers, then keeps the horizon loaded and follows the ownership of shards, for ever."""

@@ -80,7 +80,6 @@ class BurstPacing:
         return fit
 
     async def turn(self, wanted: int) -> int:
-        """Waits until there is room; returns it."""
         while not (many := self.room(wanted)):
             await trio.sleep(PAUSE)
         return many

@@ -7,6 +7,7 @@ up to the time up to which everything has been read.
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Set
+from functools import partial
 
 from attrs import define, field
 
@@ -69,12 +70,12 @@ class Pages:
         self._until = until
         self._begin = since
         self._readers = [
-            _Reader(ask, since, last)
+            _Reader(partial(ask, shard), since, last)
             for shard in sorted(shards)
             for ask, last in (
-                (self._messages(shard), (since, first_id(since) - 1)),
-                (self._moved(shard), (since - 1, _EVER)),
-                (self._retries(shard), (since, ~(first_id(since) - 1))),
+                (self._messages, (since, first_id(since) - 1)),
+                (self._moved, (since - 1, _EVER)),
+                (self._retries, (since, ~(first_id(since) - 1))),
             )
         ]
         self.upto = since if self._readers else until
@@ -95,23 +96,14 @@ class Pages:
         """Whether a page of each table and shard has been read."""
         return self.upto > self._begin
 
-    def _messages(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[TimerRun]]:
-        async def ask(last: tuple[int, int], limit: int) -> TimerRun:
-            rows = await self._store.read(timers.due_messages, shard, last[1] + 1, self._until, limit)
-            return [due for _, due in rows], [id_ for id_, _ in rows]
+    async def _messages(self, shard: int, last: tuple[int, int], limit: int) -> TimerRun:
+        rows = await self._store.read(timers.due_messages, shard, last[1] + 1, self._until, limit)
+        return [due for _, due in rows], [id_ for id_, _ in rows]
 
-        return ask
+    async def _moved(self, shard: int, last: tuple[int, int], limit: int) -> TimerRun:
+        rows = await self._store.read(timers.due_moved, shard, last, self._until, limit)
+        return [due for _, due in rows], [id_ for id_, _ in rows]
 
-    def _moved(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[TimerRun]]:
-        async def ask(last: tuple[int, int], limit: int) -> TimerRun:
-            rows = await self._store.read(timers.due_moved, shard, last, self._until, limit)
-            return [due for _, due in rows], [id_ for id_, _ in rows]
-
-        return ask
-
-    def _retries(self, shard: int) -> Callable[[tuple[int, int], int], Awaitable[TimerRun]]:
-        async def ask(last: tuple[int, int], limit: int) -> TimerRun:
-            ids = await self._store.read(timers.due_retries, shard, ~last[1] + 1, self._until, limit)
-            return [due_of(id_) for id_ in ids], [~id_ for id_ in ids]
-
-        return ask
+    async def _retries(self, shard: int, last: tuple[int, int], limit: int) -> TimerRun:
+        ids = await self._store.read(timers.due_retries, shard, ~last[1] + 1, self._until, limit)
+        return [due_of(id_) for id_ in ids], [~id_ for id_ in ids]

@@ -67,8 +67,6 @@ _EVER = 1 << 60
 
 @define(eq=False)
 class Sweeps:
-    """The steps of the sweeps."""
-
     _store: Store
     _pending: Pending
     _clock: Clock

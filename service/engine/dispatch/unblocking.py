@@ -44,7 +44,6 @@ class Unblocking:
     _locked_of_topic: Counter[int] = field(factory=Counter[int], init=False)
 
     async def run(self) -> None:
-        """Moves held entries on, for ever."""
         async with trio.open_nursery() as nursery:
             for _ in range(_LINES):
                 nursery.start_soon(self._stand_in_line)

@@ -13,8 +13,6 @@ from ..state.rates import Rates
 
 @frozen(eq=False)
 class Accepted:
-    """Counts for the metrics and for the rates of topics."""
-
     _directory: Directory
     _metrics: Metrics
     _rates: Rates

@@ -38,8 +38,6 @@ _Some = Sequence[Publication]
 
 @define(eq=False)
 class Intake:
-    """Writes what producers ask for."""
-
     _store: Store
     _directory: Directory
     _clock: Clock
@@ -72,7 +70,6 @@ class Intake:
         self._rescheduling = Combiner(self._reschedule)
 
     def open(self, nursery: trio.Nursery) -> None:
-        """Begins to write, in tasks of the nursery."""
         for run in (self._publishing.run, self._cancelling.run, self._rescheduling.run):
             nursery.start_soon(run)
 
@@ -82,7 +79,6 @@ class Intake:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to be written."""
         return self._publishing.idle and self._cancelling.idle and self._rescheduling.idle
 
     async def publish(self, publication: Publication) -> Answer:
@@ -150,7 +146,6 @@ class Intake:
         return refusals
 
     def _waiting(self, publication: Publication) -> int:
-        """How many messages of the publication are for later."""
         now = self._clock.now()
         return sum(draft.deliver_at is not None and draft.deliver_at > now for draft in publication.drafts)
 

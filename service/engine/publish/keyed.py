@@ -27,8 +27,6 @@ _WISH = 300
 
 @define(eq=False)
 class KeyedTimers:
-    """Sets and cancels timers by key."""
-
     _store: Store
     _directory: Directory
     _clock: Clock
@@ -52,16 +50,13 @@ class KeyedTimers:
         )
 
     def open(self, nursery: trio.Nursery) -> None:
-        """Begins to write, in a task of the nursery."""
         nursery.start_soon(self._doing.run)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to be written."""
         return self._doing.idle
 
     def hurry(self) -> None:
-        """From now on nobody waits for locked rows."""
         self._doing.hurry()
 
     async def do(self, wish: Wish) -> Answer:
@@ -88,7 +83,7 @@ class KeyedTimers:
 
     async def _do_one(self, wish: Wish) -> Answer:
         try:
-            return await until_free(lambda: self._doing.ask(wish), _is_locked, "this timer")
+            return await until_free(lambda: self._doing.ask(wish), lambda one: one.result == "locked", "this timer")
         except TopicGone:
             self._directory.forget_topic(wish.topic)
             raise
@@ -123,7 +118,3 @@ class KeyedTimers:
 def _weight(wish: Wish) -> int:
     draft = wish.draft
     return _WISH if draft is None else _WISH + len(draft.body) + len(draft.headers or b"")
-
-
-def _is_locked(answer: Answer) -> bool:
-    return answer.result == "locked"

@@ -29,8 +29,6 @@ _REMEMBERED = 10_000
 
 @define(eq=False)
 class _Known:
-    """What is known of one topic."""
-
     turn: trio.Lock = field(factory=trio.Lock)
     """Held while the number is being read."""
     read_at: int | None = None

@@ -72,7 +72,6 @@ class Schedules:
         return await self._do(lambda tx, firing: schedules.backfill(tx, firing, name, times, partial(traced, trace)))
 
     async def mend(self) -> None:
-        """Mends schedules whose message went another way than by promotion."""
         before = self._clock.now() - _LATE
         place: schedules.WaitingKey | None = schedules.FIRST
         while place is not None:

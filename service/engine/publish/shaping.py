@@ -78,7 +78,7 @@ class Shaping:
     def place(self, window: Window, key: str | None) -> int:
         """The time in a window for the next message, Unix milliseconds; the key chooses among equal seconds."""
         since, until = max(window[0], self._clock.now()), window[1]
-        number = secrets.randbits(64) if key is None else _hash(key)
+        number = secrets.randbits(64) if key is None else int(blake2b(key.encode(), digest_size=8).hexdigest(), 16)
         return self._spread.place(since, until, number) if since < until else since
 
     def load(self, due: int) -> int | None:
@@ -107,7 +107,3 @@ class Shaping:
             many += self._wheel.load(second - before) or 0
             late = max(late, many / per_s - before - 1)
         return int(late * _SECOND)
-
-
-def _hash(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big")

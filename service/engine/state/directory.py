@@ -6,7 +6,7 @@ turn.
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Generator, Iterator, Set
 from contextlib import contextmanager
 from itertools import islice
 from weakref import WeakValueDictionary
@@ -74,8 +74,10 @@ class Directory:
         self._groups: dict[tuple[int, str], Group] = {}
         self._of_topic: dict[int, dict[int, Group]] = defaultdict(dict)
         self._by_id: dict[int, Group] = {}
-        self._paused: set[int] = set()  # the ids of groups
-        self._release_rates = {} if release_rates is None else release_rates
+        self.paused: set[int] = set()
+        """The ids of the groups that are known here to be paused."""
+        self.release_rates = {} if release_rates is None else release_rates
+        """By topic id the release rate of each topic that has one."""
         self._topic_of_queue: dict[int, Topic] = {}
         self._group_of_queue: dict[int, Group] = {}
         self._making: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
@@ -213,7 +215,6 @@ class Directory:
 
     @property
     def count_of_groups(self) -> int:
-        """The number of groups of all topics."""
         return len(self._groups)
 
     def some_groups(self, limit: int) -> list[Group]:
@@ -226,12 +227,10 @@ class Directory:
         return list(self._ids)
 
     def topic_by_id(self, id_: int) -> Topic | None:
-        """The topic of this id."""
         topic = self._topics.get(self._names.get(id_, ""))
         return topic if topic is not None and topic.id == id_ else None
 
     def name_of(self, topic_id: int) -> str:
-        """The name of a topic; empty for one that is not known here yet."""
         return self._names.get(topic_id, "")
 
     def topics_from(self, name: str) -> Iterator[Topic]:
@@ -244,18 +243,7 @@ class Directory:
         return sorted(self._of_topic.get(topic.id, {}).values(), key=lambda group: group.name)
 
     def group_by_id(self, id_: int) -> Group | None:
-        """The group of this id."""
         return self._by_id.get(id_)
-
-    @property
-    def release_rates(self) -> Mapping[int, int]:
-        """By topic id the release rate of each topic that has one."""
-        return self._release_rates
-
-    @property
-    def paused(self) -> set[int]:
-        """The ids of the groups that are known here to be paused."""
-        return self._paused
 
     def topic_of_queue(self, queue_id: int) -> Topic | None:
         """The topic whose own queue this is."""
@@ -292,14 +280,6 @@ class Directory:
         topic, made = await self._store.put_topic(draft, named, check, self._clock.now())
         # Read once more: a look that began before that commit may be under way.
         return await self.read_topic(topic.name) or topic, made
-
-    async def change_topic(self, topic: Topic, draft: TopicDraft) -> Topic:
-        """Changes those fields of a topic that may change."""
-        await self._store.change_topic(topic, draft, self._clock.now())
-        found = await self.read_topic(topic.name)
-        if found is None:
-            raise UnknownTopic(f"topic {topic.name!r} has been removed meanwhile")
-        return found
 
     async def group(
         self,
@@ -348,7 +328,7 @@ class Directory:
         if self._names.pop(topic.id, None) is not None:
             del self._ids[bisect_left(self._ids, topic.id)]
         self._of_topic.pop(topic.id, None)
-        self._release_rates.pop(topic.id, None)
+        self.release_rates.pop(topic.id, None)
         queues = [queue.id for one in (topic, present) if one and one.id == topic.id for queue in one.queues]
         for queue_id in queues:
             self._topic_of_queue.pop(queue_id, None)
@@ -357,14 +337,13 @@ class Directory:
             self._forgetting.topic_gone(topic)
 
     def forget_group(self, group: Group) -> None:
-        """Forgets a group that is removed."""
         if not _remember(self._removed_groups, group.id):
             return
         self._drop_group(group)
 
     def _drop_group(self, group: Group) -> None:
         place, present = (group.topic.id, group.name), self._by_id.pop(group.id, None)
-        self._paused.discard(group.id)
+        self.paused.discard(group.id)
         if place in self._groups and self._groups[place].id == group.id:
             del self._groups[place]
         if place[0] in self._of_topic:
@@ -413,9 +392,9 @@ class Directory:
                     del self._topic_of_queue[queue.id]
         self._topics[topic.name] = topic
         if topic.release_rate is None:
-            self._release_rates.pop(topic.id, None)
+            self.release_rates.pop(topic.id, None)
         else:
-            self._release_rates[topic.id] = topic.release_rate
+            self.release_rates[topic.id] = topic.release_rate
         if topic.id not in self._names:
             insort(self._ids, topic.id)
         self._names[topic.id] = topic.name
@@ -432,7 +411,7 @@ class Directory:
         self._groups[group.topic.id, group.name] = group
         self._by_id[group.id] = group
         self._of_topic[group.topic.id][group.id] = group
-        (self._paused.add if group.paused else self._paused.discard)(group.id)
+        (self.paused.add if group.paused else self.paused.discard)(group.id)
         for queue in group.retry_queues:
             self._group_of_queue[queue.id] = group
         return group

@@ -38,12 +38,10 @@ class Batch:
 
     @property
     def topics(self) -> Sequence[int]:
-        """The topics that have entries in it."""
         return list(self.of)
 
     @property
     def entries(self) -> Sequence[int]:
-        """All entries, topic after topic."""
         return [entry for some in self.of.values() for entry in some]
 
 
@@ -54,8 +52,6 @@ def unlimited(_topic: int) -> int:
 
 @define(eq=False)
 class DueLanes:
-    """Entries that are due, by topic."""
-
     _lanes: dict[int, Opened] = field(factory=dict[int, Opened], init=False)
     """By topic, in the order of their turns. None is empty."""
     _flying: dict[int, Batch] = field(factory=dict[int, Batch], init=False)
@@ -64,16 +60,13 @@ class DueLanes:
     """The last batch that had to be divided was of topics that need no more than their share."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything, on its way or not."""
         return bool(self._lanes or self._flying)
 
     def __len__(self) -> int:
-        """The number of entries that wait."""
         return sum(map(len, self._lanes.values()))
 
     @property
     def topics(self) -> Sequence[int]:
-        """The topics of which something waits."""
         return list(self._lanes)
 
     @property
@@ -82,7 +75,6 @@ class DueLanes:
         return any(topic not in self._flying for topic in self._lanes)
 
     def waiting(self, topic: int) -> int:
-        """How many entries of a topic wait."""
         lane = self._lanes.get(topic)
         return 0 if lane is None else len(lane)
 

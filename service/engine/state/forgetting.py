@@ -21,7 +21,6 @@ class Forgetting:
     _cleaning: CleaningNotes
 
     def topic_gone(self, topic: Topic) -> None:
-        """Wakes the topic's readers, and ends its metrics."""
         for queue in topic.queues:
             self._listeners.notify(queue.id)
         self._metrics.forget(topic.name)

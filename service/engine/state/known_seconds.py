@@ -33,7 +33,6 @@ class KnownSecond:
     """Entries that have come since the look began."""
 
     def found(self, burst: int, others: Mapping[int, int]) -> None:
-        """Takes what the look has found."""
         self.burst, self.others, self.entries = burst, others, array("q", sorted(others))
 
     def tells(self, due: int, entry: int) -> bool:
@@ -75,11 +74,9 @@ class KnownSeconds:
         return second in self._seconds
 
     def of(self, second: int) -> KnownSecond:
-        """What is known of a second."""
         return self._seconds.get(second, _UNKNOWN)
 
     def begin(self, second: int) -> KnownSecond:
-        """Begins a look at this second."""
         known = self._seconds[second] = KnownSecond()
         return known
 
@@ -88,7 +85,6 @@ class KnownSeconds:
         self._seconds.pop(second, None)
 
     def forget_before(self, second: int) -> None:
-        """Drops seconds that are long over."""
         for over in [one for one in self._seconds if one < second]:
             del self._seconds[over]
 

@@ -14,7 +14,6 @@ class Listeners:
 
     @property
     def awaited(self) -> set[int]:
-        """The queues that somebody listens for."""
         return set(self._listeners)
 
     def notify(self, queue_id: int) -> None:

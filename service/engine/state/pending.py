@@ -50,7 +50,6 @@ class Pending:
     """Entries that went into the stream while a sweep was under way."""
 
     def __len__(self) -> int:
-        """Timers in memory."""
         return len(self.wheel) + len(self.lanes)
 
     def add(self, due: int, entry: int) -> None:
@@ -91,7 +90,6 @@ class Pending:
                 self._gone.clear()
 
     def went(self, promoted: Sequence[Promoted]) -> None:
-        """Notes messages that are in the stream."""
         if self._sweeps:
             self._gone.update(one.entry for one in promoted)
 
@@ -128,7 +126,6 @@ class Pending:
 
     @property
     def is_late(self) -> bool:
-        """Whether work that can wait has to wait."""
         return self.behind > _LATE
 
     @property

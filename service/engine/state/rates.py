@@ -28,8 +28,6 @@ class Rate:
 
 @frozen
 class Activity:
-    """What a topic is doing."""
-
     rate: Rate
     backlog: int
     """Messages that its groups have yet to claim, all groups together."""
@@ -51,7 +49,6 @@ class Rates:
         self._counts: dict[int, deque[_Count]] = {}
 
     def count(self, topic_id: int, *, published: int = 0, delivered: int = 0) -> None:
-        """Notes that so many came in or went out just now."""
         counts = self._present(topic_id)
         step = self._step()
         if not counts or counts[-1].step != step:

@@ -26,11 +26,9 @@ class Releases:
     _paid_until: dict[int, float] = field(factory=dict[int, float], init=False)
 
     def __bool__(self) -> bool:
-        """Whether any topic has a rate."""
         return bool(self._rates)
 
     def bounds(self, topic: int) -> bool:
-        """Whether this topic has a rate."""
         return topic in self._rates
 
     def room(self, topic: int) -> int:

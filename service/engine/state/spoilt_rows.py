@@ -12,8 +12,6 @@ NAMED = 10
 
 @define
 class SpoiltRow:
-    """An entry that is set aside."""
-
     why: str = ""
     rest: int = 0
     """Milliseconds from the last try to the next."""
@@ -22,8 +20,6 @@ class SpoiltRow:
 
 @define(eq=False)
 class SpoiltRows:
-    """Entries of the wheel that are set aside."""
-
     rows: dict[int, SpoiltRow] = field(factory=dict[int, SpoiltRow], init=False)
     tried: dict[int, SpoiltRow] = field(factory=dict[int, SpoiltRow], init=False)
     """Entries that are being tried once more."""

@@ -6,8 +6,6 @@ from attrs import define, field
 
 @define(eq=False)
 class Unsealed:
-    """The queues to be looked at, by id."""
-
     queues: set[int] = field(factory=set[int], init=False)
     some: trio.Event = field(factory=trio.Event, init=False)
     needed: bool = field(default=False, init=False)
@@ -19,7 +17,6 @@ class Unsealed:
         self.touch(queue_id)
 
     def touch(self, queue_id: int) -> None:
-        """Has the sealer look at this queue."""
         self.queues.add(queue_id)
         self.some.set()
 

@@ -20,8 +20,6 @@ ALL = frozenset({"jitter", *(field.name for field in fields(TopicDraft))} - {"na
 
 @frozen(eq=False)
 class Catalogue:
-    """Makes and changes topics and groups by name."""
-
     _store: Store
     _directory: Directory
     _signals: Signals
@@ -70,10 +68,7 @@ class Catalogue:
     async def limit_group(self, group: Group, concurrency: int | None) -> Group:
         """Sets how many messages the group's clients may have in hand at once; None is no limit."""
         await self._store.write(catalogue.limit_group, group, concurrency)
-        group = await self._directory.read_group(group)
-        self._signals.group_freed(group.id)
-        self._signals.catalogue_changed(group.topic.id)
-        return group
+        return await self._changed(group)
 
     async def pause_group(self, group: Group, *, paused: bool) -> Group:
         """Gives its clients nothing from now on, or something again; other servers hear of it within a second.
@@ -86,6 +81,10 @@ class Catalogue:
                 " and no group of it can be paused"
             )
         await self._store.write(catalogue.pause_group, group, paused=paused)
+        return await self._changed(group)
+
+    async def _changed(self, group: Group) -> Group:
+        """The group as it is now. Its clients look again."""
         group = await self._directory.read_group(group)
         self._signals.group_freed(group.id)
         self._signals.catalogue_changed(group.topic.id)

@@ -55,7 +55,6 @@ class Ranking:
         self._backlogs_until = float("-inf")
 
     async def page(self, sort: Sort, place: TopicPageStart, limit: int) -> Ranked:
-        """Up to `limit` topics from behind a place."""
         values = await self._values(sort)
         topics = await self._busy(values, place, limit)
         after = place.name if place.value == 0 else ""

@@ -6,6 +6,7 @@ after a crash. `store.cleaning.removal` says what may be cleared away, and why t
 
 import structlog
 import trio
+from attrs import define, field
 
 from ....store.cleaning import removal
 from ....store.cleaning.removal import BEGIN, GRACE, Tombstone
@@ -26,22 +27,16 @@ REST = 0.05
 log = structlog.get_logger()
 
 
+@define(eq=False)
 class Remover:
     """Clears away for ever, and rests while due messages are late."""
 
-    def __init__(
-        self,
-        store: Store,
-        directory: Directory,
-        clock: Clock,
-        signals: Signals,
-    ) -> None:
-        self._store = store
-        self._directory = directory
-        self._clock = clock
-        self._signals = signals
-        self._some = trio.Event()
-        self._clearing = trio.Lock()
+    _store: Store
+    _directory: Directory
+    _clock: Clock
+    _signals: Signals
+    _some: trio.Event = field(factory=trio.Event, init=False)
+    _clearing: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def remove_topic(self, topic: Topic, *, force: bool) -> None:
         """Removes the topic. Raises `UnknownTopic`, and `TopicConflict` while it has messages, unless by `force`."""

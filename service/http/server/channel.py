@@ -48,7 +48,6 @@ class Channel:
         self.events = self.parser.events
 
     def close(self) -> None:
-        """Stops reading."""
         self.parser.close()
         self.events.clear()
 

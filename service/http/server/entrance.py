@@ -44,7 +44,6 @@ class Sharing(Protocol):
 
     def note(self, connections: int) -> None:
         """Tells the others how many connections are open here."""
-        ...
 
     def rest(self) -> float:
         """Seconds for which to leave a new connection to the others; 0 to accept it here."""
@@ -58,7 +57,6 @@ class Alone:
         """Does nothing: nobody else needs the number."""
 
     def rest(self) -> float:
-        """Always 0: accept every connection here."""
         return 0
 
 

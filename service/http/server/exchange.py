@@ -89,7 +89,6 @@ class Exchange:
     # The client's credit: see `ports.Credit`
 
     def know(self, client: str) -> None:
-        """Moves the client to the limits of those with a key: it has shown the key of this name, or needs none."""
         if self._limits is self._terms.keyless:
             size = self._size
             if size:
@@ -101,11 +100,9 @@ class Exchange:
             self._client = client or (f" {self._address[0]}" if self._address else " ")
 
     def check(self) -> None:
-        """Raises `Overloaded` if the client takes too little of its answers."""
         self._limits.untaken.check(self._client)
 
     def hold(self, size: int) -> None:
-        """Counts more bytes of its answer as held. Raises `Overloaded`, and counts nothing then."""
         self._limits.untaken.check(self._client, size)
         self._hold(size)
 
@@ -114,7 +111,6 @@ class Exchange:
         self._untaken += size
 
     def free(self, size: int) -> None:
-        """Counts bytes of its answer as no longer held."""
         self._limits.untaken.free(self._client, size)
         self._untaken -= size
 
@@ -232,7 +228,7 @@ class Exchange:
             if self._left < 0 or (self._left and not more):
                 raise AppFault("the answer's body has another length than its head says")
         self._ended = not more
-        if not self._has_body:
+        if self._head.method == "HEAD" or self._status in _NO_BODY:
             piece = b""
         elif self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
@@ -265,10 +261,6 @@ class Exchange:
         for some in left:
             await self._channel.write_rest(some)
         self.free(more)
-
-    @property
-    def _has_body(self) -> bool:
-        return self._head.method != "HEAD" and self._status not in _NO_BODY
 
     def _answer_head(self, size: int, *, more: bool) -> bytes:
         headers = self._headers

@@ -78,7 +78,6 @@ class FrontDoor:
             handshake.cancel()
 
     async def _contain(self, leaving: select.epoll, stream: trio.SocketStream) -> None:
-        """Serves one connection, and contains its errors."""
         descriptor = stream.socket.fileno()
         try:
             client, server = _address(stream.socket.getpeername()), _address(stream.socket.getsockname())

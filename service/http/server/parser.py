@@ -20,8 +20,6 @@ take thirty times as many bytes then. A body is taken whole: its chunks, however
 
 @frozen(eq=False)
 class Head:
-    """The head of a request."""
-
     method: str
     target: bytes
     version: str
@@ -168,13 +166,11 @@ class RequestParser:
     # Callbacks of httptools. Errors raised here come out of its feed_data.
 
     def on_message_begin(self) -> None:
-        """Begins a request."""
         if self._passes_on:
             self._target, self._headers, self._size = b"", [], 0
             self._begun += 1
 
     def on_url(self, url: bytes) -> None:
-        """Takes the target, or a part of it."""
         if self._passes_on:
             self._target += url
             self._size += len(url)
@@ -236,7 +232,6 @@ class RequestParser:
         self._in_line, self._waiting = True, 0
 
     def on_body(self, body: bytes) -> None:
-        """Takes a piece of the body."""
         self._left -= len(body)
         self._pieces.append(body)
 

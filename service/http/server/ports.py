@@ -37,19 +37,15 @@ class Credit(Protocol):
 
     def know(self, client: str) -> None:
         """Notes that the client has shown the key of this name; the name is empty where no key is required."""
-        ...
 
     def check(self) -> None:
         """Raises `Overloaded` if it takes too little of its answers to be given more."""
-        ...
 
     def hold(self, size: int) -> None:
         """Counts more bytes of its answer as held until they are sent. Raises `Overloaded`, and counts nothing then."""
-        ...
 
     def free(self, size: int) -> None:
         """Counts bytes of its answer as no longer held."""
-        ...
 
 
 class Unlimited:
@@ -93,6 +89,5 @@ class Presence:
         self.let_go()
 
     def let_go(self) -> None:
-        """Cancels the work that waits for the client."""
         if self.waiting is not None:
             self.waiting.cancel()

@@ -26,11 +26,9 @@ class Rests:
         self._since[scope] = trio.current_time()
 
     def end(self, scope: trio.CancelScope) -> None:
-        """Notes that the connection is not idle any more, if it was."""
         self._since.pop(scope, None)
 
     async def run(self) -> None:
-        """Cancels the scopes of connections that have been idle for too long, for ever."""
         while True:
             if not self._since:
                 self._begun = trio.Event()

@@ -52,12 +52,10 @@ class Untaken:
             raise Overloaded("too many bytes of answers wait to be taken; try again in a moment")
 
     def hold(self, client: str, size: int) -> None:
-        """Adds bytes to those that the client holds."""
         self.held += size
         self._of[client] = self._of.get(client, 0) + size
 
     def free(self, client: str, size: int) -> None:
-        """Removes bytes that the client has taken, or never will."""
         self.held -= size
         if left := self._of.get(client, 0) - size:
             self._of[client] = left
@@ -80,8 +78,6 @@ def _of_keyless(terms: "Terms") -> Limits:
 
 @define(eq=False)
 class Terms:
-    """The app, and the limits under which it is served."""
-
     app: App
     keyed: Limits
     """The limits for clients that have shown a key."""

@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 import pytest
 
 from tarry.service.dashboard import words
-from tarry.service.dashboard.pages.nodes import ranges
 from tarry.service.dashboard.pictures.bars import bars
 from tarry.service.dashboard.pictures.funnel import funnel
 from tarry.service.dashboard.pictures.heat import about, heat
 from tarry.service.dashboard.pictures.lifeline import lifeline
 from tarry.service.dashboard.pictures.ring import ring
 from tarry.service.dashboard.tables import Column, Table
+from tarry.service.dashboard.words import ranges
 
 DEFAULT = [10_000, 30_000, *[60_000 * n for n in range(1, 11)], 1_200_000, 1_800_000, 3_600_000, 7_200_000]
 

@@ -190,7 +190,7 @@ async def prepared(server: SpiedServer, path: str) -> dict[str, str]:
         topic = await server.topic(queues=2)
     if topic.limited:
         kept = (topic.kind, len(topic.queues), topic.ordered, topic.retention, topic.ladder, topic.sequencer)
-        topic = await server.node.directory.change_topic(topic, TopicDraft(topic.name, *kept))
+        topic, _ = await server.node.catalogue.put_topic(TopicDraft(topic.name, *kept))
     group = await server.group(topic)
     if group.concurrency is not None:
         group = await server.node.catalogue.limit_group(group, None)

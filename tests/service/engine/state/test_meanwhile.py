@@ -194,8 +194,8 @@ async def test_an_older_answer_that_comes_later_changes_nothing(tmp_path: Path, 
         await directory.refresh()
 
         async def meanwhile() -> None:
-            await directory.make_topic(TopicDraft("orders", queues=3))
-            await directory.change_topic(await directory.topic("orders"), TopicDraft("orders", release_rate=7))
+            draft = TopicDraft("orders", queues=3, release_rate=7)
+            await directory.put_topic(draft, {"queues", "release_rate"}, lambda *_: None)
             await store.write(catalogue.pause_group, group, paused=True)
             await directory.read_group(group)
 
