@@ -1,14 +1,14 @@
 """The burst: more is due than one batch holds, so it waits in lanes by topic and is promoted in turns.
 
-It begins only when the dispatcher is behind, for the topics must be looked up, which costs a read of what promotion
-will read next. From then on all that falls due comes here, until nothing is left, so that nothing overtakes earlier
-messages of its queue.
+Without release rates it begins only when more is due than a batch, or in a second known to be crowded, for the topics
+must be looked up, which costs a read of what promotion will read next. From then on all that falls due comes here,
+until nothing is left, so that nothing overtakes earlier messages of its queue.
 
 Two batches are on their way at a time, and never of the same topic. So messages of other topics than the burst's go at
 once, in a transaction of their own; they wait at most for a batch in which their topic has a share. And the large
 batches go in the gaps between the small: see `pacing`.
 
-Messages of a topic with a release rate all come here when they are due, and stay while they are beyond the rate.
+While any topic has a release rate, all that falls due comes here; what is beyond its topic's rate stays.
 """
 
 import math
