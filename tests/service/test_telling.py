@@ -9,6 +9,7 @@ import trio
 
 from support import nodes
 from support.embedded import embedded
+from support.running import running
 from tarry.service.engine.state import directory
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
@@ -44,15 +45,9 @@ def told() -> Told:
 
 
 @pytest.fixture
-async def node(told: Told, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
-    backend = embedded(tmp_path / "tarry.db")
-    server = begin(backend, Settings(), Metrics(), told)
-    nursery.start_soon(server.run)
-    await server.ready.wait()
-    yield server.node
-    nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await backend.aclose()
+async def node(told: Told, tmp_path: Path) -> AsyncIterator[Node]:
+    async with running(begin(embedded(tmp_path / "tarry.db"), Settings(), Metrics(), told)) as server:
+        yield server.node
 
 
 async def made(node: Node, *, ordered: bool = False) -> tuple[Topic, Group]:

@@ -1,7 +1,6 @@
 """A coordinator combines, lets claims wait without asking the store, gives back what nobody takes, ends lost leases."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -9,9 +8,8 @@ import trio
 import trio.testing
 from attrs import evolve
 
-from support.embedded import embedded
+from support.hand_time import HandTime
 from support.waiting import until
-from tarry.service.clock import Clock
 from tarry.service.engine.consume import coordinator
 from tarry.service.engine.consume.coordinator import Coordinator
 from tarry.service.engine.consume.turns import Turns
@@ -39,14 +37,14 @@ from tarry.store.store import Store
 LEASE = 60_000
 
 
-class Counter:
-    """A coordinator over a real embedded store, with a clock stepped by hand and every turn noted."""
+class Counter(HandTime):
+    """A coordinator over a real embedded store, with every turn noted."""
 
     def __init__(self, store: Store, topic: Topic, group: Group) -> None:
+        super().__init__()
         self.store = store
         self.topic = topic
         self.group = group
-        self.ms = 1_795_000_000_000
         self.turns: list[tuple[int, int]] = []
         self.away = False
         self.locked = False
@@ -61,16 +59,12 @@ class Counter:
         self.gate: trio.Event | None = None
         self.line: trio.Event | None = None
         """Turns stand in line for the group until then."""
-        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.timers: list[tuple[int, int]] = []
         self.bell = Doorbell[Any]()
         self.coordinator = Coordinator(group, cast(Directory, self), self.clock, cast(Turns, self), self.bell)
 
     def group_by_id(self, id_: int) -> Group:
         return self.group
-
-    async def sample(self) -> int:
-        return self.ms
 
     async def take(self, group: Group, gather: Gather, _present: Collection[str]) -> Turn:
         if self.line is not None:
@@ -129,18 +123,14 @@ class Counter:
 
 
 @pytest.fixture
-async def counter(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Counter]:
-    backend = embedded(tmp_path / "tarry.db")
-    store = Store(backend)
+async def counter(store: Store, nursery: trio.Nursery) -> AsyncIterator[Counter]:
     topic = await store.write(catalogue.add_topic, TopicDraft("orders"), 1)
     group = await store.add_group(topic, "billing", 1)
     counter = Counter(store, topic, group)
     await counter.clock.take()
     nursery.start_soon(counter.coordinator.run)
     yield counter
-    with trio.CancelScope(shield=True):
-        nursery.cancel_scope.cancel()
-        await backend.aclose()
+    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("wait", [0, 1000])

@@ -1,7 +1,6 @@
 """The loader brings every waiting row into the wheel, overdue ones first, whatever happens meanwhile."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +8,8 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from support.embedded import embedded
 from support.engine import Cluster, dispatcher_over, pending_from, promotion_over
-from tarry.service.clock import Clock
+from support.hand_time import HandTime
 from tarry.service.engine.cluster.ownership import Peer, whole
 from tarry.service.engine.dispatch.dispatcher import Dispatcher
 from tarry.service.engine.dispatch.loader import Loader
@@ -22,6 +20,7 @@ from tarry.store.errors import Refused, Unavailable
 from tarry.store.ids import shard_of
 from tarry.store.records import ClaimRequest, Draft, Publication, Settlement, Topic
 from tarry.store.schedules.course import Fired
+from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.timers import timers
 from tarry.store.timers.timers import Brought
@@ -54,15 +53,14 @@ class Telling(Cluster):
         self.tell()
 
 
-class Node:
+class Node(HandTime):
     """A store with rows in it and a wheel to be filled."""
 
     def __init__(self, store: Watched, topic: Topic) -> None:
+        super().__init__(NOW)
         self.store = store
         self.topic = topic
-        self.ms = NOW
         self.backend = store.backend
-        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.ownership = whole()
         self.pending = pending_from(NOW, self.clock, ownership=self.ownership)
         self.coverage = Coverage(self.clock, self.ownership, shared=True)
@@ -83,9 +81,6 @@ class Node:
     def loading(self, cluster: Cluster) -> Loader:
         return Loader(self.store, self.pending, self.clock, self.ownership, self.coverage, cluster.nodes)
 
-    async def sample(self) -> int:
-        return self.ms
-
     async def schedule(self, dues: Sequence[int], accepted: int = NOW - 48 * HOUR) -> list[int]:
         drafts = tuple(Draft(topic=self.topic, queue=self.topic.queues[0], body=b"1", deliver_at=due) for due in dues)
         (receipts,) = await self.store.publish([Publication(drafts)], accepted)
@@ -97,15 +92,12 @@ class Node:
 
 
 @pytest.fixture
-async def node(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
-    backend = embedded(tmp_path / "tarry.db")
-    store = Watched(backend)
+async def node(embedded_backend: SQLiteBackend, nursery: trio.Nursery) -> AsyncIterator[Node]:
+    store = Watched(embedded_backend)
     node = Node(store, await store.write(catalogue.add_topic, TopicDraft("orders"), 1))
     await node.clock.take()
     yield node
-    with trio.CancelScope(shield=True):
-        nursery.cancel_scope.cancel()
-        await backend.aclose()
+    nursery.cancel_scope.cancel()
 
 
 async def test_recovery_loads_overdue_and_the_horizon_and_no_more(node: Node, nursery: trio.Nursery) -> None:

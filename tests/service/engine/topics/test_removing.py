@@ -8,6 +8,7 @@ import trio
 
 from support import nodes
 from support.embedded import embedded
+from support.running import running
 from support.stores import SQLiteTables
 from tarry.service.engine.state import directory as directory_module
 from tarry.service.engine.topics.ranking import TopicPageStart
@@ -57,15 +58,11 @@ class Town:
 
 
 @pytest.fixture
-async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
     town = Town(tmp_path / "tarry.db")
-    nursery.start_soon(town.server.run)
-    await town.server.ready.wait()
-    yield town
-    nursery.cancel_scope.cancel()
+    async with running(town.server):
+        yield town
     town.tables.close()
-    with trio.CancelScope(shield=True):
-        await town.node.store.backend.aclose()
 
 
 async def test_a_removed_group_is_gone_at_once(town: Town, nursery: trio.Nursery) -> None:

@@ -1,0 +1,14 @@
+"""Time that a test moves: of the database and of the host, which go on together."""
+
+from tarry.service.clock import Clock
+
+
+class HandTime:
+    """`clock` shows `ms`, once it has taken a sample."""
+
+    def __init__(self, ms: int = 1_795_000_000_000) -> None:
+        self.ms = ms
+        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
+
+    async def sample(self) -> int:
+        return self.ms
