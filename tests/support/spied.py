@@ -10,6 +10,7 @@ from support.embedded import embedded
 from support.hand_time import HandTime
 from support.nodes import name_of
 from support.running import running
+from tarry.service.access.tokens import digest, make_token
 from tarry.service.http.app import App
 from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.lifecycle import Lifecycle
@@ -18,6 +19,8 @@ from tarry.service.metrics import Metrics
 from tarry.service.node import Node
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
+from tarry.store.operating import keys
+from tarry.store.operating.keys import Key
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Receipt, Settled, Topic
 from tarry.store.store import Store
 
@@ -117,6 +120,17 @@ class SpiedServer(HandTime):
     async def group(self, topic: Topic, name: str = "billing", **asked: Any) -> Group:
         """Returns the group, created if it is missing."""
         return await self.node.directory.group(topic, name, **asked)
+
+    async def make_key(self, name: str, *scopes: str) -> str:
+        """Makes a key, which the server knows at once."""
+        token = make_token()
+        await self.store.write(keys.add, Key(name, digest(token), scopes, 0))
+        await self.node.keyring.refresh()
+        return token
+
+    async def revoke_key(self, name: str) -> None:
+        assert await self.store.write(keys.revoke, name, 1) == "revoked"
+        await self.node.keyring.refresh()
 
     async def publish(self, topic: Topic, *bodies: bytes, **draft: Any) -> list[Receipt]:
         """Publishes a message with each body, to the first queue unless another is given."""

@@ -79,7 +79,7 @@ async def test_it_ends_by_the_clock(house: House) -> None:
 
 async def test_it_ends_with_its_key(house: House) -> None:
     text, _ = house.here.begin(TOKEN.encode())
-    await house.server.store.write(keys.revoke, "me", 1)
+    await house.server.revoke_key("me")
     await house.refresh()
     with pytest.raises(NoKey):
         await house.there.find(text)

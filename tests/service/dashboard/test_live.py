@@ -11,13 +11,10 @@ import trio
 
 from support.in_one import in_one
 from support.spied import NOW, SpiedServer
-from tarry.service.access.tokens import digest, make_token
 from tarry.service.dashboard import live
 from tarry.service.dashboard.dashboard import Dashboard
 from tarry.service.http.server.ports import CREDIT, PRESENCE, Presence, Unlimited
 from tarry.service.http.server.terms import Untaken
-from tarry.store.operating import keys
-from tarry.store.operating.keys import Key
 
 
 @pytest.fixture(autouse=True)
@@ -151,23 +148,18 @@ async def test_it_ends_when_the_visitor_leaves(dashboard: Dashboard, monkeypatch
 
 
 async def test_it_ends_with_the_session(dashboard: Dashboard, server: SpiedServer, browser: httpx.AsyncClient) -> None:
-    token = make_token()
-    await server.store.write(keys.add, Key("me", digest(token), ("read:*",), 0))
-    await server.node.keyring.refresh()
-    signed = await browser.post("/ui/sign-in", data={"key": token})
+    signed = await browser.post("/ui/sign-in", data={"key": await server.make_key("me", "read:*")})
     cookie = signed.headers["set-cookie"].partition(";")[0]
     async with listening(dashboard, "/ui/topics", {"cookie": cookie}) as listener:
         await listener.until("live", 1)
-        await server.store.write(keys.revoke, "me", 1)
-        await server.node.keyring.refresh()
+        await server.revoke_key("me")
         await listener.until("over", 1)
         with trio.fail_after(2):
             await listener.ended.wait()
 
 
 async def test_without_a_session_there_is_none(dashboard: Dashboard, server: SpiedServer) -> None:
-    await server.store.write(keys.add, Key("me", digest(make_token()), ("admin",), 0))
-    await server.node.keyring.refresh()
+    await server.make_key("me", "admin")
     async with listening(dashboard, "/ui/topics") as listener:
         with trio.fail_after(2):
             await listener.ended.wait()

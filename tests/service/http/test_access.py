@@ -15,7 +15,7 @@ import trio
 from support.in_one import in_one
 from support.nodes import name_of
 from support.spied import SpiedServer
-from tarry.service.access.tokens import digest, make_token
+from tarry.service.access.tokens import make_token
 from tarry.service.engine.dispatch.guards import Guards
 from tarry.service.http.access import KNOW, Of
 from tarry.service.http.routes import OPERATIONS, Operation
@@ -36,14 +36,10 @@ class Ring:
 
     async def make(self, name: str, *scopes: str) -> dict[str, str]:
         """The header that brings a new key."""
-        token = make_token()
-        await self._server.store.write(keys.add, Key(name, digest(token), scopes, 0))
-        await self._server.node.keyring.refresh()
-        return {"Authorization": f"Bearer {token}"}
+        return {"Authorization": f"Bearer {await self._server.make_key(name, *scopes)}"}
 
     async def revoke(self, name: str) -> None:
-        assert await self._server.store.write(keys.revoke, name, 1) == "revoked"
-        await self._server.node.keyring.refresh()
+        await self._server.revoke_key(name)
 
 
 @pytest.fixture

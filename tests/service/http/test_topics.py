@@ -130,34 +130,36 @@ async def test_what_the_contract_names_is_passed_on(client: httpx.AsyncClient, s
 
 
 @in_one(
-    ("wrong", "pointer"),
+    ("path", "wrong", "pointer"),
     [
-        ({"queues": 0}, "/queues"),
-        ({"queues": 1025}, "/queues"),
-        ({"jitter": 1.5}, "/jitter"),
-        ({"jitter": "a lot"}, "/jitter"),
-        ({"kind": "queue"}, "/kind"),
-        ({"ordered": 1}, "/ordered"),
-        ({"retention": "P1Y"}, "/retention"),
-        ({"ladder": ["10s", "x"]}, "/ladder/1"),
-        ({"ladder": [True]}, "/ladder/0"),
-        ({"ladder": ["1s"] * 65}, "/ladder"),
-        ({"ladder": ["3651d"]}, "/ladder/0"),
-        ({"queue": 5}, "/queue"),
-        ({"max_pending": -1}, "/max_pending"),
-        ({"max_pending": "1"}, "/max_pending"),
-        ({"max_rate": 0}, "/max_rate"),
-        ({"release_rate": 0}, "/release_rate"),
-        ({"release_rate": 1_000_001}, "/release_rate"),
+        (ORDERS, {"queues": 0}, "/queues"),
+        (ORDERS, {"queues": 1025}, "/queues"),
+        (ORDERS, {"jitter": 1.5}, "/jitter"),
+        (ORDERS, {"jitter": "a lot"}, "/jitter"),
+        (ORDERS, {"kind": "queue"}, "/kind"),
+        (ORDERS, {"ordered": 1}, "/ordered"),
+        (ORDERS, {"retention": "P1Y"}, "/retention"),
+        (ORDERS, {"ladder": ["10s", "x"]}, "/ladder/1"),
+        (ORDERS, {"ladder": [True]}, "/ladder/0"),
+        (ORDERS, {"ladder": ["1s"] * 65}, "/ladder"),
+        (ORDERS, {"ladder": ["3651d"]}, "/ladder/0"),
+        (ORDERS, {"queue": 5}, "/queue"),
+        (ORDERS, {"max_pending": -1}, "/max_pending"),
+        (ORDERS, {"max_pending": "1"}, "/max_pending"),
+        (ORDERS, {"max_rate": 0}, "/max_rate"),
+        (ORDERS, {"release_rate": 0}, "/release_rate"),
+        (ORDERS, {"release_rate": 1_000_001}, "/release_rate"),
+        *((BILLING, {"concurrency": wrong}, "/concurrency") for wrong in (0, -1, 1.5, "5", True, 1_000_001)),
+        (BILLING, {"on_exhausted": "block"}, "/on_exhausted"),  # its topic is not ordered
     ],
 )
-async def test_what_is_wrong_with_a_topic(
-    client: httpx.AsyncClient, server: SpiedServer, wrong: dict[str, Any], pointer: str
+async def test_what_is_wrong_with_a_topic_or_a_group(
+    client: httpx.AsyncClient, server: SpiedServer, path: str, wrong: dict[str, Any], pointer: str
 ) -> None:
-    response = await client.put(ORDERS, json=wrong)
+    response = await client.put(path, json=wrong)
     assert response.status_code == 400, response.text
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
-    assert drafts(server) == []
+    assert drafts(server) == put_groups(server) == server.all("catalogue.limit_group") == []
 
 
 async def test_topics_are_listed_with_their_counts(client: httpx.AsyncClient, server: SpiedServer) -> None:
@@ -317,12 +319,6 @@ async def test_a_group_of_an_ordered_topic_may_block(client: httpx.AsyncClient, 
     ]
 
 
-async def test_a_group_of_another_topic_has_nothing_to_block(client: httpx.AsyncClient) -> None:
-    response = await client.put(BILLING, json={"on_exhausted": "block"})
-    assert response.status_code == 400
-    assert [error["pointer"] for error in response.json()["errors"]] == ["/on_exhausted"]
-
-
 async def test_a_groups_concurrency(client: httpx.AsyncClient, server: SpiedServer) -> None:
     made = await client.put(BILLING, json={"concurrency": 5})
     assert (made.status_code, made.json()["concurrency"]) == (201, 5)
@@ -368,14 +364,6 @@ async def test_what_cannot_be_paused(client: httpx.AsyncClient, server: SpiedSer
 async def test_the_whole_rule_is_told(client: httpx.AsyncClient, path: str, wrong: dict[str, Any], rule: str) -> None:
     response = await client.put(path, json=wrong)
     assert [error["detail"] for error in response.json()["errors"]] == [rule]
-
-
-@in_one("wrong", [0, -1, 1.5, "5", True, 1_000_001])
-async def test_a_concurrency_that_is_none(client: httpx.AsyncClient, server: SpiedServer, wrong: Any) -> None:
-    response = await client.put(BILLING, json={"concurrency": wrong})
-    assert response.status_code == 400, response.text
-    assert [error["pointer"] for error in response.json()["errors"]] == ["/concurrency"]
-    assert server.all("catalogue.limit_group") == []
 
 
 async def test_a_groups_state(client: httpx.AsyncClient, server: SpiedServer) -> None:

@@ -1,6 +1,7 @@
 """Group commit: what waits goes together, and only the one whose data is refused hears of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 import trio
@@ -46,10 +47,19 @@ async def ask_all(combiner: Combiner[int, int], requests: Sequence[int]) -> dict
     return answers
 
 
-async def test_what_waits_is_written_together(nursery: trio.Nursery) -> None:
-    database = Database()
+@pytest.fixture
+def database() -> Database:
+    return Database()
+
+
+@pytest.fixture
+def combiner(database: Database, nursery: trio.Nursery) -> Combiner[int, int]:
     combiner: Combiner[int, int] = Combiner(database.write)
     nursery.start_soon(combiner.run)
+    return combiner
+
+
+async def test_what_waits_is_written_together(database: Database, combiner: Combiner[int, int]) -> None:
     answers = await ask_all(combiner, range(50))
     assert answers == {one: one * 10 for one in range(50)}
     assert len(database.batches) <= 2
@@ -105,6 +115,30 @@ async def test_there_may_be_one_writer_now_and_two_later(nursery: trio.Nursery) 
         assert sorted(map(len, database.batches)) == many
 
 
+class Busy:
+    """Callers who ask again as soon as they have read their answer."""
+
+    def __init__(self, nursery: trio.Nursery, takes: float, reading: float, **terms: Any) -> None:
+        self._nursery, self._takes, self._reading = nursery, takes, reading
+        self.batches: list[int] = []
+        self.combiner: Combiner[int, int] = Combiner(self.write, **terms)
+        nursery.start_soon(self.combiner.run)
+
+    async def write(self, batch: Sequence[int]) -> Sequence[int]:
+        self.batches.append(len(batch))
+        await trio.sleep(self._takes)
+        return batch
+
+    def come(self, numbers: Iterable[int]) -> None:
+        for one in numbers:
+            self._nursery.start_soon(self._ask_on, one)
+
+    async def _ask_on(self, one: int) -> None:
+        while True:
+            await self.combiner.ask(one)
+            await trio.sleep(self._reading)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("callers", "halves", "sizes"),
@@ -114,27 +148,12 @@ async def test_of_those_who_ask_again_half_are_written_at_a_time(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, callers: int, halves: bool, sizes: set[int]
 ) -> None:
     """Or else one, and then all the others: the database rests while their answers are read. Few are not parted."""
-    batches: list[int] = []
-
-    async def write(batch: Sequence[int]) -> Sequence[int]:
-        batches.append(len(batch))
-        await trio.sleep(0.01)
-        return batch
-
-    combiner: Combiner[int, int] = Combiner(write, lane=lambda one: one, halves=halves)
-    nursery.start_soon(combiner.run)
-
-    async def ask_on(one: int) -> None:
-        while True:
-            await combiner.ask(one)
-            await trio.sleep(0.005)
-
-    nursery.start_soon(ask_on, 0)
+    busy = Busy(nursery, 0.01, 0.005, lane=lambda one: one, halves=halves)
+    busy.come([0])
     await trio.sleep(0.001)
-    for one in range(1, callers):
-        nursery.start_soon(ask_on, one)
+    busy.come(range(1, callers))
     await trio.sleep(0.505)
-    assert set(batches[-10:]) == sizes
+    assert set(busy.batches[-10:]) == sizes
 
 
 @pytest.mark.parametrize(("linger", "sizes"), [(False, {5}), (True, {10})])
@@ -142,27 +161,12 @@ async def test_requests_linger_for_callers_that_were_answered(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, linger: bool, sizes: set[int]
 ) -> None:
     """Else they go by turns, a half each, for ever."""
-    batches: list[int] = []
-
-    async def write(batch: Sequence[int]) -> Sequence[int]:
-        batches.append(len(batch))
-        await trio.sleep(0.016)
-        return batch
-
-    combiner: Combiner[int, int] = Combiner(write, linger=lambda: linger)
-    nursery.start_soon(combiner.run)
-
-    async def ask_on(one: int) -> None:
-        while True:
-            await combiner.ask(one)
-            await trio.sleep(0.001)
-
-    for one in range(10):
-        nursery.start_soon(ask_on, one)
-        if one == 4:
-            await trio.sleep(0.005)
+    busy = Busy(nursery, 0.016, 0.001, linger=lambda: linger)
+    busy.come(range(5))
+    await trio.sleep(0.005)
+    busy.come(range(5, 10))
     await trio.sleep(0.505)
-    assert set(batches[-10:]) == sizes
+    assert set(busy.batches[-10:]) == sizes
 
 
 async def test_a_lone_caller_does_not_linger(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
@@ -175,35 +179,29 @@ async def test_a_lone_caller_does_not_linger(nursery: trio.Nursery, autojump_clo
     assert trio.current_time() == began
 
 
-async def test_only_the_refused_one_hears_of_it(nursery: trio.Nursery) -> None:
-    database = Database()
-    combiner: Combiner[int, int] = Combiner(database.write)
-    nursery.start_soon(combiner.run)
-    answers = await ask_all(combiner, [1, 2, 3, -4, 5, 6, 7, 8])
-    assert isinstance(answers.pop(-4), Refused)
-    assert answers == {one: one * 10 for one in (1, 2, 3, 5, 6, 7, 8)}
-
-
 @pytest.mark.parametrize(
     "refusal",
-    [DuplicateKey("taken"), StoreError("matched 0 rows"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no text")],
+    [
+        Refused("negative"),
+        DuplicateKey("taken"),
+        StoreError("matched 0 rows"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no text"),
+    ],
+    ids=lambda refusal: type(refusal).__name__,
 )
-async def test_whatever_is_wrong_with_one_row_its_neighbours_are_written(
-    nursery: trio.Nursery, refusal: Exception
+async def test_only_the_one_that_is_wrong_hears_of_it(
+    database: Database, combiner: Combiner[int, int], refusal: Exception
 ) -> None:
-    database = Database()
+    """And its neighbours are written, whatever is wrong with it."""
     database.refusal = refusal
-    combiner: Combiner[int, int] = Combiner(database.write)
-    nursery.start_soon(combiner.run)
     answers = await ask_all(combiner, [1, 2, 3, -4, 5, 6, 7, 8])
     assert answers.pop(-4) is refusal
     assert answers == {one: one * 10 for one in (1, 2, 3, 5, 6, 7, 8)}
 
 
-async def test_a_database_that_is_away_is_told_to_all_and_the_next_are_written(nursery: trio.Nursery) -> None:
-    database = Database()
-    combiner: Combiner[int, int] = Combiner(database.write)
-    nursery.start_soon(combiner.run)
+async def test_a_database_that_is_away_is_told_to_all_and_the_next_are_written(
+    database: Database, combiner: Combiner[int, int]
+) -> None:
     database.away = True
     answers = await ask_all(combiner, [1, 2])
     assert all(isinstance(answer, Unavailable) for answer in answers.values())
