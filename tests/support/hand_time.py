@@ -12,3 +12,13 @@ class HandTime:
 
     async def sample(self) -> int:
         return self.ms
+
+
+class HandSeconds:
+    """A clock of seconds, as `time.monotonic`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now

@@ -9,8 +9,8 @@ from tarry.service.lifecycle import Lifecycle
 
 
 @asynccontextmanager
-async def running(server: Lifecycle, *, ready: bool = True) -> AsyncGenerator[Lifecycle, None]:
-    """Waits until it is ready and has recovered, if `ready` is set; closes its store at the end."""
+async def running(server: Lifecycle, *, ready: bool = True, closes: bool = True) -> AsyncGenerator[Lifecycle, None]:
+    """Waits until it is ready and has recovered, if `ready` is set; closes its store at the end, if `closes` is."""
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run)
@@ -20,5 +20,6 @@ async def running(server: Lifecycle, *, ready: bool = True) -> AsyncGenerator[Li
             yield server
             nursery.cancel_scope.cancel()
     finally:
-        with trio.CancelScope(shield=True):
-            await server._store.backend.aclose()
+        if closes:
+            with trio.CancelScope(shield=True):
+                await server._store.backend.aclose()

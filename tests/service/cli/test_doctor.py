@@ -4,7 +4,7 @@ import re
 import socket
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ from support.certificates import write_certificates
 from support.command_line import CommandLine
 from support.scripted_server import Answer, scripted_server
 from support.servers import NoServerError, PrivateRedis, free_port, run_sql, skip_or_fail
-from tarry.service.cli.doctor import _connections, _hosts
+from tarry.service.cli.doctor import Finding, _connections, _hosts
 from tarry.service.settings import Settings
 from tarry.store.errors import ReadOnly, Refused, StoreError, Unavailable
 from tarry.store.migrations import Migration, load_migrations, newest
@@ -69,36 +69,38 @@ def test_a_store_with_two_names(folder: Path, tarry: CommandLine) -> None:
     assert "2 names" in detail
 
 
-def test_a_queue_that_stands_still(folder: Path, tarry: CommandLine) -> None:
+STANDING = """
+INSERT INTO topic (id, name, kind, ordered, sequencer, created_at) VALUES (1, X'61', 0, 0, 0, 1);
+INSERT INTO queue (id, topic_id, group_id, number, next_offset, straight, holes) VALUES (1, 1, 0, 0, 0, 0, 0);
+INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)
+VALUES (1, 200000, 7, 0, X'31', 1, 1, 1);
+"""
+
+
+@pytest.mark.parametrize(
+    ("sql", "check", "told"),
+    [
+        pytest.param(
+            STANDING,
+            "sealing",
+            "queue 0 of a stands still: no message at its offsets 0 to 199999, and one at 200000",
+            id="a queue that stands still",
+        ),
+        pytest.param("UPDATE migration SET version = 9999", "schema", "newer", id="a schema newer than the program"),
+        pytest.param(
+            "INSERT INTO migration SELECT 1, name, checksum, applied_at FROM migration LIMIT 1",
+            "schema",
+            "before the first release of Tarry, and cannot be taken over: give Tarry a new database",
+            id="a schema of before the first release",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_store(folder: Path, tarry: CommandLine, sql: str, check: str, told: str) -> None:
     tarry("migrate")
-    with closing(sqlite3.connect(folder / "tarry.db")) as store, store:
-        store.execute(
-            "INSERT INTO topic (id, name, kind, ordered, sequencer, created_at) VALUES (1, X'61', 0, 0, 0, 1)"
-        )
-        queue = "(id, topic_id, group_id, number, next_offset, straight, holes)"
-        store.execute(f"INSERT INTO queue {queue} VALUES (1, 1, 0, 0, 0, 0, 0)")
-        row = "(queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
-        store.execute(f"INSERT INTO message {row} VALUES (1, 200000, 7, 0, X'31', 1, 1, 1)")
-    state, detail = findings(tarry, 1)["sealing"]
-    assert state == "wrong"
-    assert detail.startswith("queue 0 of a stands still: no message at its offsets 0 to 199999, and one at 200000")
-
-
-def test_a_schema_newer_than_the_program(folder: Path, tarry: CommandLine) -> None:
-    tarry("migrate")
-    with closing(sqlite3.connect(folder / "tarry.db")) as store, store:
-        store.execute("UPDATE migration SET version = 9999 ")
-    state, detail = findings(tarry, 1)["schema"]
-    assert (state, "newer" in detail) == ("wrong", True)
-
-
-def test_a_schema_of_before_the_first_release(folder: Path, tarry: CommandLine) -> None:
-    tarry("migrate")
-    with closing(sqlite3.connect(folder / "tarry.db")) as store, store:
-        store.execute("INSERT INTO migration SELECT 1, name, checksum, applied_at FROM migration LIMIT 1")
-    state, detail = findings(tarry, 1)["schema"]
-    assert state == "wrong"
-    assert "before the first release of Tarry, and cannot be taken over: give Tarry a new database" in detail
+    with closing(sqlite3.connect(folder / "tarry.db")) as store:
+        store.executescript(sql)
+    state, detail = findings(tarry, 1)[check]
+    assert (state, told in detail) == ("wrong", True), detail
 
 
 @pytest.mark.parametrize(
@@ -119,11 +121,6 @@ def test_a_file_that_is_no_store(folder: Path, tarry: CommandLine) -> None:
     assert "wrong" in {state for state, _ in findings(tarry, 1).values()}
 
 
-def test_a_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
-    monkeypatch.setenv("TARRY_DSN", "sqlite:///none/tarry.db")
-    assert findings(tarry, 1)["store"][0] == "wrong"
-
-
 def test_a_port_that_somebody_else_has(monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -142,19 +139,21 @@ def test_as_a_table(tarry: CommandLine) -> None:
     assert tarry("doctor").lines[0] == "check\tstate\tdetail"
 
 
-def test_a_dsn_without_a_database(monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
-    monkeypatch.setenv("TARRY_DSN", "mysql://root@127.0.0.1")
-    assert findings(tarry, 1)["store"] == (
-        "wrong",
-        "mysql://root@127.0.0.1: the DSN: the database: one name after the host, "
-        "mysql://user:password@host:port/database",
-    )
+NO_DATABASE = "the database: one name after the host, mysql://user:password@host:port/database"
 
 
-def test_a_server_that_is_away_is_named_once(monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
-    monkeypatch.setenv("TARRY_DSN", f"mysql://root@127.0.0.1:{free_port()}/tarry")
+@pytest.mark.parametrize(
+    ("dsn", "told"),
+    [
+        ("sqlite:///none/tarry.db", "none"),
+        ("mysql://root@127.0.0.1", f"mysql://root@127.0.0.1: the DSN: {NO_DATABASE}"),
+        ("mysql://root@127.0.0.1:9/tarry", "mysql://root@127.0.0.1:9/tarry"),
+    ],
+)
+def test_a_dsn_that_leads_to_no_store(dsn: str, told: str, monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
+    monkeypatch.setenv("TARRY_DSN", dsn)
     state, detail = findings(tarry, 1)["store"]
-    assert (state, detail.count("mysql://")) == ("wrong", 1)
+    assert (state, detail.count(told)) == ("wrong", 1), "it is named once"
 
 
 def test_commits_that_take_100_ms(mysql_dsn: str, monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
@@ -240,6 +239,26 @@ def test_connections_are_counted(limit: int, processes: int, alive: list[str], s
     assert says in found.detail
 
 
+Look = Callable[[Iterable[Looked]], Awaitable[list[Finding]]]
+
+
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> Look:
+    """What the doctor says of hosts at which this is seen."""
+
+    async def look(seen: Iterable[Looked]) -> list[Finding]:
+        looked = list(seen)
+
+        async def look_at_each(_: object) -> list[Looked]:
+            await trio.lowlevel.checkpoint()
+            return looked
+
+        monkeypatch.setattr(hosts, "look_at_each", look_at_each)
+        return list(await _hosts(f"mysql://u@{','.join(one.place for one in looked)}/d"))
+
+    return look
+
+
 READ_ONLY, AWAY, NOBODY = ReadOnly("it is read-only"), Unavailable("away"), Refused("no such user (1045)")
 
 
@@ -258,35 +277,18 @@ READ_ONLY, AWAY, NOBODY = ReadOnly("it is read-only"), Unavailable("away"), Refu
         ([("", AWAY)], None, ""),
     ],
 )
-async def test_the_hosts(
-    found: list[tuple[str, StoreError | None]], state: str | None, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    places = "ab"[: len(found)]
-
-    async def look(_: object) -> list[Looked]:
-        await trio.lowlevel.checkpoint()
-        return [Looked(at, frozenset(names.split()), why) for at, (names, why) in zip(places, found, strict=True)]
-
-    monkeypatch.setattr(hosts, "look_at_each", look)
-    told = await _hosts(f"mysql://u@{','.join(places)}/d")
+async def test_the_hosts(found: list[tuple[str, StoreError | None]], state: str | None, says: str, look: Look) -> None:
+    told = await look(Looked(at, frozenset(names.split()), why) for at, (names, why) in zip("ab", found, strict=False))
     assert [(one.check, one.state) for one in told] == ([] if state is None else [("hosts", state)])
     assert all(says in one.detail for one in told)
 
 
-async def test_the_hosts_of_one_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    clusters = {"a": "f595", "b": "f595"}
-
-    async def look(_: object) -> list[Looked]:
-        await trio.lowlevel.checkpoint()
-        groups = {at: ServerGroup(name, True, 3, "several", ()) for at, name in clusters.items()}
-        return [Looked(at, frozenset({at}), group=group) for at, group in groups.items()]
-
-    monkeypatch.setattr(hosts, "look_at_each", look)
-    told, group = await _hosts("mysql://u@a,b/d")
+async def test_the_hosts_of_one_cluster(look: Look) -> None:
+    one, other = (ServerGroup(name, True, 3, "several", ()) for name in ("f595", "0000"))
+    told, group = await look(Looked(at, frozenset({at}), group=one) for at in "ab")
     assert (told.state, "They are one cluster (f595)" in told.detail) == ("ok", True)
     assert group.state == "ok"
-    clusters["b"] = "0000"
-    told, group = await _hosts("mysql://u@a,b/d")
+    told, group = await look(Looked(at, frozenset({at}), group=its) for at, its in (("a", one), ("b", other)))
     assert (told.state, told.detail) == ("wrong", "a: takes writes; b: takes writes")
     assert (group.state, "a: f595; b: 0000. Name those of one" in group.detail) == ("wrong", True)
 
@@ -306,19 +308,13 @@ GROUP = ServerGroup("one", False, 3, "group one", ("group_replication_consistenc
     ],
 )
 async def test_the_hosts_of_replication_groups(
-    groups: list[ServerGroup | None], told: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    groups: list[ServerGroup | None], told: list[tuple[str, str]], look: Look
 ) -> None:
-    places = "abc"[: len(groups)]
-
-    async def look(_: object) -> list[Looked]:
-        await trio.lowlevel.checkpoint()
-        return [
-            Looked(at, frozenset({at}), None if at == "a" else READ_ONLY, group=group)
-            for at, group in zip(places, groups, strict=True)
-        ]
-
-    monkeypatch.setattr(hosts, "look_at_each", look)
-    found = [one for one in await _hosts(f"mysql://u@{','.join(places)}/d") if one.check == "group"]
+    seen = [
+        Looked(at, frozenset({at}), None if at == "a" else READ_ONLY, group=group)
+        for at, group in zip("abc", groups, strict=False)
+    ]
+    found = [one for one in await look(seen) if one.check == "group"]
     assert [one.state for one in found] == [state for state, _ in told]
     assert all(says in one.detail for one, (_, says) in zip(found, told, strict=True))
 

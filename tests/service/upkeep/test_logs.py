@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from support.terminal import Terminal
 from tarry.service.upkeep.logs import set_up_logs
 
 
@@ -19,11 +20,6 @@ def restored() -> Iterator[None]:
     structlog.reset_defaults()
     logging.captureWarnings(False)
     root.handlers, root.level = handlers, level
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_pipe_gets_a_json_object_a_line() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tarry.service.alarm import Alarm
+from support.ringing import Rung
 from tarry.service.clock import Clock
 from tarry.service.outages import Outage
 from tarry.service.upkeep.write_probe import STANDS, WriteProbe
@@ -27,15 +27,6 @@ from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 FULL = Unavailable("disk full")
-
-
-class Rung(Alarm):
-    def __init__(self) -> None:
-        super().__init__("")
-        self.events: list[str] = []
-
-    def ring(self, event: str, **facts: object) -> None:
-        self.events.append(event)
 
 
 class House:

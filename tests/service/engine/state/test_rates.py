@@ -2,19 +2,12 @@
 
 import pytest
 
+from support.hand_time import HandSeconds
 from tarry.service.engine.state.rates import Rate, Rates
 
 
-class Seconds:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_steady_stream() -> None:
-    seconds = Seconds()
+    seconds = HandSeconds()
     rates = Rates(seconds)
     for _ in range(300):
         rates.count(1, published=10)
@@ -26,7 +19,7 @@ def test_a_steady_stream() -> None:
 
 
 def test_just_begun() -> None:
-    seconds = Seconds()
+    seconds = HandSeconds()
     rates = Rates(seconds)
     rates.count(1, published=50)
     assert rates.of(1).published == 50
@@ -35,7 +28,7 @@ def test_just_begun() -> None:
 
 
 def test_what_is_older_than_a_minute_is_forgotten() -> None:
-    seconds = Seconds()
+    seconds = HandSeconds()
     rates = Rates(seconds)
     rates.count(1, published=50)
     seconds.now += 54
