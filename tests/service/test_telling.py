@@ -72,30 +72,23 @@ async def test_a_queue_that_has_grown(node: Node, told: Told) -> None:
     assert told.take() == {("grown", topic.queues[0].id)}
 
 
-async def test_an_ack_that_makes_no_room_is_nobodys_business(node: Node, told: Told) -> None:
-    topic, group = await made(node)
+@pytest.mark.parametrize(
+    ("ordered", "limit"),
+    [
+        pytest.param(False, None, id="it makes no room, and is nobody's business"),
+        pytest.param(False, 1, id="it makes room"),
+        pytest.param(True, None, id="a queue may change hands"),
+    ],
+)
+async def test_an_ack(node: Node, told: Told, ordered: bool, limit: int | None) -> None:
+    topic, group = await made(node, ordered=ordered)
+    if limit is not None:
+        group = await node.catalogue.limit_group(group, limit)
+        assert ("catalogue", topic.id) in told.take()
     await publish(node, topic)
     told.take()
     await handle(node, group)
-    assert told.take() == set()
-
-
-async def test_an_ack_that_makes_room(node: Node, told: Told) -> None:
-    topic, group = await made(node)
-    group = await node.catalogue.limit_group(group, 1)
-    assert ("catalogue", topic.id) in told.take()
-    await publish(node, topic)
-    told.take()
-    await handle(node, group)
-    assert told.take() == {("group", group.id)}
-
-
-async def test_an_ack_after_which_a_queue_may_change_hands(node: Node, told: Told) -> None:
-    topic, group = await made(node, ordered=True)
-    await publish(node, topic)
-    told.take()
-    await handle(node, group)
-    assert told.take() == {("group", group.id)}
+    assert told.take() == ({("group", group.id)} if ordered or limit else set())
 
 
 async def test_a_seek(node: Node, told: Told) -> None:

@@ -55,6 +55,12 @@ class Office:
         assert isinstance(receipts, list)
         return [one.id for one in receipts]
 
+    async def deliver(self, *bodies: bytes) -> None:
+        """Publishes them, and waits until all that there was is acked."""
+        acked = (await self.state()).acked + len(bodies)
+        await self.publish(*bodies)
+        await self.until(lambda state: state.acked == acked)
+
     async def came(self, many: int) -> list[Received]:
         return await trio.to_thread.run_sync(partial(self.there.wait_for, many))
 

@@ -8,6 +8,7 @@ import pytest
 from support.in_one import in_one
 from support.json_schema import fits
 from support.spied import NOW, SpiedServer
+from support.wrong_input import faults
 from tarry.service.durations import format_time
 from tarry.service.http.openapi import document
 from tarry.store.errors import Unavailable
@@ -104,7 +105,7 @@ async def test_what_has_ended_is_declared_again_and_no_end_is_put_into_the_past(
     assert (await put(client, ends_at=end.replace("Z", "+00:00"), body="other")).status_code == 200
     for other in (NOW + MINUTE, server.ms):
         refused = await put(client, ends_at=format_time(other))
-        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/ends_at")
+        assert faults(refused) == ["/ends_at"]
     assert (await put(client, ends_at=None)).json()["next"] != []
     # It may end before its next fire time: the last has been.
     assert (await put(client, ends_at=format_time(server.ms + 1))).json()["next"] == []

@@ -231,8 +231,7 @@ async def test_order_is_kept(tmp_path: Path, there: Receiver) -> None:
 
 async def test_removed_it_posts_no_more(office: Office) -> None:
     await office.push()
-    await office.publish(b"1")
-    await office.until(lambda state: state.acked == 1)
+    await office.deliver(b"1")
     await office.node.pushers.remove(office.group)
     await office.publish(b"2")
     await until(lambda: all(pusher.over for pusher in office.node.pushers._ending))
@@ -254,8 +253,7 @@ async def test_of_a_group_that_is_gone_nothing_is_claimed(office: Office) -> Non
 async def test_a_paused_group_is_not_pushed(office: Office) -> None:
     """It goes on when the group does."""
     await office.push()
-    await office.publish(b"1")
-    await office.until(lambda state: state.acked == 1)
+    await office.deliver(b"1")
     await office.node.catalogue.pause_group(office.group, paused=True)
     await office.publish(b"2")
     await trio.sleep(0.3)
@@ -269,8 +267,7 @@ async def test_what_is_paused_elsewhere_is_asked_for_with_each_claim(office: Off
     """As by who claims over HTTP; else a server that has always something to post would hear of it late."""
     asked_at = office.node.pauses._asked_at
     await office.push()
-    await office.publish(b"1")
-    await office.until(lambda state: state.acked == 1)
+    await office.deliver(b"1")
     assert office.node.pauses._asked_at > asked_at
 
 
@@ -280,8 +277,7 @@ async def test_another_url_takes_effect_at_once(office: Office) -> None:
     with receiver() as other:
         old, office.there = office.there, other
         await office.push()
-        await office.publish(b"1")
-        await office.until(lambda state: state.acked == 1)
+        await office.deliver(b"1")
         assert len(other.received) == 1
         assert old.received == []
 

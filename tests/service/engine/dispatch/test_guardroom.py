@@ -238,21 +238,12 @@ async def test_what_comes_once_more_meanwhile_is_asked_for_again(world: World) -
     assert len(world.room) == 0
 
 
-async def test_the_store_is_away(world: World) -> None:
-    world.store_away = True
+@pytest.mark.parametrize("trouble", ["store_away", "doubted"])
+async def test_nothing_is_done_while_the_store_is_away_or_the_time_in_doubt(world: World, trouble: str) -> None:
+    setattr(world, trouble, True)
     world.put(1)
     await trio.sleep(5)
-    assert (world.sent, len(world.room)) == ([], 1)
-    world.store_away = False
-    await trio.sleep(1)
-    assert world.sent == [1]
-
-
-async def test_nothing_is_done_while_the_time_is_in_doubt(world: World) -> None:
-    world.doubted = True
-    world.put(1)
-    await trio.sleep(5)
-    assert world.asked == []
-    world.doubted = False
+    assert (world.sent, world.asked, len(world.room)) == ([], [], 1)
+    setattr(world, trouble, False)
     await trio.sleep(1)
     assert world.sent == [1]

@@ -1,0 +1,10 @@
+"""Where a request is wrong, as the answer to it says."""
+
+import httpx
+
+
+def faults(response: httpx.Response, status: int = 400) -> list[str]:
+    """The pointer or the query parameter of each."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    return [error.get("pointer") or error["parameter"] for error in response.json()["errors"]]
