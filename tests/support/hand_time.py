@@ -1,5 +1,7 @@
 """Time that a test moves: of the database and of the host, which go on together."""
 
+from typing import Self
+
 from tarry.service.clock import Clock
 
 
@@ -12,6 +14,11 @@ class HandTime:
 
     async def sample(self) -> int:
         return self.ms
+
+    async def begun(self) -> Self:
+        """With that sample."""
+        await self.clock.take()
+        return self
 
 
 class HandSeconds:

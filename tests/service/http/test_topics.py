@@ -7,7 +7,7 @@ import pytest
 
 from support.in_one import in_one
 from support.spied import NOW, SpiedServer
-from support.wrong_input import faults
+from support.wrong_input import faults, in_turn
 from tarry.service.engine.topics.group_ranking import GroupPageStart
 from tarry.service.engine.topics.ranking import TopicPageStart
 from tarry.store.catalogue import TopicDraft
@@ -131,33 +131,29 @@ async def test_what_the_contract_names_is_passed_on(client: httpx.AsyncClient, s
 
 
 @in_one(
-    ("path", "wrong", "pointer"),
+    ("pointer", "wrong"),
     [
-        (ORDERS, {"queues": 0}, "/queues"),
-        (ORDERS, {"queues": 1025}, "/queues"),
-        (ORDERS, {"jitter": 1.5}, "/jitter"),
-        (ORDERS, {"jitter": "a lot"}, "/jitter"),
-        (ORDERS, {"kind": "queue"}, "/kind"),
-        (ORDERS, {"ordered": 1}, "/ordered"),
-        (ORDERS, {"retention": "P1Y"}, "/retention"),
-        (ORDERS, {"ladder": ["10s", "x"]}, "/ladder/1"),
-        (ORDERS, {"ladder": [True]}, "/ladder/0"),
-        (ORDERS, {"ladder": ["1s"] * 65}, "/ladder"),
-        (ORDERS, {"ladder": ["3651d"]}, "/ladder/0"),
-        (ORDERS, {"queue": 5}, "/queue"),
-        (ORDERS, {"max_pending": -1}, "/max_pending"),
-        (ORDERS, {"max_pending": "1"}, "/max_pending"),
-        (ORDERS, {"max_rate": 0}, "/max_rate"),
-        (ORDERS, {"release_rate": 0}, "/release_rate"),
-        (ORDERS, {"release_rate": 1_000_001}, "/release_rate"),
-        *((BILLING, {"concurrency": wrong}, "/concurrency") for wrong in (0, -1, 1.5, "5", True, 1_000_001)),
-        (BILLING, {"on_exhausted": "block"}, "/on_exhausted"),  # its topic is not ordered
+        *in_turn("/queues", 0, 1025),
+        *in_turn("/jitter", 1.5, "a lot"),
+        *in_turn("/kind", "queue"),
+        *in_turn("/ordered", 1),
+        *in_turn("/retention", "P1Y"),
+        *in_turn("/ladder", ["1s"] * 65),
+        *in_turn("/ladder/0", [True], ["3651d"]),
+        *in_turn("/ladder/1", ["10s", "x"]),
+        *in_turn("/queue", 5),
+        *in_turn("/max_pending", -1, "1"),
+        *in_turn("/max_rate", 0),
+        *in_turn("/release_rate", 0, 1_000_001),
+        *in_turn("/concurrency", 0, -1, 1.5, "5", True, 1_000_001),
+        *in_turn("/on_exhausted", "block"),  # the group's topic is not ordered
     ],
 )
 async def test_what_is_wrong_with_a_topic_or_a_group(
-    client: httpx.AsyncClient, server: SpiedServer, path: str, wrong: dict[str, Any], pointer: str
+    client: httpx.AsyncClient, server: SpiedServer, pointer: str, wrong: Any
 ) -> None:
-    response = await client.put(path, json=wrong)
+    path = BILLING if pointer in ("/concurrency", "/on_exhausted") else ORDERS
+    response = await client.put(path, json={pointer.split("/")[1]: wrong})
     assert faults(response) == [pointer]
     assert drafts(server) == put_groups(server) == server.all("catalogue.limit_group") == []
 

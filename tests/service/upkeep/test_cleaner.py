@@ -80,9 +80,7 @@ class Node(HandTime):
 async def node(embedded_backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(module, "BATCH", 10)
     monkeypatch.setattr(module, "REST", 0)
-    node = Node(Watched(embedded_backend))
-    await node.clock.take()
-    return node
+    return await Node(Watched(embedded_backend)).begun()
 
 
 async def test_a_round(node: Node) -> None:

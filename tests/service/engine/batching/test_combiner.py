@@ -15,12 +15,21 @@ from tarry.store.errors import DuplicateKey, Locked, Refused, StoreError, Unavai
 class Database:
     """Takes batches; refuses those with a bad one in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
         self.batches: list[list[int]] = []
         self.open = trio.Event()
         self.open.set()
         self.away = False
         self.refusal: Exception = Refused("negative")
+
+    def combined(self, *, is_open: bool = True, **terms: Any) -> Combiner[int, int]:
+        """A combiner that writes to it, on these terms; where it is not open yet, all wait."""
+        if not is_open:
+            self.open = trio.Event()
+        combiner: Combiner[int, int] = Combiner(self.write, **terms)
+        self._nursery.start_soon(combiner.run)
+        return combiner
 
     async def write(self, batch: Sequence[int]) -> list[int]:
         await self.open.wait()
@@ -48,15 +57,13 @@ async def ask_all(combiner: Combiner[int, int], requests: Sequence[int]) -> dict
 
 
 @pytest.fixture
-def database() -> Database:
-    return Database()
+def database(nursery: trio.Nursery) -> Database:
+    return Database(nursery)
 
 
 @pytest.fixture
-def combiner(database: Database, nursery: trio.Nursery) -> Combiner[int, int]:
-    combiner: Combiner[int, int] = Combiner(database.write)
-    nursery.start_soon(combiner.run)
-    return combiner
+def combiner(database: Database) -> Combiner[int, int]:
+    return database.combined()
 
 
 async def test_what_waits_is_written_together(database: Database, combiner: Combiner[int, int]) -> None:
@@ -66,11 +73,8 @@ async def test_what_waits_is_written_together(database: Database, combiner: Comb
     assert combiner.idle
 
 
-async def test_a_batch_is_bounded_by_weight(nursery: trio.Nursery) -> None:
-    database = Database()
-    combiner: Combiner[int, int] = Combiner(database.write, weigh=lambda one: one, batch=10)
-    database.open = trio.Event()
-    nursery.start_soon(combiner.run)
+async def test_a_batch_is_bounded_by_weight(database: Database) -> None:
+    combiner = database.combined(is_open=False, weigh=lambda one: one, batch=10)
     async with trio.open_nursery() as asking:
         for request in (4, 4, 4, 30, 1):
             asking.start_soon(combiner.ask, request)
@@ -81,10 +85,8 @@ async def test_a_batch_is_bounded_by_weight(nursery: trio.Nursery) -> None:
     assert sorted(one for batch in database.batches for one in batch) == [1, 4, 4, 4, 30]
 
 
-async def test_tasks_share_what_waits_and_none_is_forgotten(nursery: trio.Nursery) -> None:
-    database = Database()
-    combiner: Combiner[int, int] = Combiner(database.write, writers=lambda: 2)
-    nursery.start_soon(combiner.run)
+async def test_tasks_share_what_waits_and_none_is_forgotten(database: Database) -> None:
+    combiner = database.combined(writers=lambda: 2)
     for _ in range(3):  # again after a rest
         await trio.testing.wait_all_tasks_blocked()
         database.batches = []
@@ -97,11 +99,9 @@ async def test_tasks_share_what_waits_and_none_is_forgotten(nursery: trio.Nurser
         assert sorted(map(len, database.batches)) == [150, 150]
 
 
-async def test_there_may_be_one_writer_now_and_two_later(nursery: trio.Nursery) -> None:
-    database = Database()
+async def test_there_may_be_one_writer_now_and_two_later(database: Database) -> None:
     writers = 1
-    combiner: Combiner[int, int] = Combiner(database.write, writers=lambda: writers)
-    nursery.start_soon(combiner.run)
+    combiner = database.combined(writers=lambda: writers)
     for writers, many in ((1, [1, 299]), (2, [1, 1, 298]), (1, [1, 299])):  # noqa: B007  # the combiner reads it
         database.batches = []
         database.open = trio.Event()
@@ -169,10 +169,8 @@ async def test_requests_linger_for_callers_that_were_answered(
     assert set(busy.batches[-10:]) == sizes
 
 
-async def test_a_lone_caller_does_not_linger(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
-    database = Database()
-    combiner: Combiner[int, int] = Combiner(database.write, linger=lambda: True)
-    nursery.start_soon(combiner.run)
+async def test_a_lone_caller_does_not_linger(database: Database, autojump_clock: trio.testing.MockClock) -> None:
+    combiner = database.combined(linger=lambda: True)
     began = trio.current_time()
     for one in range(5):
         await combiner.ask(one)
@@ -209,8 +207,9 @@ async def test_a_database_that_is_away_is_told_to_all_and_the_next_are_written(
     assert await combiner.ask(3) == 30
 
 
-async def test_too_much_waiting_is_turned_away_and_nothing_of_it_written(nursery: trio.Nursery) -> None:
-    database = Database()
+async def test_too_much_waiting_is_turned_away_and_nothing_of_it_written(
+    database: Database, nursery: trio.Nursery
+) -> None:
     combiner: Combiner[int, int] = Combiner(database.write, weigh=lambda one: one, waiting=10)
     async with trio.open_nursery() as asking:
         asking.start_soon(combiner.ask, 8)
@@ -221,11 +220,8 @@ async def test_too_much_waiting_is_turned_away_and_nothing_of_it_written(nursery
     assert database.batches == [[8]]
 
 
-async def test_a_caller_that_is_cancelled_stops_nothing(nursery: trio.Nursery) -> None:
-    database = Database()
-    combiner: Combiner[int, int] = Combiner(database.write)
-    database.open = trio.Event()
-    nursery.start_soon(combiner.run)
+async def test_a_caller_that_is_cancelled_stops_nothing(database: Database) -> None:
+    combiner = database.combined(is_open=False)
     async with trio.open_nursery() as asking:
         asking.start_soon(combiner.ask, 1)
         await trio.testing.wait_all_tasks_blocked()
@@ -235,14 +231,8 @@ async def test_a_caller_that_is_cancelled_stops_nothing(nursery: trio.Nursery) -
     assert [one for batch in database.batches for one in batch] == [1, 2]
 
 
-async def test_a_locked_row_is_told_to_its_lane_alone(nursery: trio.Nursery) -> None:
-    async def write(requests: Sequence[int]) -> list[int]:
-        if 4 in requests:
-            raise Locked("4 is held")
-        return [one * 10 for one in requests]
-
-    combiner: Combiner[int, int] = Combiner(write, lane=lambda one: one)
-    nursery.start_soon(combiner.run)
-    answers = await ask_all(combiner, [1, 2, 3, 4, 5])
-    assert isinstance(answers.pop(4), Locked)
+async def test_a_locked_row_is_told_to_its_lane_alone(database: Database) -> None:
+    database.refusal = Locked("4 is held")
+    answers = await ask_all(database.combined(lane=lambda one: one), [1, 2, 3, -4, 5])
+    assert answers.pop(-4) is database.refusal
     assert answers == {one: one * 10 for one in (1, 2, 3, 5)}

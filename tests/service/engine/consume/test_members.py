@@ -42,9 +42,7 @@ class World(HandTime):
 
 @pytest.fixture
 async def world(store: Store) -> World:
-    world = World(store)
-    await world.clock.take()
-    return world
+    return await World(store).begun()
 
 
 async def test_each_hears_of_the_others(world: World) -> None:

@@ -38,9 +38,7 @@ class Town(HandTime):
 
 @pytest.fixture
 async def town(store: Store) -> Town:
-    town = Town(store)
-    await town.clock.take()
-    return town
+    return await Town(store).begun()
 
 
 async def topic_of(town: Town) -> Topic:

@@ -34,9 +34,7 @@ class Town(HandTime):
 
 @pytest.fixture
 async def town(store: Store) -> Town:
-    town = Town(store)
-    await town.clock.take()
-    return town
+    return await Town(store).begun()
 
 
 async def test_what_is_not_written_is_given_back(town: Town) -> None:

@@ -32,9 +32,7 @@ class Town(HandTime):
 
 @pytest.fixture
 async def town(store: Store) -> Town:
-    town = Town(store)
-    await town.clock.take()
-    return town
+    return await Town(store).begun()
 
 
 async def test_it_goes_round_what_others_have_there(town: Town) -> None:
