@@ -156,16 +156,6 @@ async def test_what_comes_behind_the_last_request_changes_no_answer(app: App, la
     assert len(app.scopes) == 1
 
 
-@pytest.mark.parametrize("protocol", [b"h2c", b"websocket", b"tls/1.0, h2c"])
-async def test_an_upgrade_is_passed_over(app: App, protocol: bytes) -> None:
-    async with served(app) as (client, _):
-        asked = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: !\r\nUpgrade: " + protocol
-        await client.send_all(GET[:-2] + asked + b"\r\n\r\n" + GET)
-        await client.send_eof()
-        assert (await everything(client)).count(b"HTTP/1.1 200") == 2
-    assert {scope["type"] for scope in app.scopes} == {"http"}
-
-
 @pytest.mark.parametrize("version", [b"2.0", b"0.9", b"3.0"])
 async def test_another_version_is_505(app: App, version: bytes) -> None:
     async with served(app) as (client, _):
