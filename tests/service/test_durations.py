@@ -150,10 +150,7 @@ def test_a_formatted_time_reads_the_same(ms: int) -> None:
     assert parse_time(text) == ms
 
 
-@given(
-    st.datetimes(datetime(1970, 1, 3), datetime(2109, 12, 30)),
-    st.integers(-23 * 60 - 59, 23 * 60 + 59),
-)
+@given(st.datetimes(datetime(1970, 1, 3), datetime(2109, 12, 30)), st.integers(-23 * 60 - 59, 23 * 60 + 59))
 def test_a_time_is_the_oracles_rounded_up(local: datetime, offset: int) -> None:
     time = local.replace(tzinfo=timezone(timedelta(minutes=offset)))
     exact = (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -97,9 +97,7 @@ async def test_buttons_are_for_those_who_may(browser: httpx.AsyncClient, server:
     assert "Pause" not in (await browser.get("/ui/groups/orders/billing")).text
     csrf = (await browser.get("/v1/session")).json()["csrf"]
     refused = await browser.post(
-        "/ui/groups/orders/billing/pause",
-        data={"sure": "yes"},
-        headers={"HX-Request": "true", "X-Tarry-CSRF": csrf},
+        "/ui/groups/orders/billing/pause", data={"sure": "yes"}, headers={"HX-Request": "true", "X-Tarry-CSRF": csrf}
     )
     assert refused.status_code == 403, "the button is not what holds it"
     assert "no scope operate:orders" in refused.text

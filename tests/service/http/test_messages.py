@@ -152,8 +152,7 @@ async def test_cancel_and_reschedule(
 
 
 @pytest.mark.parametrize(
-    ("request_", "at"),
-    [({"delay": 0}, NOW), ({"deliver_at": "2026-11-21T09:00:00Z"}, NOW - HOUR)],
+    ("request_", "at"), [({"delay": 0}, NOW), ({"deliver_at": "2026-11-21T09:00:00Z"}, NOW - HOUR)]
 )
 async def test_reschedule_to_now_or_the_past(
     client: httpx.AsyncClient, server: SpiedServer, request_: dict[str, str | int], at: int

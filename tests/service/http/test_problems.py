@@ -44,12 +44,7 @@ def problem(response: httpx.Response) -> dict[str, Any]:
     ],
 )
 async def test_what_the_node_raises(
-    client: httpx.AsyncClient,
-    server: SpiedServer,
-    error: Exception,
-    kind: str,
-    retry: bool,
-    executed: bool | None,
+    client: httpx.AsyncClient, server: SpiedServer, error: Exception, kind: str, retry: bool, executed: bool | None
 ) -> None:
     server.errors["*"] = error
     with structlog.testing.capture_logs() as logs:
@@ -94,10 +89,7 @@ async def test_an_unknown_claim(client: httpx.AsyncClient, server: SpiedServer) 
     assert problem(await client.post("/v1/claims/x/ack"))["type"] == "/problems/unknown-claim"
 
 
-@in_one(
-    "path",
-    ["/v1", "/v1/messages/", "/v1/topics/a/b", "/v2/topics", "/v1/topics/orders/", "/v1/timers", "/%00"],
-)
+@in_one("path", ["/v1", "/v1/messages/", "/v1/topics/a/b", "/v2/topics", "/v1/topics/orders/", "/v1/timers", "/%00"])
 async def test_an_unknown_path(client: httpx.AsyncClient, path: str) -> None:
     assert problem(await client.get(path))["type"] == "/problems/not-found"
 

@@ -58,8 +58,7 @@ async def test_null_is_a_body_and_nothing_is_none(client: httpx.AsyncClient, ser
 async def test_bytes_come_in_base64(client: httpx.AsyncClient, server: SpiedServer) -> None:
     body = base64.b64encode(b"\x00\xff").decode()
     response = await client.post(
-        ORDERS,
-        json={"messages": [{"body_base64": body, "content_type": "image/png"}, {"body_base64": ""}]},
+        ORDERS, json={"messages": [{"body_base64": body, "content_type": "image/png"}, {"body_base64": ""}]}
     )
     assert response.status_code == 201
     drafts = publications(server)[0].drafts

@@ -34,13 +34,7 @@ async def test_set_look_and_cancel(client: httpx.AsyncClient, server: SpiedServe
     made = await put(client)
     assert (made.status_code, made.json()["load"]) == (201, 1)
     answer = lasting(made)
-    assert answer == {
-        "id": answer["id"],
-        "key": "order-7",
-        "revision": NOW,
-        "deliver_at": AT,
-        "state": "scheduled",
-    }
+    assert answer == {"id": answer["id"], "key": "order-7", "revision": NOW, "deliver_at": AT, "state": "scheduled"}
     assert made.headers["etag"] == f'"{NOW}"'
     looked = await client.get(TIMER)
     assert (looked.status_code, looked.json(), looked.headers["etag"]) == (200, answer, made.headers["etag"])

@@ -241,10 +241,7 @@ async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, serve
     assert (changed.status_code, len(changed.json()["ladder"])) == (200, 16)
     same = await client.put(BILLING, json={})
     assert same.status_code == 200
-    assert put_groups(server) == [
-        ("orders", "billing", Ladder((1000,)), anew()),
-        ("orders", "billing", None, anew()),
-    ]
+    assert put_groups(server) == [("orders", "billing", Ladder((1000,)), anew()), ("orders", "billing", None, anew())]
     assert (await client.get(f"{ORDERS}/groups")).json() == {"groups": [summary | {"ladder": RUNGS}]}
 
 

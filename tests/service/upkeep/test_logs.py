@@ -55,12 +55,7 @@ def test_an_exception_is_one_line_of_json() -> None:
     ],
 )
 def test_a_terminal_gets_words_and_no_color_is_heeded(
-    monkeypatch: pytest.MonkeyPatch,
-    form: str,
-    stream: type[io.StringIO],
-    no_color: str,
-    console: bool,
-    colored: bool,
+    monkeypatch: pytest.MonkeyPatch, form: str, stream: type[io.StringIO], no_color: str, console: bool, colored: bool
 ) -> None:
     monkeypatch.setenv("NO_COLOR", no_color)
     out = stream()

@@ -20,18 +20,7 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import GroupGone, Locked, Unavailable
 from tarry.store.groups import claims
-from tarry.store.records import (
-    Claim,
-    ClaimRequest,
-    Draft,
-    Gather,
-    Group,
-    Publication,
-    Settled,
-    Settlement,
-    Topic,
-    Turn,
-)
+from tarry.store.records import Claim, ClaimRequest, Draft, Gather, Group, Publication, Settled, Settlement, Topic, Turn
 from tarry.store.store import Store
 
 LEASE = 60_000

@@ -69,11 +69,7 @@ class World:
         self.told: list[str] = []
         self.well = 0
         self.room = GuardRoom(
-            "unpaid",
-            self,
-            cast(GuardedPromotion, self),
-            cast(GuardTelling, Telling(self)),
-            cast(Clock, Time(self)),
+            "unpaid", self, cast(GuardedPromotion, self), cast(GuardTelling, Telling(self)), cast(Clock, Time(self))
         )
 
     def put(self, *ids: int, due: int = 0) -> None:
