@@ -12,6 +12,7 @@ import pytest
 import structlog
 import trio
 
+from support.failing import failing
 from support.in_one import in_one
 from support.nodes import name_of
 from support.spied import SpiedServer
@@ -191,11 +192,7 @@ async def test_while_the_store_is_away(
     client: httpx.AsyncClient, server: SpiedServer, ring: Ring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = await ring.make("known", "read:*")
-
-    async def away(*_: object, **__: object) -> None:
-        raise Unavailable("away")
-
-    monkeypatch.setattr(server.backend, "read", away)
+    monkeypatch.setattr(server.backend, "read", failing(Unavailable("away")))
     server.node.keyring._read_at -= 60
     assert (await client.get("/openapi.json", headers=key)).status_code == 200
     response = await client.get("/metrics", headers={"Authorization": f"Bearer {make_token()}"})
@@ -537,11 +534,7 @@ async def test_the_store_may_be_lost_while_keys_are_read(
     server: SpiedServer, ring: Ring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ring.make("known", "read:*")
-
-    async def lost(_: object) -> None:
-        raise Unavailable("away")
-
-    monkeypatch.setattr(server.store.backend, "read", lost)
+    monkeypatch.setattr(server.store.backend, "read", failing(Unavailable("away")))
     with pytest.raises(Unavailable):
         await server.node.keyring.refresh()
     assert server.node.keyring.names == {"known"}

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import lockstep_stream_pair, memory_stream_pair
 
+from support.failing import failing
 from support.simulated import on_simulated_time
 from tarry.service.errors import Stopping
 from tarry.service.http.problems import Problem
@@ -260,10 +261,7 @@ async def test_the_end_waits_for_an_answer(app: App) -> None:
 
 
 async def test_a_fault_of_the_app_is_raised_to_whoever_contains_it(app: App) -> None:
-    async def fail(_: Receive) -> None:
-        raise KeyError("its own")
-
-    app.work = fail
+    app.work = failing(KeyError("its own"))
     with pytest.raises(ExceptionGroup) as raised:
         async with served(app) as (client, _):
             await client.send_all(GET)

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from support.failing import failing
 from support.in_one import in_one
 from support.json_schema import fits
 from support.spied import NOW, SpiedServer
@@ -225,11 +226,7 @@ async def test_a_cancel_is_told_where_the_store_goes_away_behind_it(
     await put(client)
     row = await server.node.store.read(schedules.find_schedule, "daily")
     assert row is not None
-
-    async def away(*_: object) -> None:
-        raise Unavailable("away")
-
-    monkeypatch.setattr(schedules, "mend", away)
+    monkeypatch.setattr(schedules, "mend", failing(Unavailable("away")))
     assert (await client.delete(f"/v1/messages/{row.next_id}")).status_code == 200
 
 

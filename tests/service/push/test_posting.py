@@ -4,7 +4,7 @@ import socket
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,9 +14,9 @@ import trio
 import trio.testing
 
 from support.certificates import write_certificates
+from support.failing import failing
 from support.posting import NAME, Resolver, post
 from support.receiver import OK, Received, Receiver, head, receiver
-from tarry.service.push.addresses import Address
 from tarry.service.push.connections import Connections
 from tarry.service.push.lookups import Lookups
 from tarry.service.push.posting import Unreached
@@ -69,12 +69,8 @@ async def test_of_several_addresses_only_those_that_may_be(there: Receiver) -> N
 async def test_a_name_without_an_address(there: Receiver) -> None:
     with pytest.raises(Unreached, match="no address"):
         await post(f"http://{NAME}:{there.port}/", Resolver())
-
-    async def fails(_: str) -> Sequence[Address]:
-        raise OSError("no such name")
-
     with pytest.raises(Unreached, match="resolved: no such name") as caught:
-        await post(f"https://{NAME}/secret-path", fails)
+        await post(f"https://{NAME}/secret-path", failing(OSError("no such name")))
     assert "secret-path" not in str(caught.value)
 
 

@@ -12,6 +12,7 @@ import trio.testing
 
 from support import nodes
 from support.embedded import embedded
+from support.failing import failing
 from support.hand_time import HandTime
 from support.running import running
 from tarry.service import tasks
@@ -398,12 +399,8 @@ async def test_a_burial_that_cannot_end_the_claims_at_once_is_finished_later(
     await town.publish("a")
     await town.node.liveness.renew("ann")
     claim = await town.claimed("ann", lease=10 * MINUTE)
-
-    async def fail(*_: object) -> None:
-        raise error("not now")
-
     with monkeypatch.context() as away:
-        away.setattr(Coordinator, "settle", fail)
+        away.setattr(Coordinator, "settle", failing(error("not now")))
         await town.pass_time(15_000)
     assert await town.node.store.read(clients.all_watched) == {}
     ((key, lease_until),) = await town.node.store.read(holdings.over, town.ms, 10)
