@@ -127,12 +127,6 @@ async def test_an_address_that_is_not_utf_8(client: httpx.AsyncClient, method: s
     assert "is not UTF-8: encode names and keys as UTF-8" in response.json()["detail"]
 
 
-async def test_keys_of_other_scripts_are_their_own(client: httpx.AsyncClient) -> None:
-    for key in ("caf%C3%A9", "caf%C3%A8", "%F0%9F%9A%80", "a%2Fb"):
-        response = await client.put(f"/v1/topics/orders/timers/{key}", json={"body": 1, "delay": "1h"})
-        assert response.status_code == 201
-
-
 async def test_head_is_a_get_without_a_body(client: httpx.AsyncClient) -> None:
     assert (await client.head("/v1/topics")).status_code == 200
     assert (await client.head(MESSAGE)).status_code == 404

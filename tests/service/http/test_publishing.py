@@ -198,6 +198,10 @@ async def test_half_of_a_character_is_told_with_its_place(client: httpx.AsyncCli
     assert "surrogate pair that stands alone" in response.json()["detail"]
 
 
+async def test_a_pair_is_a_character(client: httpx.AsyncClient) -> None:
+    assert (await client.post(ORDERS, content=rb'{"body": "\ud83d\ude00"}')).status_code == 201
+
+
 @in_one("body", [b'"\xff"', b'"\\ud800"', b"1e999", b"[" * 990 + b"]" * 990])
 async def test_a_body_that_others_could_not_read_is_refused(client: httpx.AsyncClient, body: bytes) -> None:
     # Its bytes would be passed on as they are, and make the whole answer to a claim unreadable.
