@@ -58,7 +58,7 @@ async def test_goes_on_from_the_sample_by_boot_time(host: Host, clock: Clock) ->
 
 
 @pytest.mark.parametrize("delay_ms", [40, 100])
-async def test_is_never_ahead_of_a_database_that_is_always_slow(host: Host, delay_ms: int) -> None:
+async def test_is_never_ahead_of_the_database(host: Host, delay_ms: int) -> None:
     """Its first sample is taken all the same, when it has been asked a few times."""
     clock = make(host)
     host.delay_ns = delay_ms * 1_000_000

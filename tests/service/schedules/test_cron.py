@@ -120,7 +120,7 @@ class TestClocksAreSet:
             ),
         ],
     )
-    def test_in_berlin(self, expression: str, start: str, found: list[str]) -> None:
+    def test_on_the_days_of_berlin(self, expression: str, start: str, found: list[str]) -> None:
         told = times(expression, "Europe/Berlin", f"2026-{start}:00Z", len(found))
         assert told == [f"2026-{one}" for one in found]
 
