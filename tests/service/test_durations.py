@@ -57,7 +57,7 @@ def refused(table: dict[str, list[Any]]) -> list[tuple[Any, str]]:
     return [(written, words) for words, all_written in table.items() for written in all_written]
 
 
-NO_DURATIONS = {
+NO_DURATIONS: dict[str, list[Any]] = {
     "true and false": [True],
     "negative": [-1, "-10m", "-PT10M"],
     "no fixed length": ["P1M", "P1Y2M", "P1Y", "1y", "2 months"],

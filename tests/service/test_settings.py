@@ -82,7 +82,7 @@ def test_values_are_read(name: str, written: object, value: object) -> None:
     assert Settings(**made) == settings
 
 
-WRONG = {
+WRONG: dict[str, dict[str, list[Any]]] = {
     "dsn": {"sqlite:///path or mysql://": ["postgres://a@b/c", 5]},
     "listen": {
         "unix:PATH": ["unix:"],

@@ -16,6 +16,7 @@ from support.nodes import name_of
 from support.running import running
 from support.store_homes import KINDS, dsn, homes, stage
 from support.stores import Kind, Stage
+from support.waiting import until
 from tarry.service.cli import doctor
 from tarry.service.cli.doctor import Finding
 from tarry.service.engine.dispatch.spoilt import FACT as SPOILT
@@ -103,11 +104,6 @@ class World(HandTime):
                     await self.node.groups.settle(name_of(claim), "fail", reason="no", retry_after=0)
         return found
 
-    async def until(self, there: Callable[[], object]) -> None:
-        with trio.fail_after(20):
-            while not there():
-                await trio.sleep(0.005)
-
     async def wrong(self) -> str:
         """What /readyz says of rows."""
         return dict(await self.lifecycle.readiness())["rows"] or ""
@@ -116,7 +112,7 @@ class World(HandTime):
         """As three minutes do."""
         for _ in range(3):
             await self.node.sweeps.far()
-            await self.until(lambda: not self.node.pending.under_way and self.node.pending.wheel.next_due() is None)
+            await until(lambda: not self.node.pending.under_way and self.node.pending.wheel.next_due() is None)
 
 
 @pytest.fixture
@@ -187,7 +183,7 @@ async def test_a_row_that_cannot_be_promoted_is_set_aside_and_its_neighbours_go(
         if statement != TAKEN:  # such a one promotion does not even see: sweeps find out that it stays
             world.pass_by(180_000)
             await world.sweep_far()
-        await world.until(lambda: ids[1] in world.node.spoilt.rows)
+        await until(lambda: ids[1] in world.node.spoilt.rows)
         for _ in range(3):
             world.pass_by(60_000)
             await world.sweep_far()
@@ -204,7 +200,7 @@ async def test_a_row_that_cannot_be_promoted_is_set_aside_and_its_neighbours_go(
         world.sql(f"DELETE FROM delay WHERE id = {ids[1]}")
     world.pass_by(60_000)
     await world.node.promotion.try_again()
-    await world.until(lambda: not world.node.spoilt.rows)  # the node itself may be trying it at this moment
+    await until(lambda: not world.node.spoilt.rows)  # the node itself may be trying it at this moment
     assert await world.wrong() == ""
 
 
@@ -228,7 +224,7 @@ async def test_what_the_store_takes_of_nobody_is_no_row_s_fault(world: World, br
     with capture_logs() as lines:
         try:
             world.pass_by(SOON)
-            await world.until(lambda: [line for line in lines if line["event"] == "promotion_failed"])
+            await until(lambda: [line for line in lines if line["event"] == "promotion_failed"])
             assert not world.node.spoilt.rows
             assert not [line for line in lines if line["event"] == "rows_set_aside"]
         finally:
@@ -247,7 +243,7 @@ async def test_what_the_database_refuses_of_one_is_that_one_s(world: World) -> N
     try:
         world.pass_by(SOON)
         assert await world.bodies(orders, 2) == [b"1", b"3"]
-        await world.until(lambda: ids[1] in world.node.spoilt.rows)
+        await until(lambda: ids[1] in world.node.spoilt.rows)
     finally:
         world.sql("DROP TRIGGER no")
 
@@ -273,7 +269,7 @@ async def test_of_many_at_once_each_is_set_aside_and_some_are_named(world: World
     with capture_logs() as lines:
         world.pass_by(SOON)
         assert len(await world.bodies(orders, 900 - taken)) == 900 - taken
-        await world.until(lambda: len(world.node.spoilt.rows) == taken)
+        await until(lambda: len(world.node.spoilt.rows) == taken)
     told = [line for line in lines if line["event"] == "rows_set_aside"]
     assert len(told) < 20, "a line a batch"
     assert f"and {taken - 10} more" in await world.wrong()

@@ -23,7 +23,7 @@ def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
         pause.wait(min(max(0.01, (waited - 1) / 20), 0.2))
 
 
-async def until(done: Callable[[], object], seconds: float = 10) -> None:
+async def until(done: Callable[[], object], seconds: float = 30) -> None:
     """Polls until it is done, in a task of Trio; fails after `seconds`."""
     with trio.fail_after(seconds):
         while not done():

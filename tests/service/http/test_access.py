@@ -16,6 +16,7 @@ from support.failing import failing
 from support.in_one import in_one
 from support.nodes import name_of
 from support.spied import SpiedServer
+from support.waiting import until
 from tarry.service.access.tokens import make_token
 from tarry.service.engine.dispatch.guards import Guards
 from tarry.service.http.access import KNOW, Of
@@ -223,8 +224,7 @@ async def test_a_long_poll_ends_with_its_key(client: httpx.AsyncClient, server: 
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poll)
-            while not server.all("groups.claim"):
-                await trio.sleep(0.01)
+            await until(lambda: server.all("groups.claim"))
             await ring.revoke("worker")
     assert [one.status_code for one in answers] == [401]
 

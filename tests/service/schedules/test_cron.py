@@ -153,18 +153,8 @@ EXPRESSIONS = st.one_of(
 ).map(" ".join)
 ZONES = st.sampled_from(
     [
-        "UTC",
-        "Europe/Berlin",
-        "America/New_York",
-        "Australia/Lord_Howe",
-        "Asia/Kathmandu",
-        "America/St_Johns",
-        "Africa/Casablanca",
-        "Pacific/Apia",
-        "America/Sao_Paulo",
-        "Asia/Kolkata",
-        "Europe/Dublin",
-        "Asia/Beirut",
+        *["UTC", "Europe/Berlin", "Europe/Dublin", "Africa/Casablanca", "America/New_York", "America/Sao_Paulo"],
+        *["America/St_Johns", "Asia/Beirut", "Asia/Kathmandu", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Apia"],
     ]
 )
 FIRST, LAST = 1_500_000_000_000, 2_000_000_000_000
