@@ -1,5 +1,6 @@
 """Gives commands to `tarry` in the test's own process, and keeps what each printed."""
 
+import io
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,12 +45,15 @@ class Printed:
 
 @frozen
 class CommandLine:
-    """Called with a command, it checks the code with which that ends."""
+    """Called with a command, and with what that reads, it checks the code with which that ends."""
 
     _capsys: pytest.CaptureFixture[str]
 
-    def __call__(self, *arguments: str, code: int = 0) -> Printed:
-        return self._printed(run, arguments, code)
+    def __call__(self, *arguments: str, code: int = 0, stdin: bytes | None = None) -> Printed:
+        with pytest.MonkeyPatch.context() as patched:
+            if stdin is not None:
+                patched.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+            return self._printed(run, arguments, code)
 
     def pipeline(self, *arguments: str, code: int = 0) -> Printed:
         """A command of `tarry pipeline`, which is a program of its own."""

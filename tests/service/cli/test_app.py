@@ -1,6 +1,5 @@
 """Command lines: what they mean, what they print, and how they end."""
 
-import io
 import json
 import os
 import re
@@ -48,9 +47,9 @@ class Publish:
     script: ScriptedServer
     tarry: CommandLine
 
-    def __call__(self, *arguments: str) -> tuple[dict[str, Any], Printed]:
+    def __call__(self, *arguments: str, stdin: bytes | None = None) -> tuple[dict[str, Any], Printed]:
         self.script.respond = accept
-        printed = self.tarry("publish", *arguments)
+        printed = self.tarry("publish", *arguments, stdin=stdin)
         document: dict[str, Any] = self.script.requests[-1].json
         del document["idempotency_key"]
         return document, printed
@@ -265,12 +264,9 @@ def test_publish(publish: Publish) -> None:
     ],
     ids=" ".join,
 )
-def test_publish_bodies(
-    publish: Publish, arguments: list[str], sent: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publish_bodies(publish: Publish, arguments: list[str], sent: dict[str, Any]) -> None:
     read = b'{"body": {"a": 1}}\n' if "--file" in arguments else b'{"a": 1}\n'
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(read)))
-    assert publish("t", *arguments)[0] == sent
+    assert publish("t", *arguments, stdin=read)[0] == sent
 
 
 def test_publish_json(script: ScriptedServer, tarry: CommandLine) -> None:
@@ -386,13 +382,10 @@ def test_a_file_that_is_interrupted(
     )
 
 
-def test_stdin_that_is_bad_in_the_middle(
-    script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tarry: CommandLine
-) -> None:
+def test_stdin_that_is_bad_in_the_middle(script: ScriptedServer, tarry: CommandLine) -> None:
     script.respond = accept
     read = b'{"body": 1}\n' * 2000 + b'{"body": "\\ud800"}\n'
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(read)))
-    told = tarry("publish", "t", "--file", "-", code=2).err
+    told = tarry("publish", "t", "--file", "-", code=2, stdin=read).err
     assert told.startswith("tarry: line 2001: body has half a character in it")
     assert "1000 of its messages were published (lines 1 to 1000): mend it and go on with --from-line 1001" in told
 

@@ -1,9 +1,7 @@
 """The ids of dead letters, by flags and from stdin."""
 
-import io
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,12 +30,6 @@ def answers(script: ScriptedServer) -> None:
     script.respond = answered
 
 
-@pytest.fixture
-def say(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """Puts bytes on stdin."""
-    return lambda text: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-
-
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_ids_may_be_repeated(command: list[str], script: ScriptedServer, tarry: CommandLine) -> None:
     tarry(*command, "--id", IDS[0], *REST, f"--id={IDS[1]}", "--id", IDS[2])
@@ -45,37 +37,33 @@ def test_ids_may_be_repeated(command: list[str], script: ScriptedServer, tarry: 
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_ids_from_stdin(
-    command: list[str], script: ScriptedServer, say: Callable[[bytes], None], tarry: CommandLine
-) -> None:
-    say("\r\n".join(["", *IDS[1:], ""]).encode())
-    tarry(*command, *REST, "--id", IDS[0], "--id", "-")
+def test_ids_from_stdin(command: list[str], script: ScriptedServer, tarry: CommandLine) -> None:
+    tarry(*command, *REST, "--id", IDS[0], "--id", "-", stdin="\r\n".join(["", *IDS[1:], ""]).encode())
     assert [asked(request) for request in script.requests] == [IDS]
 
 
-def test_no_ids_from_stdin_are_none(script: ScriptedServer, say: Callable[[bytes], None], tarry: CommandLine) -> None:
-    say(b"\n")
-    assert tarry("redrive", *REST, "--id", "-", "--json").json == {"redriven": 0, "dry_run": True}
+def test_no_ids_from_stdin_are_none(script: ScriptedServer, tarry: CommandLine) -> None:
+    assert tarry("redrive", *REST, "--id", "-", "--json", stdin=b"\n").json == {"redriven": 0, "dry_run": True}
     assert script.requests == []
 
 
 @pytest.mark.parametrize("bad", [b"12a", b"-5", "١٢".encode(), b"\xff\x1b[2J", b"1 2", b"9" * 19, b"9" * 40])
 def test_a_line_that_is_no_id_is_named_and_nothing_is_done(
-    bad: bytes, script: ScriptedServer, say: Callable[[bytes], None], tarry: CommandLine
+    bad: bytes, script: ScriptedServer, tarry: CommandLine
 ) -> None:
-    say(b"\n".join([IDS[0].encode(), bad, IDS[1].encode()]))
-    told = tarry("redrive", *REST, "--id", "-", code=2).err
+    lines = b"\n".join([IDS[0].encode(), bad, IDS[1].encode()])
+    told = tarry("redrive", *REST, "--id", "-", code=2, stdin=lines).err
     assert re.search("line 2 of stdin: .* is no message's id; nothing was done", told)
     assert "\x1b" not in told
     assert script.requests == []
 
 
 def test_many_ids_are_sent_in_parts(
-    script: ScriptedServer, say: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch, tarry: CommandLine
+    script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tarry: CommandLine
 ) -> None:
     monkeypatch.setattr(dead, "_IDS", 2)
-    say("\n".join([*IDS, IDS[0]]).encode())
-    printed = tarry("dead", "purge", "orders", "--group", "g", "--yes", "--id", "-", "--json")
+    lines = "\n".join([*IDS, IDS[0]]).encode()
+    printed = tarry("dead", "purge", "orders", "--group", "g", "--yes", "--id", "-", "--json", stdin=lines)
     assert [asked(request) for request in script.requests] == [IDS[:2], IDS[2:4], IDS[4:]]
     assert printed.json == {"purged": 5, "dry_run": False}
 
