@@ -145,7 +145,7 @@ NO_DATABASE = "the database: one name after the host, mysql://user:password@host
 @pytest.mark.parametrize(
     ("dsn", "told"),
     [
-        ("sqlite:///none/tarry.db", "none"),
+        ("sqlite:///none/tarry.db", "none is no directory"),
         ("mysql://root@127.0.0.1", f"mysql://root@127.0.0.1: the DSN: {NO_DATABASE}"),
         ("mysql://root@127.0.0.1:9/tarry", "mysql://root@127.0.0.1:9/tarry"),
     ],

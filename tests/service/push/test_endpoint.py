@@ -68,7 +68,7 @@ CLOSED = {
 }
 
 
-@pytest.mark.parametrize("address", itertools.chain(*CLOSED.values()))
+@pytest.mark.parametrize("address", [*itertools.chain(*CLOSED.values())])
 def test_closed(address: str) -> None:
     assert refused(ip_address(address), ()) is not None
 
