@@ -105,8 +105,8 @@ class Counter(HandTime):
         nursery.start_soon(ask)
         return got
 
-    async def settle(self, claim: Claim, *how: Any, **more: Any) -> Settled:
-        settled = await self.coordinator.settle(Settlement(claim.key, *(how or ["ack"]), **more))
+    async def settle(self, claim: Claim, verb: Any = "ack", *ids: Any, **more: Any) -> Settled:
+        settled = await self.coordinator.settle(Settlement(claim.key, verb, *ids, **more))
         assert settled is not None
         return settled
 
