@@ -17,6 +17,7 @@ import structlog
 from support import authorities, fork_server, servers
 from support.effort import take_quick
 from support.in_turn import take_turns
+from support.simulated import take_marks
 from support.workers import ByFile, longest_first, named, whole_characters
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
         take_turns(items)
         take_quick(items)
     longest_first(items)
+    take_marks(items)
 
 
 @pytest.hookimpl(tryfirst=True)

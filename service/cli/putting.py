@@ -1,4 +1,4 @@
-"""Settings of topics and groups: reads limits, durations and ladders (`1m,1h,2h`) or `default`; tables of values and defaults.
+"""Settings of topics and groups: reads limits, durations, ladders (`1m,1h`), `default`; tables of values and defaults.
 
 The server decides which values are valid: its errors about fields are reported for the flags.
 """

@@ -1,19 +1,22 @@
 """What a server did each second: counted where it belongs, and forgotten after five minutes."""
 
+import pytest
+
+from support.hand_time import HandSeconds
 from tarry.service.activity import BAND, BANDS, BOUNDS, SECONDS, Activity
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> HandSeconds:
+    return HandSeconds()
 
 
-def test_whole_seconds_oldest_first() -> None:
-    clock = Clock()
-    activity = Activity(clock)
+@pytest.fixture
+def activity(clock: HandSeconds) -> Activity:
+    return Activity(clock)
+
+
+def test_whole_seconds_oldest_first(clock: HandSeconds, activity: Activity) -> None:
     activity.count("published", 2)
     clock.now += 0.9
     activity.count("published", 1)
@@ -27,9 +30,7 @@ def test_whole_seconds_oldest_first() -> None:
     assert {len(column) for column in rates.values()} == {SECONDS}
 
 
-def test_what_is_old_goes() -> None:
-    clock = Clock()
-    activity = Activity(clock)
+def test_what_is_old_goes(clock: HandSeconds, activity: Activity) -> None:
     activity.count("dead", 1)
     clock.now += SECONDS
     assert activity.rates()["dead"][0] == 1
@@ -37,9 +38,7 @@ def test_what_is_old_goes() -> None:
     assert sum(activity.rates()["dead"]) == 0
 
 
-def test_it_keeps_no_more_than_it_shows() -> None:
-    clock = Clock()
-    activity = Activity(clock)
+def test_it_keeps_no_more_than_it_shows(clock: HandSeconds, activity: Activity) -> None:
     for _ in range(3 * SECONDS):
         clock.now += 1
         activity.count("published", 1)
@@ -49,9 +48,7 @@ def test_it_keeps_no_more_than_it_shows() -> None:
     assert sum(activity.rates()["published"]) == SECONDS
 
 
-def test_lateness_by_its_bound() -> None:
-    clock = Clock()
-    activity = Activity(clock)
+def test_lateness_by_its_bound(clock: HandSeconds, activity: Activity) -> None:
     activity.late([0.0, 0.001, 0.0011, 60.0, 60.1])
     clock.now += BAND
     columns = activity.lateness()

@@ -25,12 +25,14 @@ async def heard_from(teller: Notices, heard: list[int], queue_id: int) -> None:
     await servers.until(is_heard)
 
 
+def pair(redis: servers.PrivateRedis) -> tuple[Notices, Notices]:
+    """Of nodes on one database."""
+    return Notices(redis.url, "orders"), Notices(redis.url, "orders")
+
+
 async def test_nodes_on_one_database_hear_each_other(private_redis: servers.PrivateRedis) -> None:
-    here: list[int] = []
-    there: list[int] = []
-    elsewhere: list[int] = []
-    one = Notices(private_redis.url, "orders")
-    other = Notices(private_redis.url, "orders")
+    here, there, elsewhere = list[int](), list[int](), list[int]()
+    one, other = pair(private_redis)
     stranger = Notices(private_redis.url, "invoices")
     async with trio.open_nursery() as nursery:
         for node, heard in ((one, here), (other, there), (stranger, elsewhere)):
@@ -43,13 +45,11 @@ async def test_nodes_on_one_database_hear_each_other(private_redis: servers.Priv
 
 
 async def test_a_redis_that_goes_and_comes_back(private_redis: servers.PrivateRedis) -> None:
-    here: list[int] = []
     there: list[int] = []
-    one = Notices(private_redis.url, "orders")
-    other = Notices(private_redis.url, "orders")
+    one, other = pair(private_redis)
     private_redis.stop()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(one.run, of_queues(here))
+        nursery.start_soon(one.run, of_queues([]))
         nursery.start_soon(other.run, of_queues(there))
         for queue_id in range(5_000):  # more than may wait: dropped, nobody is held up
             one.tell("grown", queue_id)
@@ -83,8 +83,7 @@ async def test_each_time_that_it_goes_and_comes_back_is_told_once(private_redis:
 
 async def test_each_subject_has_its_hearer(private_redis: servers.PrivateRedis) -> None:
     heard: list[tuple[Subject, int]] = []
-    one = Notices(private_redis.url, "orders")
-    other = Notices(private_redis.url, "orders")
+    one, other = pair(private_redis)
     hearers: Heard = {
         subject: partial(lambda subject, id_: heard.append((subject, id_)), subject) for subject in SUBJECTS
     }

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from support.hand_time import HandSeconds
 from tarry.service.outages import Outage, tell_failure
 from tarry.store.errors import Contention, DuplicateKey, Locked, OutcomeUnknown, StoreError, Unavailable
 from tarry.store.ports import Transaction
@@ -15,21 +16,13 @@ from tarry.store.store import Store
 GONE = Unavailable("connection refused", 2003)
 
 
-class Time:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def time() -> HandSeconds:
+    return HandSeconds()
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def outage(time: Time) -> Outage:
+def outage(time: HandSeconds) -> Outage:
     return Outage(lambda error: None, time)
 
 
@@ -37,7 +30,7 @@ def told(logs: list[Any]) -> list[tuple[str, float | None]]:
     return [(entry["event"], entry.get("seconds")) for entry in logs]
 
 
-def test_an_hour_away_is_a_handful_of_lines(outage: Outage, time: Time) -> None:
+def test_an_hour_away_is_a_handful_of_lines(outage: Outage, time: HandSeconds) -> None:
     with capture_logs() as logs:
         outage.answered("read")
         for _ in range(36_000):
@@ -56,7 +49,7 @@ def test_an_hour_away_is_a_handful_of_lines(outage: Outage, time: Time) -> None:
     assert len(events) == 11
 
 
-def test_each_absence_has_its_lines(outage: Outage, time: Time) -> None:
+def test_each_absence_has_its_lines(outage: Outage, time: HandSeconds) -> None:
     with capture_logs() as logs:
         for _ in range(3):
             outage.failed("read", GONE)
@@ -65,7 +58,7 @@ def test_each_absence_has_its_lines(outage: Outage, time: Time) -> None:
     assert told(logs) == [("store_away", None), ("store_back", 1.0)] * 3
 
 
-def test_a_store_that_can_be_read_and_not_written_is_not_back(outage: Outage, time: Time) -> None:
+def test_a_store_that_can_be_read_and_not_written_is_not_back(outage: Outage, time: HandSeconds) -> None:
     with capture_logs() as logs:
         outage.failed("write", GONE)
         for _ in range(50):

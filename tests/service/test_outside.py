@@ -5,12 +5,12 @@ from pathlib import Path
 
 import attrs
 import pytest
-import trio
 
 from support import nodes
 from support.embedded import embedded
+from support.hand_time import HandTime
+from support.running import running
 from support.stores import SQLiteTables
-from tarry.service.clock import Clock
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
@@ -48,20 +48,16 @@ class UserTransaction:
         return await self.tx.execute_many(query, rows)
 
 
-class Shop:
-    """A node whose clock is moved by hand, and a user beside it."""
+class Shop(HandTime):
+    """A node, and a user beside it."""
+
+    group: Group
 
     def __init__(self, path: Path) -> None:
-        self.ms = 1_795_000_000_000
+        super().__init__()
         self.metrics = Metrics()
-        self.backend = embedded(path)
-        clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
-        self.server = begin(self.backend, Settings(), self.metrics, clock=clock)
+        self.server = begin(embedded(path), Settings(), self.metrics, clock=self.clock)
         self.tables = SQLiteTables(path)
-        self.group: Group
-
-    async def sample(self) -> int:
-        return self.ms
 
     @property
     def node(self) -> Node:
@@ -102,19 +98,14 @@ class Shop:
         return found
 
 
-@pytest.fixture(name="shop")
-async def _shop(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Shop]:
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     shop = Shop(tmp_path / "tarry.db")
-    nursery.start_soon(shop.server.run)
-    await shop.server.ready.wait()
-    await shop.node.loader.recovered.wait()
-    topic, _ = await shop.node.catalogue.put_topic(TopicDraft("orders"))
-    shop.group = await shop.node.directory.group(topic, "billing")
-    yield shop
-    nursery.cancel_scope.cancel()
+    async with running(shop.server):
+        topic, _ = await shop.node.catalogue.put_topic(TopicDraft("orders"))
+        shop.group = await shop.node.directory.group(topic, "billing")
+        yield shop
     shop.tables.close()
-    with trio.CancelScope(shield=True):
-        await shop.node.store.backend.aclose()
 
 
 async def publish(shop: Shop, count: int) -> None:

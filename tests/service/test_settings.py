@@ -82,42 +82,30 @@ def test_values_are_read(name: str, written: object, value: object) -> None:
     assert Settings(**made) == settings
 
 
+WRONG: dict[str, dict[str, list[Any]]] = {
+    "dsn": {"sqlite:///path or mysql://": ["postgres://a@b/c", 5]},
+    "listen": {
+        "unix:PATH": ["unix:"],
+        "96 bytes": ["unix:/" + "x" * 96],
+        "host:port": [":8277", "127.0.0.1", "127.0.0.1:99999", "::1:80"],
+    },
+    "socket_mode": {"lets its owner in": ["066", "rw"], "write": [660]},
+    "max_body": {"KiB": ["1MB"], "between": [0], "not a size": [True]},
+    "max_batch": {"whole number": ["many", 1.5]},
+    "max_key": {"between 1 and 255": [256]},
+    "lease": {"no fixed length": ["1 month"], "between": [0], "not a duration": [[1]], "true and false": [True]},
+    "ladder": {"list of durations": [5], "64 rungs": [["1s"] * 65], "not a duration": ["1s,,2s"]},
+    "auto_create": {"neither true nor false": ["perhaps", 1]},
+    "log_level": {"debug, info": ["loud"]},
+    "node": {"not a name": ["a b"], "empty: leave it out": [""]},
+    "processes": {"not a whole number: say one from 1 to 64": [1.5, "1.5"], "between 1 and 64": [0]},
+}
+"""By setting, and by the words that say what is wrong."""
+
+
 @pytest.mark.parametrize(
     ("name", "written", "words"),
-    [
-        ("dsn", "postgres://a@b/c", "sqlite:///path or mysql://"),
-        ("dsn", 5, "sqlite:///path or mysql://"),
-        ("listen", "unix:", "unix:PATH"),
-        ("socket_mode", "066", "lets its owner in"),
-        ("socket_mode", "rw", "lets its owner in"),
-        ("socket_mode", 660, "write"),
-        ("listen", "unix:/" + "x" * 96, "96 bytes"),
-        ("listen", ":8277", "host:port"),
-        ("listen", "127.0.0.1", "host:port"),
-        ("listen", "127.0.0.1:99999", "host:port"),
-        ("listen", "::1:80", "host:port"),
-        ("max_body", "1MB", "KiB"),
-        ("max_body", 0, "between"),
-        ("max_body", True, "not a size"),
-        ("max_batch", "many", "whole number"),
-        ("max_batch", 1.5, "whole number"),
-        ("max_key", 256, "between 1 and 255"),
-        ("lease", "1 month", "no fixed length"),
-        ("lease", 0, "between"),
-        ("lease", [1], "not a duration"),
-        ("lease", True, "true and false"),
-        ("ladder", 5, "list of durations"),
-        ("ladder", ["1s"] * 65, "64 rungs"),
-        ("ladder", "1s,,2s", "not a duration"),
-        ("auto_create", "perhaps", "neither true nor false"),
-        ("auto_create", 1, "neither true nor false"),
-        ("log_level", "loud", "debug, info"),
-        ("node", "a b", "not a name"),
-        ("node", "", "empty: leave it out"),
-        ("processes", 1.5, "not a whole number: say one from 1 to 64"),
-        ("processes", "1.5", "not a whole number: say one from 1 to 64"),
-        ("processes", 0, "between 1 and 64"),
-    ],
+    [(name, one, words) for name, wrong in WRONG.items() for words, all_ in wrong.items() for one in all_],
 )
 def test_what_is_no_good_names_the_setting_and_its_origin(name: str, written: object, words: str) -> None:
     with pytest.raises(SettingError, match=words) as caught:

@@ -3,24 +3,24 @@ and of others. On every store; the server is real, and its clock is moved by han
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 
-import attrs
 import pytest
 import trio
 from structlog.testing import capture_logs
 
+from support.hand_time import HandTime
 from support.in_one import in_one
 from support.nodes import name_of
+from support.running import running
 from support.store_homes import KINDS, dsn, homes, stage
 from support.stores import Kind, Stage
+from support.waiting import until
 from tarry.service.cli import doctor
 from tarry.service.cli.doctor import Finding
-from tarry.service.clock import Clock
 from tarry.service.engine.dispatch.spoilt import FACT as SPOILT
 from tarry.service.errors import UnknownClaim, UnknownGroup
-from tarry.service.lifecycle import Lifecycle
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
@@ -46,27 +46,15 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return kind
 
 
-@attrs.define(eq=False)
-class World:
+class World(HandTime):
     """A server, and the tables behind its back."""
 
-    stage: Stage
-    lifecycle: Lifecycle = attrs.field(init=False)
-    ms: int = NOW
-    numbers: Iterator[int] = attrs.field(factory=count)
-    """Of topics, where several cases are tried in one world."""
-
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
-        self.lifecycle = begin(self.stage.store.backend, Settings(ladder=(1000, 1000)), Metrics(), clock=clock)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.lifecycle.run)
-            await self.lifecycle.ready.wait()
-            await self.node.loader.recovered.wait()
-            task_status.started()
-
-    async def sample(self) -> int:
-        return self.ms
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(NOW)
+        self.stage = stage
+        self.lifecycle = begin(stage.store.backend, Settings(ladder=(1000, 1000)), Metrics(), clock=self.clock)
+        self.numbers = count()
+        """Of topics, where several cases are tried in one world."""
 
     @property
     def node(self) -> Node:
@@ -89,22 +77,32 @@ class World:
         assert isinstance(receipts, list)
         return [receipt.id for receipt in receipts]
 
-    async def claim(self, group: Group, size: int = 100) -> Claim | None:
-        return await self.node.groups.claim(group, ClaimRequest("c", size, 60_000), 0)
+    async def claim(self, group: Group, size: int = 100) -> Claim:
+        claim = await self.node.groups.claim(group, ClaimRequest("c", size, 60_000), 0)
+        assert claim is not None
+        return claim
 
     async def bodies(self, topic: Topic, many: int) -> list[bytes]:
         """What comes, until so many have."""
-        group, found = await self.node.directory.group(topic, "g"), list[bytes]()
-        with trio.fail_after(20):
-            while len(found) < many:
-                claim = await self.node.groups.claim(group, ClaimRequest("c", many, 60_000), 5000)
-                found += [] if claim is None else [message.body for one in claim.ranges for message in one.messages]
-        return sorted(found)
+        group = await self.node.directory.group(topic, "g")
+        return sorted(await self.take(group, lambda found: len(found) >= many, size=many))
 
-    async def until(self, there: Callable[[], object]) -> None:
+    async def take(
+        self, group: Group, enough: Callable[[list[bytes]], bool], how: str | None = None, size: int = 100
+    ) -> list[bytes]:
+        """The bodies that come until it is enough; each claim is settled as said."""
+        found: list[bytes] = []
         with trio.fail_after(20):
-            while not there():
-                await trio.sleep(0.005)
+            while not enough(found):
+                claim = await self.node.groups.claim(group, ClaimRequest("c", size, 60_000), 5000)
+                if claim is None:
+                    continue
+                found += [message.body for one in claim.ranges for message in one.messages]
+                if how == "ack":
+                    await self.node.groups.settle(name_of(claim), "ack")
+                elif how == "fail":
+                    await self.node.groups.settle(name_of(claim), "fail", reason="no", retry_after=0)
+        return found
 
     async def wrong(self) -> str:
         """What /readyz says of rows."""
@@ -114,16 +112,14 @@ class World:
         """As three minutes do."""
         for _ in range(3):
             await self.node.sweeps.far()
-            await self.until(lambda: not self.node.pending.under_way and self.node.pending.wheel.next_due() is None)
+            await until(lambda: not self.node.pending.under_way and self.node.pending.wheel.next_due() is None)
 
 
 @pytest.fixture
 async def world(stage: Stage) -> AsyncIterator[World]:
     world = World(stage)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(world.run)
+    async with running(world.lifecycle, closes=False):
         yield world
-        nursery.cancel_scope.cancel()
 
 
 TAKEN = (
@@ -187,7 +183,7 @@ async def test_a_row_that_cannot_be_promoted_is_set_aside_and_its_neighbours_go(
         if statement != TAKEN:  # such a one promotion does not even see: sweeps find out that it stays
             world.pass_by(180_000)
             await world.sweep_far()
-        await world.until(lambda: ids[1] in world.node.spoilt.rows)
+        await until(lambda: ids[1] in world.node.spoilt.rows)
         for _ in range(3):
             world.pass_by(60_000)
             await world.sweep_far()
@@ -204,7 +200,7 @@ async def test_a_row_that_cannot_be_promoted_is_set_aside_and_its_neighbours_go(
         world.sql(f"DELETE FROM delay WHERE id = {ids[1]}")
     world.pass_by(60_000)
     await world.node.promotion.try_again()
-    await world.until(lambda: not world.node.spoilt.rows)  # the node itself may be trying it at this moment
+    await until(lambda: not world.node.spoilt.rows)  # the node itself may be trying it at this moment
     assert await world.wrong() == ""
 
 
@@ -228,7 +224,7 @@ async def test_what_the_store_takes_of_nobody_is_no_row_s_fault(world: World, br
     with capture_logs() as lines:
         try:
             world.pass_by(SOON)
-            await world.until(lambda: [line for line in lines if line["event"] == "promotion_failed"])
+            await until(lambda: [line for line in lines if line["event"] == "promotion_failed"])
             assert not world.node.spoilt.rows
             assert not [line for line in lines if line["event"] == "rows_set_aside"]
         finally:
@@ -247,7 +243,7 @@ async def test_what_the_database_refuses_of_one_is_that_one_s(world: World) -> N
     try:
         world.pass_by(SOON)
         assert await world.bodies(orders, 2) == [b"1", b"3"]
-        await world.until(lambda: ids[1] in world.node.spoilt.rows)
+        await until(lambda: ids[1] in world.node.spoilt.rows)
     finally:
         world.sql("DROP TRIGGER no")
 
@@ -273,7 +269,7 @@ async def test_of_many_at_once_each_is_set_aside_and_some_are_named(world: World
     with capture_logs() as lines:
         world.pass_by(SOON)
         assert len(await world.bodies(orders, 900 - taken)) == 900 - taken
-        await world.until(lambda: len(world.node.spoilt.rows) == taken)
+        await until(lambda: len(world.node.spoilt.rows) == taken)
     told = [line for line in lines if line["event"] == "rows_set_aside"]
     assert len(told) < 20, "a line a batch"
     assert f"and {taken - 10} more" in await world.wrong()
@@ -336,21 +332,13 @@ async def test_a_retry_that_is_spoilt_keeps_nobody_from_coming_back(world: World
     for topic in (orders, others):
         group = await world.node.directory.group(topic, "g")
         claim = await world.claim(group)
-        assert claim is not None
         failed = await world.node.groups.settle(name_of(claim), "fail", retry_after=SOON)
         assert failed.retried == (3 if topic is orders else 1)
     world.sql(statement.format(id=ids[1]))
     world.pass_by(SOON)
     # Two come back at least; who claims and fails what there is does so for all of it.
     group = await world.node.directory.group(orders, "g")
-    seen: set[bytes] = set()
-    for _ in range(2):
-        with trio.fail_after(20):
-            while not {b"1", b"3"} <= seen:
-                claim = await world.node.groups.claim(group, ClaimRequest("c", 100, 60_000), 5000)
-                if claim is not None:
-                    seen |= {message.body for one in claim.ranges for message in one.messages}
-                    await world.node.groups.settle(name_of(claim), "fail", reason="no", retry_after=0)
+    await world.take(group, {b"1", b"3"}.issubset, "fail")
     assert await world.bodies(others, 1) == [b"4"]
     if why is not None:
         world.pass_by(180_000)
@@ -387,14 +375,11 @@ async def test_a_claim_that_is_spoilt_stands_in_nobodys_way(world: World, name: 
     group = await world.node.directory.group(orders, "g")
     ids = await world.publish(orders, b"1", b"2", b"3", delay=None)
     claim = await world.claim(group, 3)
-    assert claim is not None
     world.sql(f"{CLAIMS[name]} WHERE number = {claim.key.number} AND group_id = {group.id}")
     await world.publish(orders, b"4", b"5", delay=None)
     await world.publish(others, b"6", delay=None)
     second = await world.claim(group, 1)
     third = await world.claim(group, 1)
-    assert second is not None
-    assert third is not None
     results: dict[str, object] = {}
 
     async def settle(what: str, claim: Claim) -> None:
@@ -413,11 +398,7 @@ async def test_a_claim_that_is_spoilt_stands_in_nobodys_way(world: World, name: 
     world.pass_by(120_000)
     await world.node.sweeps.leases()
     await world.publish(orders, b"7", delay=None)
-    seen: set[bytes] = set()
-    with trio.fail_after(20):
-        while b"7" not in seen:
-            more = await world.node.groups.claim(group, ClaimRequest("c", 100, 60_000), 5000)
-            seen |= set() if more is None else {message.body for one in more.ranges for message in one.messages}
+    await world.take(group, lambda found: b"7" in found)
     for id_ in ids:
         assert await world.node.store.read(tracing.find_message, id_) is not None
     await world.node.store.read(group_counts.of_groups, [group])
@@ -439,7 +420,7 @@ async def test_a_cursor_that_is_spoilt_stands_in_no_other_groups_way(world: Worl
     await world.publish(orders, b"1", b"2", delay=None)
     world.sql(f"{CURSORS[name]} WHERE group_id = {group.id}")
     try:
-        await world.claim(group)
+        await world.node.groups.claim(group, ClaimRequest("c", 100, 60_000), 0)
     except (StoreError, UnknownGroup):
         assert name == "none"
     assert other.id != group.id
@@ -481,7 +462,6 @@ async def test_the_doctor_says_nothing_of_what_is_only_late(world: World) -> Non
     await world.publish(orders, b"1", delay=None)
     group = await world.node.directory.group(orders, "g")
     claim = await world.claim(group)
-    assert claim is not None
     assert (await world.node.groups.settle(name_of(claim), "fail", retry_after=SOON)).retried == 1
     (second,) = await world.publish(orders, b"2")
     later = world.ms + 180_000  # and nobody brings them
@@ -587,16 +567,9 @@ async def test_what_is_spoilt_of_one_key_stands_in_no_other_keys_way(world: Worl
     group = await world.node.directory.group(topic, "g")
     ids = await world.publish(topic, b"1", b"2", b"3", delay=None, ordering_key="spoilt")
     claim = await world.claim(group)
-    assert claim is not None
     assert (await world.node.groups.settle(name_of(claim), "fail", ids=[ids[0]], retry_after=SOON)).retried == 1
     world.sql(ORDERED[name].format(id=ids[1]))
     world.pass_by(SOON)
     await world.publish(topic, b"4", b"5", delay=None, ordering_key="well")
-    seen: list[bytes] = []
-    with trio.fail_after(20):
-        while b"5" not in seen:
-            some = await world.node.groups.claim(group, ClaimRequest("c", 100, 60_000), 5000)
-            if some is not None:
-                seen += [message.body for one in some.ranges for message in one.messages]
-                await world.node.groups.settle(name_of(some), "ack")
+    seen = await world.take(group, lambda found: b"5" in found, "ack")
     assert [body for body in seen if body in (b"4", b"5")] == [b"4", b"5"]

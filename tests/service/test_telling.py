@@ -9,6 +9,7 @@ import trio
 
 from support import nodes
 from support.embedded import embedded
+from support.running import running
 from tarry.service.engine.state import directory
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
@@ -44,15 +45,9 @@ def told() -> Told:
 
 
 @pytest.fixture
-async def node(told: Told, tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
-    backend = embedded(tmp_path / "tarry.db")
-    server = begin(backend, Settings(), Metrics(), told)
-    nursery.start_soon(server.run)
-    await server.ready.wait()
-    yield server.node
-    nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await backend.aclose()
+async def node(told: Told, tmp_path: Path) -> AsyncIterator[Node]:
+    async with running(begin(embedded(tmp_path / "tarry.db"), Settings(), Metrics(), told)) as server:
+        yield server.node
 
 
 async def made(node: Node, *, ordered: bool = False) -> tuple[Topic, Group]:
@@ -77,30 +72,23 @@ async def test_a_queue_that_has_grown(node: Node, told: Told) -> None:
     assert told.take() == {("grown", topic.queues[0].id)}
 
 
-async def test_an_ack_that_makes_no_room_is_nobodys_business(node: Node, told: Told) -> None:
-    topic, group = await made(node)
+@pytest.mark.parametrize(
+    ("ordered", "limit"),
+    [
+        pytest.param(False, None, id="it makes no room, and is nobody's business"),
+        pytest.param(False, 1, id="it makes room"),
+        pytest.param(True, None, id="a queue may change hands"),
+    ],
+)
+async def test_an_ack(node: Node, told: Told, ordered: bool, limit: int | None) -> None:
+    topic, group = await made(node, ordered=ordered)
+    if limit is not None:
+        group = await node.catalogue.limit_group(group, limit)
+        assert ("catalogue", topic.id) in told.take()
     await publish(node, topic)
     told.take()
     await handle(node, group)
-    assert told.take() == set()
-
-
-async def test_an_ack_that_makes_room(node: Node, told: Told) -> None:
-    topic, group = await made(node)
-    group = await node.catalogue.limit_group(group, 1)
-    assert ("catalogue", topic.id) in told.take()
-    await publish(node, topic)
-    told.take()
-    await handle(node, group)
-    assert told.take() == {("group", group.id)}
-
-
-async def test_an_ack_after_which_a_queue_may_change_hands(node: Node, told: Told) -> None:
-    topic, group = await made(node, ordered=True)
-    await publish(node, topic)
-    told.take()
-    await handle(node, group)
-    assert told.take() == {("group", group.id)}
+    assert told.take() == ({("group", group.id)} if ordered or limit else set())
 
 
 async def test_a_seek(node: Node, told: Told) -> None:

@@ -2,7 +2,8 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import trio
 
 from support.embedded import embedded
 from support.receiver import Received, Receiver
+from support.running import running
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
@@ -53,6 +55,12 @@ class Office:
         assert isinstance(receipts, list)
         return [one.id for one in receipts]
 
+    async def deliver(self, *bodies: bytes) -> None:
+        """Publishes them, and waits until all that there was is acked."""
+        acked = (await self.state()).acked + len(bodies)
+        await self.publish(*bodies)
+        await self.until(lambda state: state.acked == acked)
+
     async def came(self, many: int) -> list[Received]:
         return await trio.to_thread.run_sync(partial(self.there.wait_for, many))
 
@@ -79,3 +87,14 @@ class Office:
             rf'^{name}{{group="billing",topic="orders"}} (\S+)$', self.metrics.text().decode(), re.MULTILINE
         )
         return float(match[1]) if match else 0.0
+
+
+@asynccontextmanager
+async def open_office(
+    path: Path, there: Receiver, *, ordered: bool = False, **settings: Any
+) -> AsyncGenerator[Office, None]:
+    """A node at work that has the topic and the group, to which nothing is pushed yet."""
+    office = Office(path, there, Metrics(), **settings)
+    async with running(office.server):
+        await office.begin(ordered=ordered)
+        yield office

@@ -6,11 +6,11 @@ from copy import copy
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-import trio
-
 from support.embedded import embedded
+from support.hand_time import HandTime
 from support.nodes import name_of
-from tarry.service.clock import Clock
+from support.running import running
+from tarry.service.access.tokens import digest, make_token
 from tarry.service.http.app import App
 from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.lifecycle import Lifecycle
@@ -19,6 +19,8 @@ from tarry.service.metrics import Metrics
 from tarry.service.node import Node
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
+from tarry.store.operating import keys
+from tarry.store.operating.keys import Key
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Receipt, Settled, Topic
 from tarry.store.store import Store
 
@@ -76,22 +78,18 @@ class Spy:
         return ask
 
 
-class SpiedServer:
+class SpiedServer(HandTime):
     """A server whose clock shows `ms`, at first `NOW`; its spies share `asked` and `errors`."""
 
     def __init__(self, path: Path, settings: Settings | None = None, metrics: Metrics | None = None) -> None:
-        self.ms = NOW
+        super().__init__(NOW)
         self.asked: list[Asked] = []
         self.errors: dict[str, Exception] = {}
         """Errors by verb; `*` is for every verb."""
         self.settings = Settings() if settings is None else settings
         self.metrics = Metrics() if metrics is None else metrics
         self.backend = embedded(path)
-        clock = Clock(self._sample, monotonic=lambda: self.ms * 1_000_000)
-        self.lifecycle = begin(self.backend, self.settings, self.metrics, clock=clock)
-
-    async def _sample(self) -> int:
-        return self.ms
+        self.lifecycle = begin(self.backend, self.settings, self.metrics, clock=self.clock)
 
     @property
     def store(self) -> Store:
@@ -122,6 +120,17 @@ class SpiedServer:
     async def group(self, topic: Topic, name: str = "billing", **asked: Any) -> Group:
         """Returns the group, created if it is missing."""
         return await self.node.directory.group(topic, name, **asked)
+
+    async def make_key(self, name: str, *scopes: str) -> str:
+        """Makes a key, which the server knows at once."""
+        token = make_token()
+        await self.store.write(keys.add, Key(name, digest(token), scopes, 0))
+        await self.node.keyring.refresh()
+        return token
+
+    async def revoke_key(self, name: str) -> None:
+        assert await self.store.write(keys.revoke, name, 1) == "revoked"
+        await self.node.keyring.refresh()
 
     async def publish(self, topic: Topic, *bodies: bytes, **draft: Any) -> list[Receipt]:
         """Publishes a message with each body, to the first queue unless another is given."""
@@ -174,14 +183,5 @@ async def spied(
 ) -> AsyncGenerator[SpiedServer, None]:
     """Starts a spied server; waits until it is ready and has recovered, if `ready` is set."""
     server = SpiedServer(path, settings, metrics)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(server.lifecycle.run)
-            if ready:
-                await server.lifecycle.ready.wait()
-                await server.node.loader.recovered.wait()
-            yield server
-            nursery.cancel_scope.cancel()
-    finally:
-        with trio.CancelScope(shield=True):
-            await server.backend.aclose()
+    async with running(server.lifecycle, ready=ready):
+        yield server

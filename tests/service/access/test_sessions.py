@@ -8,6 +8,7 @@ import trio
 import trio.testing
 from attrs import define
 
+from support.failing import failing
 from support.spied import NOW, SpiedServer, spied
 from support.stores import SQLiteTables
 from tarry.service.access import sessions
@@ -79,7 +80,7 @@ async def test_it_ends_by_the_clock(house: House) -> None:
 
 async def test_it_ends_with_its_key(house: House) -> None:
     text, _ = house.here.begin(TOKEN.encode())
-    await house.server.store.write(keys.revoke, "me", 1)
+    await house.server.revoke_key("me")
     await house.refresh()
     with pytest.raises(NoKey):
         await house.there.find(text)
@@ -182,12 +183,8 @@ async def test_while_the_store_is_away_one_that_is_known_holds(
     (known, _), (strange, _) = (house.here.begin(TOKEN.encode()) for _ in range(2))
     await house.here.find(known)
     await trio.sleep(4)
-
-    async def away(*_: object, **__: object) -> None:
-        raise Unavailable("away")
-
-    monkeypatch.setattr(house.server.store.backend, "read", away)
-    monkeypatch.setattr(house.server.store.backend, "write", away)
+    for verb in ("read", "write"):
+        monkeypatch.setattr(house.server.store.backend, verb, failing(Unavailable("away")))
     assert (await house.here.find(known)).holder.name == "me"
     with pytest.raises(Unavailable):
         await house.here.find(strange)

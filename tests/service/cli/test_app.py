@@ -1,6 +1,5 @@
 """Command lines: what they mean, what they print, and how they end."""
 
-import io
 import json
 import os
 import re
@@ -12,14 +11,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from attrs import frozen
 from cyclopts import App
 
+from support.command_line import CommandLine, Printed
 from support.scripted_server import Answer, Request, ScriptedServer, problem
 from support.small_broker import SmallBroker
 from support.terminal import Terminal
 from tarry import __version__
 from tarry.pipeline.cli.app import app as pipeline
-from tarry.pipeline.cli.app import run as run_pipeline
 from tarry.service.cli import server
 from tarry.service.cli.app import app, run
 
@@ -40,100 +40,28 @@ def accept(request: Request) -> Answer:
     return Answer(201, RECEIPT)
 
 
-def sent(script: ScriptedServer, *arguments: str) -> dict[str, Any]:
-    script.respond = accept
-    assert run(["publish", *arguments]) == 0
-    document: dict[str, Any] = script.requests[-1].json
-    del document["idempotency_key"]
-    return document
+@frozen
+class Publish:
+    """`tarry publish` to a server that takes everything: what is sent, without the key that the command makes up."""
+
+    script: ScriptedServer
+    tarry: CommandLine
+
+    def __call__(self, *arguments: str, stdin: bytes | None = None) -> tuple[dict[str, Any], Printed]:
+        self.script.respond = accept
+        printed = self.tarry("publish", *arguments, stdin=stdin)
+        document: dict[str, Any] = self.script.requests[-1].json
+        del document["idempotency_key"]
+        return document, printed
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--version"]) == 0
-    assert capsys.readouterr().out.strip() == __version__
+@pytest.fixture
+def publish(script: ScriptedServer, tarry: CommandLine) -> Publish:
+    return Publish(script, tarry)
 
 
-COMMANDS = [
-    "serve",
-    "demo",
-    "doctor",
-    "migrate",
-    "publish",
-    "consume",
-    "cancel",
-    "peek",
-    "topics",
-    "topics put",
-    "topics rm",
-    "topics show",
-    "groups",
-    "groups put",
-    "groups rm",
-    "groups show",
-    "clients",
-    "seek",
-    "dead",
-    "dead list",
-    "dead purge",
-    "redrive",
-    "show",
-    "find",
-    "reschedule",
-    "upcoming",
-    "top",
-    "completion",
-    "keys",
-    "keys create",
-    "keys list",
-    "keys revoke",
-    "config",
-    "config show",
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*command.split(), "--help"]) == 0
-    told = capsys.readouterr().out
-    assert f"tarry {command}" in told
-    assert "--empty-" not in told, "a flag that nobody has thought of"
-    # Each argument and each flag has a word about it, and not only whether it is required.
-    assert not re.search(r"(?m)^\W*(--[a-z-]+ )?[A-Z]+(\.\.\.)? *(\[[^]]*\] *)*│?$", told)
-
-
-def test_the_first_help_has_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"]) == 0
-    told = capsys.readouterr().out
-    assert [command for command in COMMANDS if command.split()[0] not in told] == []
-
-
-@pytest.mark.parametrize("group", ["", "dead", "keys", "config", "topics", "groups"])
-def test_all_commands_are_told_in_a_line_each(
-    group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert run([*group.split(), "--help"]) == 0
-    told = capsys.readouterr().out.split("Commands")[1].split("╰")[0]
-    listed = re.findall(r"(?m)^│ +(\S.*?) {2,}(\S.*?) +│$", told)
-    commands = [name for name, _ in listed if not name.startswith("-")]
-    # Each has its line, and nothing else is there: a command without a word, or one of two lines, is no pair.
-    assert len(listed) == told.count("\n│")
-    assert commands == sorted(name for name in (app[group] if group else app) if not name.startswith("-"))
-
-
-def _flags_of_numbers(group: App, name: tuple[str, ...] = ()) -> Iterator[tuple[list[str], str]]:
-    """Every flag of every command that takes a whole number; the command with what it demands beside."""
-    for word in group:
-        if word.startswith("-"):
-            continue
-        command = group[word]
-        yield from _flags_of_numbers(command, (*name, word))
-        if command.default_command is not None:
-            arguments = command.assemble_argument_collection()
-            demands = ["x" if one.index is not None else f"{one.name}=x" for one in arguments if one.required]
-            for one in arguments:
-                if int in (one.hint, *get_args(one.hint)):
-                    yield [*name, word, *demands], one.name
+def test_version(tarry: CommandLine) -> None:
+    assert tarry("--version").out.strip() == __version__
 
 
 def _commands(group: App, name: tuple[str, ...] = ()) -> Iterator[tuple[str, App]]:
@@ -143,6 +71,41 @@ def _commands(group: App, name: tuple[str, ...] = ()) -> Iterator[tuple[str, App
             yield from _commands(group[word], (*name, word))
     if name and group.default_command is not None:
         yield " ".join(name), group
+
+
+BOTH = [*_commands(app), *((f"pipeline {name}", one) for name, one in _commands(pipeline))]
+COMMANDS = [name for name, _ in _commands(app) if name != "pipeline"]  # which becomes another program
+GROUPS = ["", *sorted({name.rpartition(" ")[0] for name in COMMANDS if " " in name})]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, tarry: CommandLine) -> None:
+    told = tarry(*command.split(), "--help").out
+    assert f"tarry {command}" in told
+    assert "--empty-" not in told, "a flag that nobody has thought of"
+    # Each argument and each flag has a word about it, and not only whether it is required.
+    assert not re.search(r"(?m)^\W*(--[a-z-]+ )?[A-Z]+(\.\.\.)? *(\[[^]]*\] *)*│?$", told)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_all_commands_are_told_in_a_line_each(group: str, monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    told = tarry(*group.split(), "--help").out.split("Commands")[1].split("╰")[0]
+    listed = re.findall(r"(?m)^│ +(\S.*?) {2,}(\S.*?) +│$", told)
+    commands = [name for name, _ in listed if not name.startswith("-")]
+    # Each has its line, and nothing else is there: a command without a word, or one of two lines, is no pair.
+    assert len(listed) == told.count("\n│")
+    assert commands == sorted(name for name in (app[group] if group else app) if not name.startswith("-"))
+
+
+def _flags_of_numbers() -> Iterator[tuple[list[str], str]]:
+    """Every flag of every command that takes a whole number; the command with what it demands beside."""
+    for name, command in BOTH:
+        arguments = command.assemble_argument_collection()
+        demands = ["x" if one.index is not None else f"{one.name}=x" for one in arguments if one.required]
+        for one in arguments:
+            if int in (one.hint, *get_args(one.hint)):
+                yield [*name.split(), *demands], one.name
 
 
 NO_FACTS = {
@@ -155,19 +118,18 @@ NO_FACTS = {
 
 
 def test_every_command_that_tells_facts_tells_them_as_json() -> None:
-    commands = [*_commands(app), *((f"pipeline {name}", one) for name, one in _commands(pipeline))]
-    names = [name for name, _ in commands]
+    names = [name for name, _ in BOTH]
     assert {"show", "top", "schedule list", "keys create", "pipeline audit"} <= {*names}
     assert {*NO_FACTS} <= {*names}
     without = [
         name
-        for name, command in commands
+        for name, command in BOTH
         if not any("--json" in one.names for one in command.assemble_argument_collection())
     ]
     assert sorted(without) == sorted(NO_FACTS)
 
 
-FLAGS_OF_NUMBERS = [*_flags_of_numbers(app), *_flags_of_numbers(pipeline, ("pipeline",))]
+FLAGS_OF_NUMBERS = [*_flags_of_numbers()]
 
 
 def test_there_are_flags_of_numbers() -> None:
@@ -177,11 +139,10 @@ def test_there_are_flags_of_numbers() -> None:
 
 @pytest.mark.parametrize(("command", "flag"), FLAGS_OF_NUMBERS)
 @pytest.mark.parametrize("value", ["1.5", "0x2", "٢", ""])
-def test_no_number_is_rounded(command: list[str], flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    start = run_pipeline if command[0] == "pipeline" else run
-    assert start([*command[command[0] == "pipeline" :], f"{flag}={value}"]) == 2
-    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert f'Invalid value for {flag}: "{value}" is not a whole number' in told
+def test_no_number_is_rounded(command: list[str], flag: str, value: str, tarry: CommandLine) -> None:
+    words = [*command, f"{flag}={value}"]
+    printed = tarry.pipeline(*words[1:], code=2) if command[0] == "pipeline" else tarry(*words, code=2)
+    assert f'Invalid value for {flag}: "{value}" is not a whole number' in printed.words
 
 
 @pytest.mark.parametrize(
@@ -222,12 +183,11 @@ def test_no_number_is_rounded(command: list[str], flag: str, value: str, capsys:
         ["serve", "--nonsense"],
     ],
 )
-def test_wrong_usage_is_2_and_says_why(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.err.strip()
-    assert "Traceback" not in captured.err
-    assert captured.out == ""
+def test_wrong_usage_is_2_and_says_why(arguments: list[str], tarry: CommandLine) -> None:
+    printed = tarry(*arguments, code=2)
+    assert printed.err.strip()
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
 
 
 @pytest.mark.parametrize(
@@ -241,53 +201,46 @@ def test_wrong_usage_is_2_and_says_why(arguments: list[str], capsys: pytest.Capt
         (Answer(503, headers={"Retry-After": "9"}), 75),
     ],
 )
-def test_exit_codes(script: ScriptedServer, answer: Answer, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes(script: ScriptedServer, answer: Answer, code: int, tarry: CommandLine) -> None:
     script.say(answer)
-    assert run(["cancel", "5"]) == code
-    error = capsys.readouterr().err
+    error = tarry("cancel", "5", code=code).err
     assert error.startswith("tarry: ")
     assert error.count("\n") == 1
 
 
-def test_all_that_is_wrong_is_told(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_that_is_wrong_is_told(script: ScriptedServer, tarry: CommandLine) -> None:
     wrong = [{"pointer": "/key", "detail": "it is empty"}, {"pointer": "/delay", "detail": "it is\x1b[2J past"}]
     script.say(problem(400, detail="/key: it is empty (and 1 more)", errors=wrong))
-    assert run(["publish", "t", "1"]) == 2
-    assert capsys.readouterr().err == "tarry: /key: it is empty\ntarry: /delay: it is\\x1b[2J past\n"
+    assert tarry("publish", "t", "1", code=2).err == "tarry: /key: it is empty\ntarry: /delay: it is\\x1b[2J past\n"
 
 
 @pytest.mark.parametrize("errors", [5, [None, None], [{"pointer": "/a", "detail": "b"}, "c"], [{"detail": "b"}] * 2])
-def test_what_another_server_says_is_wrong(
-    script: ScriptedServer, errors: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_another_server_says_is_wrong(script: ScriptedServer, errors: Any, tarry: CommandLine) -> None:
     script.say(problem(400, detail="no", errors=errors))
-    assert run(["publish", "t", "1"]) == 2
-    assert capsys.readouterr().err == "tarry: no\n"
+    assert tarry("publish", "t", "1", code=2).err == "tarry: no\n"
 
 
-def test_of_very_much_that_is_wrong_some_is_told(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_very_much_that_is_wrong_some_is_told(script: ScriptedServer, tarry: CommandLine) -> None:
     wrong = [{"pointer": "", "detail": "a\nb"}, {"parameter": "x", "detail": "c"}] * 20
     script.say(problem(400, detail="no", errors=wrong))
-    assert run(["publish", "t", "1"]) == 2
-    told = capsys.readouterr().err.splitlines()
+    told = tarry("publish", "t", "1", code=2).err.splitlines()
     assert (told[:2], told[-1], len(told)) == (["tarry: the body: a\\nb", "tarry: x: c"], "tarry: and 20 more", 21)
 
 
-def test_a_server_that_is_away_is_75(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_away_is_75(monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
     monkeypatch.setattr(server, "_PATIENCE", 0.0)
-    assert run(["topics", "--url", "http://127.0.0.1:9"]) == 75
-    assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
+    assert "http://127.0.0.1:9 does not answer" in tarry("topics", "--url", "http://127.0.0.1:9", code=75).err
 
 
-def test_a_fault_of_our_own_is_one_sentence(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_of_our_own_is_one_sentence(script: ScriptedServer, tarry: CommandLine) -> None:
     script.say(Answer(200, {"surprise": 1}))
-    assert run(["topics"]) == 1
-    assert "KeyError: 'topics'; PYTHONDEVMODE=1" in capsys.readouterr().err
+    assert "KeyError: 'topics'; PYTHONDEVMODE=1" in tarry("topics", code=1).err
 
 
-def test_publish(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_publish(publish: Publish) -> None:
     flags = ["--key", "k", "--delay", "10m", "--tag", "x", "--ordering-key", "o", "--header", "a=b=c", "--header", "d="]
-    assert sent(script, "t", '{"order": 7}', *flags) == {
+    sent, printed = publish("t", '{"order": 7}', *flags)
+    assert sent == {
         "body": {"order": 7},
         "key": "k",
         "delay": "10m",
@@ -295,43 +248,44 @@ def test_publish(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> 
         "ordering_key": "o",
         "headers": {"a": "b=c", "d": ""},
     }
-    assert capsys.readouterr().out.splitlines()[1].startswith("5\tscheduled\t2030-01-01T00:00:00.000Z")
+    assert printed.lines[1].startswith("5\tscheduled\t2030-01-01T00:00:00.000Z")
 
 
-def test_publish_bodies(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sent(script, "t", "-7") == {"body": -7}
-    assert sent(script, "t", "hello", "--text") == {"body": "hello"}
-    assert sent(script, "t", "hello", "--content-type", "text/plain")["body_base64"] == "aGVsbG8="
-    assert sent(script, "t", "1", "--delay", "500ms")["delay"] == "500ms"
-    assert sent(script, "t", "1", "--at", "2030-01-01T00:00:00Z")["deliver_at"] == "2030-01-01T00:00:00Z"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": 1}\n')))
-    assert sent(script, "t", "-") == {"body": {"a": 1}}
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        (["-7"], {"body": -7}),
+        (["hello", "--text"], {"body": "hello"}),
+        (["hello", "--content-type", "text/plain"], {"body_base64": "aGVsbG8=", "content_type": "text/plain"}),
+        (["1", "--delay", "500ms"], {"body": 1, "delay": "500ms"}),
+        (["1", "--at", "2030-01-01T00:00:00Z"], {"body": 1, "deliver_at": "2030-01-01T00:00:00Z"}),
+        (["-"], {"body": {"a": 1}}),
+        (["--file", "-"], {"messages": [{"body": {"a": 1}}]}),
+    ],
+    ids=" ".join,
+)
+def test_publish_bodies(publish: Publish, arguments: list[str], sent: dict[str, Any]) -> None:
+    read = b'{"body": {"a": 1}}\n' if "--file" in arguments else b'{"a": 1}\n'
+    assert publish("t", *arguments, stdin=read)[0] == sent
 
 
-def test_publish_json(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_publish_json(script: ScriptedServer, tarry: CommandLine) -> None:
     script.respond = accept
-    assert run(["publish", "t", "1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["deliver_at"] == "2030-01-01T00:00:00.000Z"
+    assert tarry("publish", "t", "1", "--json").json["deliver_at"] == "2030-01-01T00:00:00.000Z"
 
 
-def test_publish_a_file(script: ScriptedServer, empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_publish_a_file(publish: Publish, empty_folder: Path) -> None:
     lines = ['{"body": 1}', "", '{"body": null, "key": "own", "delay": "1h"}', '{"body_base64": "AP8="}']
     (empty_folder / "many").write_text("\n".join(lines))
-    assert sent(script, "t", "--file", "many", "--key", "common") == {
+    sent, printed = publish("t", "--file", "many", "--key", "common")
+    assert sent == {
         "messages": [
             {"body": 1, "key": "common"},
             {"body": None, "key": "own", "delay": "1h"},
             {"body_base64": "AP8=", "content_type": "application/octet-stream", "key": "common"},
         ]
     }
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == "published 3 messages to t\n"
-
-
-def test_publish_a_file_from_stdin(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"body": 1}\n')))
-    assert sent(script, "t", "--file", "-") == {"messages": [{"body": 1}]}
+    assert printed == Printed("", "published 3 messages to t\n")
 
 
 @pytest.mark.parametrize(
@@ -352,12 +306,11 @@ def test_publish_a_file_from_stdin(script: ScriptedServer, monkeypatch: pytest.M
     ],
 )
 def test_a_bad_line_of_a_file(
-    script: ScriptedServer, empty_folder: Path, line: str, word: str, capsys: pytest.CaptureFixture[str]
+    script: ScriptedServer, empty_folder: Path, line: str, word: str, tarry: CommandLine
 ) -> None:
     script.respond = accept
     (empty_folder / "many").write_text('{"body": 1}\n' + line)
-    assert run(["publish", "t", "--file", "many"]) == 2
-    told = capsys.readouterr().err
+    told = tarry("publish", "t", "--file", "many", code=2).err
     assert word in told
     assert told.endswith("; nothing of it was published\n")
     assert script.requests == []
@@ -367,9 +320,7 @@ def _many(folder: Path) -> None:
     (folder / "many").write_text("\n" + "".join(f'{{"body": {number}}}\n' for number in range(2, 2502)))
 
 
-def test_what_the_server_refuses_of_a_file(
-    script: ScriptedServer, empty_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_server_refuses_of_a_file(script: ScriptedServer, empty_folder: Path, tarry: CommandLine) -> None:
     def respond(request: Request) -> Answer:
         if len(script.requests) == 1:
             return accept(request)
@@ -379,14 +330,12 @@ def test_what_the_server_refuses_of_a_file(
 
     script.respond = respond
     _many(empty_folder)
-    assert run(["publish", "t", "--file", "many"]) == 2
-    assert capsys.readouterr().err == (
+    assert tarry("publish", "t", "--file", "many", code=2).err == (
         "tarry: line 1502: delay: '5x' is not a duration (and 1 more); 1000 of its messages were published "
         "(lines 1 to 1001): mend it and go on with --from-line 1002\n"
     )
     script.respond = accept
-    assert run(["publish", "t", "--file", "many", "--from-line", "1002"]) == 0
-    assert capsys.readouterr().err == "published 1500 messages to t\n"
+    assert tarry("publish", "t", "--file", "many", "--from-line", "1002").err == "published 1500 messages to t\n"
     assert script.requests[2].json["messages"][0] == {"body": 1002}
 
 
@@ -396,14 +345,13 @@ def test_a_file_whose_server_goes_away(
     empty_folder: Path,
     executed: bool | None,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tarry: CommandLine,
 ) -> None:
     monkeypatch.setattr(server, "_PATIENCE", 0.0)
     more = {} if executed is None else {"executed": executed}
     script.respond = lambda request: accept(request) if len(script.requests) == 1 else problem(503, **more)
     _many(empty_folder)
-    assert run(["publish", "t", "--file", "many"]) == 75
-    told = capsys.readouterr().err
+    told = tarry("publish", "t", "--file", "many", code=75).err
     assert "; 1000 of its messages were published (lines 1 to 1001)" in told
     doubt = ", and up to 1000 more may have been taken (lines 1002 to 2001): go on with --from-line 1002, or 2002 if"
     assert (doubt in told) == (executed is None)
@@ -434,69 +382,59 @@ def test_a_file_that_is_interrupted(
     )
 
 
-def test_stdin_that_is_bad_in_the_middle(
-    script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stdin_that_is_bad_in_the_middle(script: ScriptedServer, tarry: CommandLine) -> None:
     script.respond = accept
     read = b'{"body": 1}\n' * 2000 + b'{"body": "\\ud800"}\n'
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(read)))
-    assert run(["publish", "t", "--file", "-"]) == 2
-    told = capsys.readouterr().err
+    told = tarry("publish", "t", "--file", "-", code=2, stdin=read).err
     assert told.startswith("tarry: line 2001: body has half a character in it")
     assert "1000 of its messages were published (lines 1 to 1000): mend it and go on with --from-line 1001" in told
 
 
 @pytest.mark.parametrize("wrong", [["1", "--from-line", "2"], ["--file", "many", "--from-line", "0"]])
-def test_from_line_goes_with_a_file(script: ScriptedServer, wrong: list[str], empty_folder: Path) -> None:
-    _many(empty_folder)
-    assert run(["publish", "t", *wrong]) == 2
-    assert script.requests == []
-
-
-def test_a_file_that_is_not_there(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["publish", "t", "--file", "none"]) == 1
-    assert "none" in capsys.readouterr().err
-
-
-def test_exec_with_nothing_behind_it(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["consume", "t", "--group", "g", "--from", "earliest", "--exec"]) == 2
-    assert "--exec: say what to run" in capsys.readouterr().err
-    assert script.requests == []
-
-
-def test_whoever_has_no_key_is_told_where_it_comes_from(
-    script: ScriptedServer, capsys: pytest.CaptureFixture[str]
+def test_from_line_goes_with_a_file(
+    script: ScriptedServer, wrong: list[str], empty_folder: Path, tarry: CommandLine
 ) -> None:
+    _many(empty_folder)
+    tarry("publish", "t", *wrong, code=2)
+    assert script.requests == []
+
+
+def test_a_file_that_is_not_there(script: ScriptedServer, tarry: CommandLine) -> None:
+    assert "none" in tarry("publish", "t", "--file", "none", code=1).err
+
+
+def test_exec_with_nothing_behind_it(script: ScriptedServer, tarry: CommandLine) -> None:
+    printed = tarry("consume", "t", "--group", "g", "--from", "earliest", "--exec", code=2)
+    assert "--exec: say what to run" in printed.err
+    assert script.requests == []
+
+
+def test_whoever_has_no_key_is_told_where_it_comes_from(script: ScriptedServer, tarry: CommandLine) -> None:
     detail = "send a key, as Authorization: Bearer KEY"
     script.respond = lambda request: problem(401 if request.path.startswith("/v1/topics?") else 403, detail=detail)
-    assert run(["topics"]) == 1
     told = "; a command takes its key from TARRY_KEY, or from the file that TARRY_KEY_FILE names\n"
-    assert capsys.readouterr().err == f"tarry: {detail}{told}"
-    assert run(["show", "5"]) == 1
-    assert capsys.readouterr().err == f"tarry: {detail}\n", "another key, and not one at all"
+    assert tarry("topics", code=1).err == f"tarry: {detail}{told}"
+    assert tarry("show", "5", code=1).err == f"tarry: {detail}\n", "another key, and not one at all"
 
 
-def test_a_name_that_nobody_may_list_has_no_hint(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_nobody_may_list_has_no_hint(script: ScriptedServer, tarry: CommandLine) -> None:
     detail = "there is no topic 'odr': make it with PUT /v1/topics/odr"
     script.say(problem(404, detail=detail))
     script.respond = lambda _: problem(403)
-    assert run(["groups", "odr"]) == 3
-    assert capsys.readouterr().err == f"tarry: {detail}\n"
+    assert tarry("groups", "odr", code=3).err == f"tarry: {detail}\n"
 
 
-def test_cancel(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cancel(script: ScriptedServer, tarry: CommandLine) -> None:
     script.say(Answer(200, {"result": "cancelled"}))
-    assert run(["cancel", "5", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"id": "5", "result": "cancelled"}
+    assert tarry("cancel", "5", "--json").json == {"id": "5", "result": "cancelled"}
 
 
-def test_erase_of_one_that_waits(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_erase_of_one_that_waits(script: ScriptedServer, tarry: CommandLine) -> None:
     script.say(Answer(409, {"type": "/problems/still-waits", "detail": "cancel it first", "result": "waiting"}))
-    assert run(["erase", "5", "--yes"]) == 4
-    assert "cancel it first" in capsys.readouterr().err
+    assert "cancel it first" in tarry("erase", "5", "--yes", code=4).err
 
 
-def test_erase_of_a_key(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_erase_of_a_key(script: ScriptedServer, tarry: CommandLine) -> None:
     """One waits, one was taken by retention just then."""
 
     def respond(request: Request) -> Answer:
@@ -511,48 +449,39 @@ def test_erase_of_a_key(script: ScriptedServer, capsys: pytest.CaptureFixture[st
         )
 
     script.respond = respond
-    assert run(["erase", "--topic", "orders", "--key", "customer-7"]) == 2
-    assert "erase 3 messages of key customer-7 for good" in capsys.readouterr().err
-    assert run(["erase", "--topic", "orders", "--key", "customer-7", "--yes", "--json"]) == 4
-    out, err = capsys.readouterr()
-    assert [json.loads(line)["id"] for line in out.splitlines()] == ["6"]
-    assert "message 5: it waits for its time: cancel it first" in err
+    command = ["erase", "--topic", "orders", "--key", "customer-7"]
+    assert "erase 3 messages of key customer-7 for good" in tarry(*command, code=2).err
+    printed = tarry(*command, "--yes", "--json", code=4)
+    assert [one["id"] for one in printed.records] == ["6"]
+    assert "message 5: it waits for its time: cancel it first" in printed.err
 
 
 @pytest.mark.parametrize("wrong", [[], ["5", "--topic", "t", "--key", "k"], ["--key", "k"], ["5", "--topic", "t"]])
-def test_erase_is_of_a_message_or_of_a_key(
-    wrong: list[str], script: ScriptedServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["erase", *wrong, "--yes"]) == 2
-    assert "erase takes the ID of a message, or --topic and --key" in capsys.readouterr().err
+def test_erase_is_of_a_message_or_of_a_key(wrong: list[str], script: ScriptedServer, tarry: CommandLine) -> None:
+    assert "erase takes the ID of a message, or --topic and --key" in tarry("erase", *wrong, "--yes", code=2).err
     script.say(Answer(200, {"messages": [], "cursor": None}), Answer(200, {"groups": []}))
-    assert run(["erase", "--topic", "t", "--key", "k", "--yes"]) == 3
-    assert "topic t has no message of key k" in capsys.readouterr().err
+    assert "topic t has no message of key k" in tarry("erase", "--topic", "t", "--key", "k", "--yes", code=3).err
 
 
-def test_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_topics(script: ScriptedServer, tarry: CommandLine) -> None:
     record = {"topic": "t", "kind": "cluster", "queues": 4, "accepted": 9, "replaced": 4, "suppressed": 3, "pending": 2}
     script.say(Answer(200, {"topics": [record]}), Answer(200, {"topics": [record]}))
-    assert run(["topics"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert tarry("topics").lines == [
         "topic\tkind\tqueues\taccepted\treplaced\tsuppressed\tpending",
         "t\tcluster\t4\t9\t4\t3\t2",
     ]
-    assert run(["topics", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == record
+    assert tarry("topics", "--json").json == record
 
 
 @pytest.mark.parametrize("flags", [["--url", "{url}", "--json"], ["--json", "--url={url}"]])
 def test_flags_of_all_commands_may_stand_before_the_command(
-    flags: list[str], script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    flags: list[str], script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tarry: CommandLine
 ) -> None:
     url = os.environ["TARRY_URL"]
     monkeypatch.setenv("TARRY_URL", "http://127.0.0.1:9")
     script.say(Answer(200, {"messages": [], "cursor": None}))
-    assert run([*(flag.format(url=url) for flag in flags), "dead", "list", "orders", "--group", "g"]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert run(["--url", url, "dead", "--help"]) == 0
-    assert "purge" in capsys.readouterr().out
+    assert tarry(*(flag.format(url=url) for flag in flags), "dead", "list", "orders", "--group", "g") == Printed("", "")
+    assert "purge" in tarry("--url", url, "dead", "--help").out
 
 
 @pytest.mark.parametrize(
@@ -570,45 +499,37 @@ def test_flags_of_all_commands_may_stand_before_the_command(
         (["topics", "put", "orders", "--key=tarry_secret"], "takes its key from TARRY_KEY"),
     ],
 )
-def test_what_is_wrong_behind_such_a_flag_is_named(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(arguments) == 2
-    err = capsys.readouterr().err
+def test_what_is_wrong_behind_such_a_flag_is_named(arguments: list[str], told: str, tarry: CommandLine) -> None:
+    err = tarry(*arguments, code=2).err
     assert told in err
     assert "tarry_secret" not in err
 
 
 @pytest.mark.parametrize("flags", [["--json", "topics"], ["topics", "--json"]])
 def test_flags_of_all_commands_may_stand_before_the_command_of_a_group(
-    flags: list[str], script: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    flags: list[str], script: ScriptedServer, tarry: CommandLine
 ) -> None:
     told = {"topic": "orders"}
     script.say(Answer(200, told))
-    assert run([*flags, "rm", "orders", "--dry-run"]) == 1, "it is no list"
-    assert "KeyError: 'groups'" in capsys.readouterr().err
+    assert "KeyError: 'groups'" in tarry(*flags, "rm", "orders", "--dry-run", code=1).err
     script.say(Answer(200, {"topics": [told]}))
-    assert run([*flags, "--sort", "name"]) == 0
-    assert json.loads(capsys.readouterr().out) == told
+    assert tarry(*flags, "--sort", "name").json == told
 
 
-def test_serve_says_what_its_redis_wants(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_serve_says_what_its_redis_wants(monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
-    assert run(["serve", "--redis", "redis://127.0.0.1:1/0"]) == 2
-    assert "pip install 'tarry[redis]'" in capsys.readouterr().err
+    assert "pip install 'tarry[redis]'" in tarry("serve", "--redis", "redis://127.0.0.1:1/0", code=2).err
 
 
-def test_dead_list_says_that_there_are_more(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dead_list_says_that_there_are_more(script: ScriptedServer, tarry: CommandLine) -> None:
     message = {"topic": "t", "queue": 0, "offset": 0, "body": 1, "attempt": 1, "key": None, "headers": None}
     times = dict.fromkeys(("published_at", "deliver_at", "dead_at"), "2030-01-01T00:00:00.000Z")
     letters = [{**message, **times, "id": str(n), "ordering_key": None, "tag": None, "attempts": []} for n in range(2)]
     script.respond = lambda _: Answer(200, {"messages": letters, "cursor": None})
-    assert run(["dead", "list", "t", "--group", "g", "--max", "1"]) == 0
-    captured = capsys.readouterr()
-    assert len(captured.out.splitlines()) == 2
-    assert "there are more" in captured.err
-    assert run(["dead", "list", "t", "--group", "g", "--max", "2"]) == 0
-    assert capsys.readouterr().err == ""
+    printed = tarry("dead", "list", "t", "--group", "g", "--max", "1")
+    assert len(printed.lines) == 2
+    assert "there are more" in printed.err
+    assert tarry("dead", "list", "t", "--group", "g", "--max", "2").err == ""
 
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
@@ -629,23 +550,22 @@ def letter(script: ScriptedServer) -> dict[str, Any]:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_nothing_of_others_is_obeyed(
-    terminal: bool, letter: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    terminal: bool, letter: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tarry: CommandLine
 ) -> None:
     screen = Terminal()
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "500")
     if terminal:
         monkeypatch.setattr(sys, "stdout", screen)
-    assert run(["dead", "list", "t", "--group", "g"]) == 0
-    shown = screen.getvalue() if terminal else capsys.readouterr().out
+    printed = tarry("dead", "list", "t", "--group", "g")
+    shown = screen.getvalue() if terminal else printed.out
     assert shown.count(TOLD) == 2
     assert json.dumps(EVIL) in shown
     assert not re.search("[\x07\x9b\u202e]|\x1b(?!\\[[0-9;]*m)", shown)
 
 
-def test_json_of_others_is_the_same_json(letter: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["dead", "list", "t", "--group", "g", "--json"]) == 0
-    shown = capsys.readouterr().out
+def test_json_of_others_is_the_same_json(letter: dict[str, Any], tarry: CommandLine) -> None:
+    shown = tarry("dead", "list", "t", "--group", "g", "--json").out
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown)
     told = json.loads(shown)
     assert (told["body"], told["key"], told["headers"], told["attempts"]) == (
@@ -656,37 +576,33 @@ def test_json_of_others_is_the_same_json(letter: dict[str, Any], capsys: pytest.
     )
 
 
-def test_an_error_of_others_is_not_obeyed(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_others_is_not_obeyed(script: ScriptedServer, tarry: CommandLine) -> None:
     script.say(problem(409, detail=f"the key {EVIL} is taken"))
-    assert run(["cancel", "5"]) == 1
-    assert f"the key {TOLD} is taken" in capsys.readouterr().err
+    assert f"the key {TOLD} is taken" in tarry("cancel", "5", code=1).err
 
 
-def test_a_message_on_a_terminal_is_not_obeyed(broker: SmallBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_on_a_terminal_is_not_obeyed(
+    broker: SmallBroker, monkeypatch: pytest.MonkeyPatch, tarry: CommandLine
+) -> None:
     broker.backlog.clear()
     broker.backlog.append({"n": EVIL})
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
-    assert run(["consume", "t", "--group", "g", "--max", "1"]) == 0
+    tarry("consume", "t", "--group", "g", "--max", "1")
     assert json.dumps(EVIL, ensure_ascii=True)[1:-1] in screen.getvalue()
     assert EVIL[0] not in screen.getvalue()
 
 
-def test_groups_of_all_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_of_all_topics(script: ScriptedServer, tarry: CommandLine) -> None:
     one = {"topic": "t", "group": "g", "backlog": 7, "claimed": 1, "retrying": 2, "dead_letters": 3, "paused": True}
     for _ in range(2):
         script.say(Answer(200, {"groups": [one], "cursor": None}))
-    assert run(["groups", "--sort", "dead_letters"]) == 0
+    assert tarry("groups", "--sort", "dead_letters").rows[1:] == [["t", "g", "7", "1", "2", "3", "yes"]]
     assert script.requests[0].path == "/v1/groups?sort=dead_letters&max=1000"
-    _, line = capsys.readouterr().out.splitlines()
-    assert line.split() == ["t", "g", "7", "1", "2", "3", "yes"]
-    assert run(["groups", "--json"]) == 0
-    assert [json.loads(text) for text in capsys.readouterr().out.splitlines()] == [one]
+    assert tarry("groups", "--json").records == [one]
 
 
-def test_groups_of_a_topic_are_sorted_by_what_they_have(
-    script: ScriptedServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_groups_of_a_topic_are_sorted_by_what_they_have(script: ScriptedServer, tarry: CommandLine) -> None:
     def respond(request: Request) -> Answer:
         name = request.path.rpartition("/")[2]
         if name == "t":
@@ -701,8 +617,7 @@ def test_groups_of_a_topic_are_sorted_by_what_they_have(
         return Answer(200, {"topic": "t", "group": name, **counts, "clients": [], "paused": False})
 
     script.respond = respond
-    assert run(["groups", "t", "--sort", "backlog"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["b", "a"]
+    assert [line.split()[0] for line in tarry("groups", "t", "--sort", "backlog").lines[1:]] == ["b", "a"]
 
 
 @pytest.fixture
@@ -719,20 +634,16 @@ def broker(script: ScriptedServer) -> SmallBroker:
     return broker
 
 
-def bodies(capsys: pytest.CaptureFixture[str]) -> list[Any]:
-    return [json.loads(line)["body"] for line in capsys.readouterr().out.splitlines()]
-
-
-def test_consume_prints_and_acks(broker: SmallBroker, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["consume", "t", "--group", "g", "--max", "2"]) == 0
-    assert bodies(capsys) == [{"n": 1}, {"n": 2}]
+def test_consume_prints_and_acks(broker: SmallBroker, tarry: CommandLine) -> None:
+    printed = tarry("consume", "t", "--group", "g", "--max", "2")
+    assert [one["body"] for one in printed.records] == [{"n": 1}, {"n": 2}]
     assert sorted(id_ for request in broker.all("ack") for id_ in request["ids"]) == ["1", "2"]
     assert len(broker.backlog) == 1
 
 
-def test_consume_without_acks_gives_everything_back(broker: SmallBroker, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["consume", "t", "--group", "g", "--no-ack", "--max", "3"]) == 0
-    assert bodies(capsys) == [{"n": 1}, {"n": 2}, {"n": 3}]
+def test_consume_without_acks_gives_everything_back(broker: SmallBroker, tarry: CommandLine) -> None:
+    printed = tarry("consume", "t", "--group", "g", "--no-ack", "--max", "3")
+    assert [one["body"] for one in printed.records] == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert broker.all("ack") == []
     assert broker.all("fail") == [{"count": False, "reason": "shown", "retry_after": 0}]
 
@@ -740,37 +651,30 @@ def test_consume_without_acks_gives_everything_back(broker: SmallBroker, capsys:
 def test_consume_runs_a_command(broker: SmallBroker, empty_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program = "import json, sys; n = json.load(sys.stdin)['n']; print(sys.argv[1], n, flush=True); sys.exit(n == 2)"
     command = [sys.executable, "-c", program, "--flag"]
-    assert run(["consume", "t", "--group", "g", "--max", "3", "--exec", *command]) == 0
-    captured = capfd.readouterr()
-    assert captured.out.splitlines() == ["--flag 1", "--flag 2", "--flag 3"]
-    assert "message 2:" in captured.err
+    printed = CommandLine(capfd)("consume", "t", "--group", "g", "--max", "3", "--exec", *command)
+    assert printed.lines == ["--flag 1", "--flag 2", "--flag 3"]
+    assert "message 2:" in printed.err
     assert [request["ids"] for request in broker.all("fail")] == [["2"]]
     assert broker.all("fail")[0]["reason"].endswith("ended with 1")
 
 
-def test_config_show(empty_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_show(empty_folder: Path, monkeypatch: pytest.MonkeyPatch, tarry: CommandLine) -> None:
     (empty_folder / "tarry.toml").write_text('lease = "30s"\n')
     monkeypatch.setenv("TARRY_DSN", "mysql://tarry:secret@db/tarry")
-    assert run(["config", "show", "--origin", "--listen", "127.0.0.1:9"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "lease\t30s\ttarry.toml" in lines
-    assert "listen\t127.0.0.1:9\t--listen" in lines
-    assert "dsn\tmysql://tarry:***@db/tarry\tTARRY_DSN" in lines
-    assert run(["config", "show", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[0]) == {"name": "dsn", "value": "mysql://tarry:***@db/tarry"}
+    rows = tarry("config", "show", "--origin", "--listen", "127.0.0.1:9").rows
+    assert ["lease", "30s", "tarry.toml"] in rows
+    assert ["listen", "127.0.0.1:9", "--listen"] in rows
+    assert ["dsn", "mysql://tarry:***@db/tarry", "TARRY_DSN"] in rows
+    shown = tarry("config", "show", "--json").records[0]
+    assert shown == {"name": "dsn", "value": "mysql://tarry:***@db/tarry"}
 
 
 @pytest.mark.parametrize("dsn", ["sqlite:///tarry.db", "mysql://u:p@127.0.0.1:9/x"])
-def test_migrate_prints_the_sql_and_touches_nothing(
-    dsn: str, empty_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["migrate", "--print", "--dsn", dsn]) == 0
-    assert "CREATE TABLE" in capsys.readouterr().out
+def test_migrate_prints_the_sql_and_touches_nothing(dsn: str, empty_folder: Path, tarry: CommandLine) -> None:
+    assert "CREATE TABLE" in tarry("migrate", "--print", "--dsn", dsn).out
     assert list(empty_folder.iterdir()) == []
 
 
-def test_migrate(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["migrate"]) == 0
-    assert capsys.readouterr().out.startswith("applied 0021")
-    assert run(["migrate"]) == 0
-    assert "up to date" in capsys.readouterr().err
+def test_migrate(tarry: CommandLine) -> None:
+    assert tarry("migrate").out.startswith("applied 0021")
+    assert "up to date" in tarry("migrate").err

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tarry.service.cli.app import run
+from support.command_line import CommandLine
 
 
 @pytest.fixture
-def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+def script(tmp_path: Path, tarry: CommandLine) -> Path:
     if shutil.which("bash") is None:
         pytest.skip("no bash")
-    assert run(["completion", "bash"]) == 0
     script = tmp_path / "completion"
-    script.write_text(capsys.readouterr().out)
+    script.write_text(tarry("completion", "bash").out)
     return script
 
 
@@ -42,10 +41,9 @@ def test_bash_completes_commands_flags_and_values(script: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_have_theirs(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["completion", shell]) == 0
-    assert "reschedule" in capsys.readouterr().out
+def test_other_shells_have_theirs(shell: str, tarry: CommandLine) -> None:
+    assert "reschedule" in tarry("completion", shell).out
 
 
-def test_an_unknown_shell(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["completion", "tcsh"]) == 2
+def test_an_unknown_shell(tarry: CommandLine) -> None:
+    tarry("completion", "tcsh", code=2)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from support.command_line import CommandLine
 from support.scripted_server import Answer, ScriptedServer, problem
 from support.terminal import Terminal
-from tarry.service.cli.app import run
 
 AT = "2030-01-01T00:00:00.000Z"
 
@@ -25,22 +25,20 @@ def message(id_: str, **more: Any) -> dict[str, Any]:
     return known | {"life": life} | more
 
 
-def test_show_has_the_life_to_the_millisecond(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_has_the_life_to_the_millisecond(script: ScriptedServer, tarry: CommandLine) -> None:
     script.say(Answer(200, message("5")), Answer(200, message("5")))
-    assert run(["show", "5"]) == 0
-    shown = capsys.readouterr().out.splitlines()
+    shown = tarry("show", "5").lines
     assert 'body\t{"a": 1}' in shown
     assert not any(line.startswith("tag") for line in shown), "what it has not is left out"
     assert shown[-2] == "2030-01-01T00:00:01.250Z\t1250\tpromoted\t\t\t\t"
     assert shown[-1] == "2030-01-01T00:00:01.257Z\t7\tclaimed\tg\t1\tme\t"
-    assert run(["show", "5", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == message("5")
+    assert tarry("show", "5", "--json").json == message("5")
     assert [request.path for request in script.requests] == ["/v1/messages/5"] * 2
 
 
 @pytest.mark.parametrize("body", [b"1e999", b'{"a": [-1e400]}', b"1" * 5000])
 def test_a_body_that_python_cannot_read_is_shown_as_bytes(
-    script: ScriptedServer, capsys: pytest.CaptureFixture[str], body: bytes
+    script: ScriptedServer, tarry: CommandLine, body: bytes
 ) -> None:
     """Written again, `1e999` were `Infinity`, which is no JSON."""
     page = {"messages": [message("4"), message("5", body="spoilt")], "cursor": None}
@@ -48,10 +46,9 @@ def test_a_body_that_python_cannot_read_is_shown_as_bytes(
     documents: list[dict[str, Any]] = [message("5", body="spoilt"), page, {"schedules": [schedule], "cursor": None}]
     contents = [json.dumps(document).encode().replace(b'"spoilt"', body) for document in documents]
     script.say(*(Answer(200, headers={"Content-Type": "application/json"}, content=one) for one in contents))
-    assert run(["show", "5", "--json"]) == 0
-    assert run(["find", "t", "--key", "k", "--json"]) == 0
-    assert run(["schedule", "list", "--json"]) == 0
-    shown, first, found, planned = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    shown = tarry("show", "5", "--json").json
+    first, found = tarry("find", "t", "--key", "k", "--json").records
+    planned = tarry("schedule", "list", "--json").json
     assert first["body"] == {"a": 1}
     for one in (shown, found, planned["spec"]):
         assert base64.b64decode(one["body_base64"]) == body
@@ -59,36 +56,32 @@ def test_a_body_that_python_cannot_read_is_shown_as_bytes(
         assert "body" not in one
 
 
-def test_show_of_none(script: ScriptedServer) -> None:
+def test_show_of_none(script: ScriptedServer, tarry: CommandLine) -> None:
     script.say(problem(404))
-    assert run(["show", "5"]) == 3
+    tarry("show", "5", code=3)
 
 
-def test_find_goes_over_all_pages(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_find_goes_over_all_pages(script: ScriptedServer, tarry: CommandLine) -> None:
     pages = [{"messages": [message("1"), message("2")], "cursor": "c"}, {"messages": [message("3")], "cursor": None}]
     script.say(*(Answer(200, page) for page in pages))
     times = ("--from", "2030-01-01T00:00:00Z", "--to", "2030-01-02T00:00:00Z")
-    assert run(["find", "t", "--key", "k", "--state", "scheduled", *times, "--json"]) == 0
-    assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ["1", "2", "3"]
+    found = tarry("find", "t", "--key", "k", "--state", "scheduled", *times, "--json")
+    assert [one["id"] for one in found.records] == ["1", "2", "3"]
     first, second = (request.path for request in script.requests)
     for part in ("topic=t", "key=k", "state=scheduled", "from=2030-01-01T00", "to=2030-01-02T00"):
         assert part in first
     assert "cursor=c" in second
 
 
-def test_find_shows_each_once_and_no_more_than_wanted(
-    script: ScriptedServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_find_shows_each_once_and_no_more_than_wanted(script: ScriptedServer, tarry: CommandLine) -> None:
     page = {"messages": [message("1"), message("2"), message("1")], "cursor": None}
     script.respond = lambda _: Answer(200, page)
-    assert run(["find", "t", "--state", "dead"]) == 0
-    head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split("\t") == ["id", "state", "deliver at", "key", "last", "at", "body"]
-    assert [row.split("\t")[0] for row in rows] == ["1", "2"]
-    assert rows[0].split("\t")[4:] == ["claimed g", "2030-01-01T00:00:01.257Z", '{"a": 1}']
-    assert run(["find", "t", "--state", "dead", "--max", "1"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
-    assert run(["find", "t", "--max", "1"]) == 0
+    head, *rows = tarry("find", "t", "--state", "dead").rows
+    assert head == ["id", "state", "deliver at", "key", "last", "at", "body"]
+    assert [row[0] for row in rows] == ["1", "2"]
+    assert rows[0][4:] == ["claimed g", "2030-01-01T00:00:01.257Z", '{"a": 1}']
+    assert len(tarry("find", "t", "--state", "dead", "--max", "1").lines) == 2
+    tarry("find", "t", "--max", "1")
     assert script.requests[-1].path == "/v1/messages?topic=t"
 
 
@@ -103,46 +96,43 @@ def test_find_shows_each_once_and_no_more_than_wanted(
         (["top", "--max", "101"], "--max"),
     ],
 )
-def test_wrong_use(arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(arguments) == 2
-    assert word in capsys.readouterr().err
+def test_wrong_use(arguments: list[str], word: str, tarry: CommandLine) -> None:
+    assert word in tarry(*arguments, code=2).err
 
 
-def test_reschedule(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reschedule(script: ScriptedServer, tarry: CommandLine) -> None:
     done = {"result": "rescheduled", "id": "5", "deliver_at": AT}
     script.say(Answer(200, done), Answer(200, done), problem(409, result="too_late"), problem(409, result="cancelled"))
-    assert run(["reschedule", "5", "--delay", "2h", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == done
-    assert run(["reschedule", "5", "--at", "2030-01-01T00:00:00Z"]) == 0
+    assert tarry("reschedule", "5", "--delay", "2h", "--json").json == done
+    tarry("reschedule", "5", "--at", "2030-01-01T00:00:00Z")
     assert [request.json for request in script.requests] == [{"delay": "2h"}, {"deliver_at": "2030-01-01T00:00:00Z"}]
     assert {request.method for request in script.requests} == {"PATCH"}
-    assert [run(["reschedule", "5", "--delay", "2h"]) for _ in range(2)] == [4, 1]
+    for code in (4, 1):
+        tarry("reschedule", "5", "--delay", "2h", code=code)
 
 
 @pytest.mark.parametrize(("span", "asked"), [("minute", (12, 5000)), ("month", (30, 86_400_000))])
-def test_upcoming(
-    span: str, asked: tuple[int, int], script: ScriptedServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_upcoming(span: str, asked: tuple[int, int], script: ScriptedServer, tarry: CommandLine) -> None:
     counts = {"width": 5000, "buckets": [{"at": AT, "messages": n} for n in (0, 1, 600)], "counted_until": AT}
     script.respond = lambda _: Answer(200, counts)
-    assert run(["upcoming", "t", "--next", span]) == 0
-    told = capsys.readouterr()
-    assert told.out.splitlines() == ["from\tmessages", *(f"{AT}\t{n}" for n in (0, 1, 600))]
+    told = tarry("upcoming", "t", "--next", span)
+    assert told.lines == ["from\tmessages", *(f"{AT}\t{n}" for n in (0, 1, 600))]
     assert f"--from {AT} goes on" in told.err
-    assert run(["upcoming", "t", "--next", span, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == counts
+    assert tarry("upcoming", "t", "--next", span, "--json").json == counts
     assert f"buckets={asked[0]}" in script.requests[0].path
     assert f"width={asked[1]}" in script.requests[0].path
 
 
-def test_upcoming_has_bars_on_a_terminal(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upcoming_has_bars_on_a_terminal(
+    script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tarry: CommandLine
+) -> None:
     counts = [0, 1, 400, 800]
     buckets = [{"at": AT, "messages": n} for n in counts]
     script.say(Answer(200, {"width": 5000, "buckets": buckets, "counted_until": None}))
     screen = Terminal()
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stdout", screen)
-    assert run(["upcoming", "t"]) == 0
+    tarry("upcoming", "t")
     rows = [line for line in screen.getvalue().splitlines() if AT in line]
     bars = [re.sub("[^▏▎▍▌▋▊▉█]", "", row) for row in rows]
     assert len(bars) == 4, "no row is folded"

@@ -1,15 +1,15 @@
 """`topics put` and `groups put`: what is sent, what a flag may say, and what is shown beside the defaults."""
 
-import json
 from typing import Any
 
 import pytest
+from attrs import frozen
 from cyclopts import Token
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.command_line import CommandLine
 from support.scripted_server import Answer, Request, ScriptedServer, problem
-from tarry.service.cli.app import run
 from tarry.service.cli.putting import group_rows, or_ladder, rungs, topic_rows
 from tarry.service.durations import format_duration, parse_duration
 
@@ -28,60 +28,67 @@ def accept(request: Request) -> Answer:
     return Answer(200, PLAIN | {"topic": "orders", "defaults": DEFAULTS})
 
 
-def put(script: ScriptedServer, *arguments: str) -> Any:
-    """What is sent."""
-    script.respond = accept
-    assert run(list(arguments)) == 0
-    sent = script.requests[-1]
-    assert sent.method == "PUT"
-    return sent.json
+@frozen
+class Put:
+    """`put` at a server that takes everything: what is sent, and what is told."""
+
+    script: ScriptedServer
+    tarry: CommandLine
+
+    def __call__(self, *arguments: str) -> tuple[Any, str]:
+        self.script.respond = accept
+        told = self.tarry(*arguments).err
+        sent = self.script.requests[-1]
+        assert sent.method == "PUT"
+        return sent.json, told
+
+
+@pytest.fixture
+def put(script: ScriptedServer, tarry: CommandLine) -> Put:
+    return Put(script, tarry)
 
 
 @pytest.mark.parametrize(
     ("flags", "sent"),
     [
-        ((), {}),
-        (("--queues", "4", "--ordered"), {"queues": 4, "ordered": True}),
-        (("--no-ordered", "--kind", "broadcast"), {"ordered": False, "kind": "broadcast"}),
-        (("--retention", "30d", "--ladder", "1m, 5m"), {"retention": "30d", "ladder": ["1m", "5m"]}),
-        (("--ladder", "none", "--jitter", "0.2"), {"ladder": [], "jitter": 0.2}),
-        (("--retention", "default", "--ladder", "default"), {"retention": None, "ladder": None}),
-        (("--max-pending", "0", "--max-rate=7"), {"max_pending": 0, "max_rate": 7}),
-        (("--release-rate", "500", "--max-rate", "default"), {"release_rate": 500, "max_rate": None}),
-        (("--sequencer", "redis"), {"sequencer": "redis"}),
+        ([], {}),
+        (["--queues", "4", "--ordered"], {"queues": 4, "ordered": True}),
+        (["--no-ordered", "--kind", "broadcast"], {"ordered": False, "kind": "broadcast"}),
+        (["--retention", "30d", "--ladder", "1m, 5m"], {"retention": "30d", "ladder": ["1m", "5m"]}),
+        (["--ladder", "none", "--jitter", "0.2"], {"ladder": [], "jitter": 0.2}),
+        (["--retention", "default", "--ladder", "default"], {"retention": None, "ladder": None}),
+        (["--max-pending", "0", "--max-rate=7"], {"max_pending": 0, "max_rate": 7}),
+        (["--release-rate", "500", "--max-rate", "default"], {"release_rate": 500, "max_rate": None}),
+        (["--sequencer", "redis"], {"sequencer": "redis"}),
     ],
 )
-def test_what_is_said_of_a_topic_is_sent_and_nothing_else(
-    script: ScriptedServer, flags: tuple[str, ...], sent: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert put(script, "topics", "put", "orders", *flags) == sent
-    assert capsys.readouterr().err == ("changed\n" if sent else "it is there, and nothing of it was changed\n")
+def test_what_is_said_of_a_topic_is_sent_and_nothing_else(put: Put, flags: list[str], sent: dict[str, Any]) -> None:
+    told = "changed\n" if sent else "it is there, and nothing of it was changed\n"
+    assert put("topics", "put", "orders", *flags) == (sent, told)
 
 
 @pytest.mark.parametrize(
     ("flags", "sent", "told"),
     [
-        ((), {}, "it is there, and nothing of it was changed"),
-        (("--ladder", "1s"), {"ladder": ["1s"]}, "changed"),
-        (("--ladder", "default", "--concurrency", "default"), {"ladder": None, "concurrency": None}, "changed"),
-        (("--concurrency", "5", "--on-exhausted", "block"), {"concurrency": 5, "on_exhausted": "block"}, "changed"),
-        (("--from", "latest"), {"from": "latest"}, "--from is of one that is made, and tarry seek moves it"),
+        ([], {}, "it is there, and nothing of it was changed"),
+        (["--ladder", "1s"], {"ladder": ["1s"]}, "changed"),
+        (["--ladder", "default", "--concurrency", "default"], {"ladder": None, "concurrency": None}, "changed"),
+        (["--concurrency", "5", "--on-exhausted", "block"], {"concurrency": 5, "on_exhausted": "block"}, "changed"),
+        (["--from", "latest"], {"from": "latest"}, "--from is of one that is made, and tarry seek moves it"),
     ],
 )
 def test_what_is_said_of_a_group_is_sent_and_nothing_else(
-    script: ScriptedServer, flags: tuple[str, ...], sent: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+    put: Put, flags: list[str], sent: dict[str, Any], told: str
 ) -> None:
-    assert put(script, "groups", "put", "orders", "billing", *flags) == sent
-    assert told in capsys.readouterr().err
-    put(script, "groups", "put", "orders", "mail", *flags)
-    assert capsys.readouterr().err == "made\n"
+    asked, heard = put("groups", "put", "orders", "billing", *flags)
+    assert (asked, told in heard) == (sent, True)
+    assert put("groups", "put", "orders", "mail", *flags)[1] == "made\n"
 
 
-def test_a_key_that_may_not_look_may_change(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_that_may_not_look_may_change(script: ScriptedServer, tarry: CommandLine) -> None:
     script.respond = lambda request: problem(403) if request.method == "GET" else accept(request)
-    assert run(["topics", "put", "orders", "--queues", "4"]) == 0
-    assert run(["groups", "put", "orders", "billing", "--ladder", "1s"]) == 0
-    assert capsys.readouterr().err == "made, or changed\n" * 2
+    for command in ("topics put orders --queues 4", "groups put orders billing --ladder 1s"):
+        assert tarry(*command.split()).err == "made, or changed\n"
 
 
 @pytest.mark.parametrize("group", ["topics put orders", "groups put orders billing"])
@@ -99,22 +106,17 @@ def test_a_key_that_may_not_look_may_change(script: ScriptedServer, capsys: pyte
     ],
 )
 def test_a_value_that_is_none_names_its_flag(
-    script: ScriptedServer, group: str, flag: str, value: str, told: str, capsys: pytest.CaptureFixture[str]
+    script: ScriptedServer, group: str, flag: str, value: str, told: str, tarry: CommandLine
 ) -> None:
-    assert run([*group.split(), f"{flag}={value}"]) == 2
-    err = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert f"Invalid value for {flag}: {told}" in err
+    assert f"Invalid value for {flag}: {told}" in tarry(*group.split(), f"{flag}={value}", code=2).words
     assert script.requests == [], "nothing is done"
 
 
 @pytest.mark.parametrize(
     ("value", "told"), [("30", "30 has no unit"), ("P1Y", "years and months"), ("-5d", "negative")]
 )
-def test_a_retention_that_is_none(
-    script: ScriptedServer, value: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["topics", "put", "orders", "--retention", value]) == 2
-    err = capsys.readouterr().err
+def test_a_retention_that_is_none(script: ScriptedServer, value: str, told: str, tarry: CommandLine) -> None:
+    err = tarry("topics", "put", "orders", "--retention", value, code=2).err
     assert "--retention" in err
     assert told in err
     assert script.requests == []
@@ -124,9 +126,7 @@ def refuse(*errors: dict[str, str]) -> Answer:
     return problem(400, detail=f"{errors[0].get('pointer')}: {errors[0]['detail']}", errors=list(errors))
 
 
-def test_what_a_server_says_of_fields_is_told_of_flags(
-    script: ScriptedServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_server_says_of_fields_is_told_of_flags(script: ScriptedServer, tarry: CommandLine) -> None:
     rate, rung = {"pointer": "/max_rate", "detail": "too little"}, {"pointer": "/ladder/1", "detail": "too long"}
     for errors, told in (
         ((dict(rate),), "tarry: --max-rate: too little\n"),
@@ -134,8 +134,7 @@ def test_what_a_server_says_of_fields_is_told_of_flags(
         (({"detail": "something else"},), "tarry: None: something else\n"),
     ):
         script.say(accept(Request("GET", "", b"", {})), refuse(*errors))
-        assert run(["topics", "put", "orders", "--max-rate", "0"]) == 2
-        assert capsys.readouterr().err == told
+        assert tarry("topics", "put", "orders", "--max-rate", "0", code=2).err == told
 
 
 def test_a_topic_beside_the_defaults() -> None:
@@ -171,11 +170,10 @@ def test_a_server_of_before_tells_no_defaults() -> None:
     assert ("ladder", "10s,1m", "", "") in group_rows(GROUP)
 
 
-def test_show_tells_all_in_json(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_tells_all_in_json(script: ScriptedServer, tarry: CommandLine) -> None:
     told = PLAIN | {"topic": "orders", "defaults": DEFAULTS, "pending": 3}
     script.say(Answer(200, told))
-    assert run(["topics", "show", "orders", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == told
+    assert tarry("topics", "show", "orders", "--json").json == told
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=64))

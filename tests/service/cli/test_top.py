@@ -1,7 +1,6 @@
 """`top`: one look for scripts, and a live view on a real terminal, wide and narrow, to its end by Ctrl-C."""
 
 import fcntl
-import json
 import os
 import pty
 import re
@@ -11,13 +10,12 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from support.scripted_server import Answer, Request, ScriptedServer, problem, scripted_server
-from tarry.service.cli.app import run
+from support.command_line import CommandLine
+from support.scripted_server import Answer, Request, ScriptedServer, problem
 from tarry.service.cli.overview import quantile, read_held_back, read_lateness
 from tarry.service.demo.server_process import python_path
 from tarry.service.metrics import CONTENT_TYPE, Metrics
@@ -56,21 +54,13 @@ class Server:
 
 
 @pytest.fixture
-def script() -> Iterator[ScriptedServer]:
-    with scripted_server() as script:
-        yield script
-
-
-@pytest.fixture
-def server(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setenv("TARRY_URL", script.url)
+def server(script: ScriptedServer) -> Server:
     return Server(script)
 
 
-def test_one_look(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_look(server: Server, tarry: CommandLine) -> None:
     server.metrics.lateness("orders", [0.0005] * 98 + [0.3, 7])
-    assert run(["top", "--once", "--sort", "backlog", "--max", "5"]) == 0
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    lines = tarry("top", "--once", "--sort", "backlog", "--max", "5").rows
     told = dict(zip(lines[0], lines[1], strict=True))
     assert told["topic"] == "orders"
     assert (told["published/s"], told["backlog"], told["pending"]) == ("12.3", "9", "4")
@@ -81,28 +71,24 @@ def test_one_look(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert any("sort=backlog" in path and "max=5" in path for path in server.asked)
 
 
-def test_json_is_one_document(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["top", "--json"]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+def test_json_is_one_document(server: Server, tarry: CommandLine) -> None:
+    told: dict[str, Any] = tarry("top", "--json").json
     assert set(told) == {"at", "topics", "nodes"}
     assert told["topics"][0]["groups"] == [{"group": "a", "backlog": 2}, {"group": "b", "backlog": 7}]
     assert (told["topics"][0]["late_p99"], told["nodes"][0]["hand_behind"]) == (None, 3)
 
 
-def test_what_a_release_rate_holds_back(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_release_rate_holds_back(server: Server, tarry: CommandLine) -> None:
     server.held_back = {"orders": 3}
-    assert run(["top", "--once"]) == 0
-    head, told = [line.split("\t") for line in capsys.readouterr().out.splitlines()[:2]]
+    head, told = tarry("top", "--once").rows[:2]
     assert dict(zip(head, told, strict=True))["held back"] == "3"
-    assert run(["top", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["topics"][0]["held_back"] == 3
+    assert tarry("top", "--json").json["topics"][0]["held_back"] == 3
 
 
-def test_a_topic_that_metrics_do_not_name_tells_it_itself(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_topic_that_metrics_do_not_name_tells_it_itself(server: Server, tarry: CommandLine) -> None:
     server.held_back = {"(other)": 7}
     server.detail = {"held_back": 5}
-    assert run(["top", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["topics"][0]["held_back"] == 5
+    assert tarry("top", "--json").json["topics"][0]["held_back"] == 5
 
 
 def test_held_back_at_several_processes_is_added_up() -> None:
@@ -111,9 +97,9 @@ def test_held_back_at_several_processes_is_added_up() -> None:
     assert read_held_back("\n".join(lines)) == {"t": 3}
 
 
-def test_a_server_that_is_away(server: Server) -> None:
+def test_a_server_that_is_away(server: Server, tarry: CommandLine) -> None:
     server.away = True
-    assert run(["top", "--once"]) == 75
+    tarry("top", "--once", code=75)
 
 
 def test_lateness_of_several_processes_is_added_up() -> None:

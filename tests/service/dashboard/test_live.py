@@ -11,13 +11,11 @@ import trio
 
 from support.in_one import in_one
 from support.spied import NOW, SpiedServer
-from tarry.service.access.tokens import digest, make_token
+from support.waiting import until
 from tarry.service.dashboard import live
 from tarry.service.dashboard.dashboard import Dashboard
 from tarry.service.http.server.ports import CREDIT, PRESENCE, Presence, Unlimited
 from tarry.service.http.server.terms import Untaken
-from tarry.store.operating import keys
-from tarry.store.operating.keys import Key
 
 
 @pytest.fixture(autouse=True)
@@ -83,10 +81,14 @@ class Listener:
         return ["\n".join(line.removeprefix("data: ") for line in one.split("\n")[1:]) for one in found]
 
     async def until(self, name: str, count: int) -> str:
-        with trio.fail_after(10):
-            while len(self.events(name)) < count:
-                await trio.sleep(0.005)
+        await until(lambda: len(self.events(name)) >= count)
         return self.events(name)[count - 1]
+
+    async def end(self) -> int:
+        """With which status."""
+        with trio.fail_after(2):
+            await self.ended.wait()
+        return self.status
 
 
 @asynccontextmanager
@@ -117,9 +119,7 @@ async def test_what_a_window_was_told_is_not_held_while_it_is_open(dashboard: Da
     topic = await server.topic()
     (sent,) = await server.publish(topic, b'"' + b"x" * 20_000 + b'"', deliver_at=NOW + 60_000)
     async with listening(dashboard, f"/ui/messages/{sent.id}") as listener:
-        with trio.fail_after(10):
-            while listener.credit.answers < 10 and not listener.events("trouble"):
-                await trio.sleep(0.005)
+        await until(lambda: listener.credit.answers >= 10 or listener.events("trouble"))
         assert listener.events("trouble") == []
 
 
@@ -132,54 +132,41 @@ async def test_a_line_end_in_a_body_ends_no_event(dashboard: Dashboard, server: 
         assert listener.events("over") == []
 
 
-async def test_it_ends_when_the_server_stops(dashboard: Dashboard) -> None:
-    async with listening(dashboard, "/ui") as listener:
-        await listener.until("live", 1)
-        dashboard._stopped.set()
-        with trio.fail_after(2):
-            await listener.ended.wait()
-
-
-async def test_it_ends_when_the_visitor_leaves(dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", ["the server stops", "the visitor leaves"])
+async def test_it_ends_though_it_would_look_much_later(
+    dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
     monkeypatch.setattr(live, "EVERY", 60.0)
     async with listening(dashboard, "/ui") as listener:
         await listener.until("live", 1)
         await trio.sleep(0.05)
-        listener.presence.leave()
-        with trio.fail_after(2):
-            await listener.ended.wait()
+        if why == "the server stops":
+            dashboard._stopped.set()
+        else:
+            listener.presence.leave()
+        await listener.end()
 
 
 async def test_it_ends_with_the_session(dashboard: Dashboard, server: SpiedServer, browser: httpx.AsyncClient) -> None:
-    token = make_token()
-    await server.store.write(keys.add, Key("me", digest(token), ("read:*",), 0))
-    await server.node.keyring.refresh()
-    signed = await browser.post("/ui/sign-in", data={"key": token})
+    signed = await browser.post("/ui/sign-in", data={"key": await server.make_key("me", "read:*")})
     cookie = signed.headers["set-cookie"].partition(";")[0]
     async with listening(dashboard, "/ui/topics", {"cookie": cookie}) as listener:
         await listener.until("live", 1)
-        await server.store.write(keys.revoke, "me", 1)
-        await server.node.keyring.refresh()
+        await server.revoke_key("me")
         await listener.until("over", 1)
-        with trio.fail_after(2):
-            await listener.ended.wait()
+        await listener.end()
 
 
 async def test_without_a_session_there_is_none(dashboard: Dashboard, server: SpiedServer) -> None:
-    await server.store.write(keys.add, Key("me", digest(make_token()), ("admin",), 0))
-    await server.node.keyring.refresh()
+    await server.make_key("me", "admin")
     async with listening(dashboard, "/ui/topics") as listener:
-        with trio.fail_after(2):
-            await listener.ended.wait()
-        assert listener.status == 401
+        assert await listener.end() == 401
 
 
 @in_one("page", ["/v1/topics", "/ui/live?page=/ui", "/ui/sign-in", "", "/ui/groups/a/b/pause", "x"])
 async def test_of_what_is_no_page_there_is_none(dashboard: Dashboard, page: str) -> None:
     async with listening(dashboard, page) as listener:
-        with trio.fail_after(2):
-            await listener.ended.wait()
-        assert listener.status == 404
+        assert await listener.end() == 404
 
 
 async def test_there_are_no_more_than_so_many(dashboard: Dashboard) -> None:
@@ -187,9 +174,7 @@ async def test_there_are_no_more_than_so_many(dashboard: Dashboard) -> None:
     async with listening(dashboard, "/ui") as first:
         await first.until("live", 1)
         async with listening(dashboard, "/ui") as second:
-            with trio.fail_after(2):
-                await second.ended.wait()
-            assert second.status == 503
+            assert await second.end() == 503
 
 
 async def test_trouble_of_the_store_is_told_and_passes(dashboard: Dashboard, server: SpiedServer) -> None:

@@ -4,7 +4,6 @@ import csv
 import io
 import re
 import shlex
-from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +11,7 @@ import httpx
 import pytest
 import structlog
 
+from support.html_page import HTMLPage
 from support.spied import NOW, SpiedServer
 from tarry.service.cli.app import app as command_line
 from tarry.service.dashboard.pages import groups, messages, timers
@@ -23,40 +23,11 @@ from tarry.wheel.ladder import Ladder
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>"
 EMPTY = ["/ui", "/ui/topics", "/ui/groups", "/ui/messages", "/ui/schedules", "/ui/dead", "/ui/nodes", "/ui/reports"]
-_VOID = {"meta", "link", "input", "img", "br", "hr", "option"}
 
 
-class Reader(HTMLParser):
-    """Elements and their attributes; and that every element that begins also ends."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in _VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in _VOID:
-            assert self.open.pop() == tag, f"</{tag}>"
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
-def read(response: httpx.Response) -> Reader:
+def read(response: httpx.Response) -> HTMLPage:
     """A page that is whole, and has nothing that its policy forbids."""
-    reader = Reader()
-    reader.feed(response.text)
-    reader.close()
-    assert reader.open == []
+    reader = HTMLPage(response.text)
     for tag, attributes in reader.elements:
         assert "style" not in attributes, "the policy lets no style in an attribute through"
         assert not [name for name in attributes if name.startswith("on")]
@@ -66,7 +37,12 @@ def read(response: httpx.Response) -> Reader:
     return reader
 
 
-def links(reader: Reader) -> set[str]:
+def commands(reader: HTMLPage) -> list[str]:
+    """What can be copied."""
+    return [attributes["data-copy"] or "" for _, attributes in reader.elements if "data-copy" in attributes]
+
+
+def links(reader: HTMLPage) -> set[str]:
     return {attributes.get("href") or "" for tag, attributes in reader.elements if tag == "a"}
 
 
@@ -99,8 +75,7 @@ async def test_an_empty_page_teaches(browser: httpx.AsyncClient) -> None:
         policy = response.headers["content-security-policy"]
         assert policy.startswith("default-src 'self';")
         assert "unsafe" not in policy
-        commands = [attributes["data-copy"] or "" for _, attributes in reader.elements if "data-copy" in attributes]
-        assert [one for one in commands if one.startswith(("tarry ", "TARRY_"))], address
+        assert [one for one in commands(reader) if one.startswith(("tarry ", "TARRY_"))], address
         assert [one for one in reader.elements if one[0] == "h1"]
 
 
@@ -108,8 +83,7 @@ async def test_what_is_taught_can_be_typed(browser: httpx.AsyncClient) -> None:
     """Each command is one of `tarry`, with flags that it has."""
     told: set[str] = set()
     for address in EMPTY:
-        reader = read(await browser.get(address))
-        told |= {a["data-copy"] or "" for _, a in reader.elements if (a.get("data-copy") or "").startswith("tarry ")}
+        told |= {one for one in commands(read(await browser.get(address))) if one.startswith("tarry ")}
     assert len(told) > 8
     for one in told - {one for one in told if one.startswith("tarry pipeline")}:  # which takes its words as they are
         command_line.parse_args(shlex.split(one)[1:], print_error=False, exit_on_error=False)
@@ -170,8 +144,7 @@ async def test_what_a_table_says_can_be_typed(browser: httpx.AsyncClient, server
         f"/ui/messages/{ids['waits']}",
         f"/ui/dead/parcels/labels?reason={quote('a b')}&to=2026-11-22T10:00:00Z",
     ):
-        reader = read(await browser.get(address))
-        told |= {a["data-copy"] or "" for _, a in reader.elements if (a.get("data-copy") or "").startswith("tarry ")}
+        told |= {one for one in commands(read(await browser.get(address))) if one.startswith("tarry ")}
     assert f"tarry show {ids['waits']}" in told
     assert "tarry topics --sort rate" in told
     assert len(told) > 8
@@ -207,7 +180,7 @@ async def test_find_and_its_address(browser: httpx.AsyncClient, server: SpiedSer
     assert f"/ui/messages/{ids['waits']}" in links(by_key)
     assert f"/ui/messages/{ids['hostile']}" not in links(by_key)
     assert "/v1/messages?topic=orders&key=order-7&max=50" in links(by_key)
-    curl = next(a["data-copy"] or "" for _, a in by_key.elements if (a.get("data-copy") or "").startswith("curl"))
+    curl = next(one for one in commands(by_key) if one.startswith("curl"))
     assert curl == "curl -s 'http://127.0.0.1:8277/v1/messages?topic=orders&key=order-7&max=50'"
     wrong = await browser.get("/ui/messages?topic=orders&key=k&from=yesterday")
     assert wrong.status_code == 400
@@ -219,16 +192,10 @@ async def test_a_topic_alone_lists_its_messages(
 ) -> None:
     monkeypatch.setattr(messages, "_PAGE", 4)
     ids = await fill(server)
-    address, found = "/ui/messages?topic=orders", list[str]()
-    while address:
-        page = read(await browser.get(address))
-        assert "waiting messages first (next due first), then messages in the stream (newest first)" in " ".join(
-            page.text
-        )
-        found += [
-            one["href"] or "" for tag, one in page.elements if tag == "a" and "/ui/messages/" in (one["href"] or "")
-        ]
-        address = next((f"/ui/messages{more}" for more in following(page)), "")
+    pages = await pages_from(browser, "/ui/messages?topic=orders")
+    order = "waiting messages first (next due first), then messages in the stream (newest first)"
+    assert all(order in " ".join(page.text) for page in pages)
+    found = messages_on(pages)
     assert len(set(found)) == len(found) == 5
     assert found[:2] == [f"/ui/messages/{ids['waits']}", f"/ui/messages/{ids['hostile']}"]
     monkeypatch.setattr(finding, "_ROWS", 1)
@@ -275,14 +242,8 @@ async def test_pages_of_a_table(browser: httpx.AsyncClient, server: SpiedServer)
     topic = await server.topic()
     for number in range(3):
         await server.publish(topic, *[b"1"] * 20, deliver_at=NOW + 60_000 + number)
-    seen: set[str] = set()
-    address, pages = "/ui/messages?topic=orders&state=scheduled", 0
-    while address:
-        reader = read(await browser.get(address))
-        seen |= {to for to in links(reader) if re.fullmatch("/ui/messages/[0-9]+", to)}
-        more = next((a["href"] for tag, a in reader.elements if tag == "a" and a.get("rel") == "next"), None)
-        address, pages = f"/ui/messages{more}" if more else "", pages + 1
-    assert (len(seen), pages) == (60, 2)
+    pages = await pages_from(browser, "/ui/messages?topic=orders&state=scheduled")
+    assert (len({*messages_on(pages)}), len(pages)) == (60, 2)
 
 
 async def test_csv(browser: httpx.AsyncClient, server: SpiedServer) -> None:
@@ -520,15 +481,11 @@ async def test_the_timers_of_a_topic(
         put = await browser.put(f"/v1/topics/orders/timers/{quote(key, safe='')}", json={"body": 1, "delay": "30m"})
         made[key] = put.json()
     assert "/ui/topics/orders/timers" in links(read(await browser.get("/ui/topics/orders")))
-    seen: list[str] = []
-    address = "/ui/topics/orders/timers"
-    while address:
-        page = read(await browser.get(address))
-        seen += [to for to in links(page) if re.fullmatch("/ui/messages/[0-9]+", to)]
+    pages = await pages_from(browser, "/ui/topics/orders/timers")
+    for page in pages:
         assert not [one for one in page.elements if one[0] == "img"]
         assert "2026-11-21 10:30:00.000" in page.text
-        address = next((f"/ui/topics/orders/timers{more}" for more in following(page)), "")
-    assert sorted(seen) == sorted(f"/ui/messages/{one['id']}" for one in made.values())
+    assert {*messages_on(pages)} == {f"/ui/messages/{one['id']}" for one in made.values()}
     last = read(await browser.get("/ui/topics/orders/timers?cursor=cart-7"))
     (to,) = [one for one in links(last) if one.startswith("/ui/schedules?topic=orders&key=")]
     assert made["cart-8"]["id"] in (await browser.get(to)).text
@@ -558,7 +515,7 @@ async def test_a_group_is_paused_and_resumed(browser: httpx.AsyncClient, server:
         assert word in text
 
 
-def facts(reader: Reader) -> str:
+def facts(reader: HTMLPage) -> str:
     return " ".join(" ".join(reader.text).split())
 
 
@@ -654,12 +611,27 @@ async def test_a_topic_and_a_group_are_made(browser: httpx.AsyncClient, server: 
     assert (await browser.get("/v1/topics/gone")).status_code == 404
 
 
-def rows(reader: Reader) -> list[str]:
+async def pages_from(browser: httpx.AsyncClient, address: str) -> list[HTMLPage]:
+    """The page of this address, and those that follow it."""
+    path, pages = address.partition("?")[0], [read(await browser.get(address))]
+    while following(pages[-1]):
+        (more,) = following(pages[-1])
+        pages.append(read(await browser.get(f"{path}{more}")))
+    return pages
+
+
+def messages_on(pages: list[HTMLPage]) -> list[str]:
+    """The messages that they lead to, in order."""
+    hrefs = [attributes.get("href") or "" for page in pages for tag, attributes in page.elements if tag == "a"]
+    return [href for href in hrefs if re.fullmatch("/ui/messages/[0-9]+", href)]
+
+
+def rows(reader: HTMLPage) -> list[str]:
     """The ids of a table's rows, which tell what they are of."""
     return [attributes["id"] or "" for tag, attributes in reader.elements if tag == "tr" and "id" in attributes]
 
 
-def following(reader: Reader) -> list[str | None]:
+def following(reader: HTMLPage) -> list[str | None]:
     """Where the next page is, if there is one."""
     return [attributes["href"] for _, attributes in reader.elements if attributes.get("rel") == "next"]
 
@@ -673,17 +645,12 @@ async def test_groups_are_sorted_as_the_address_says(
         topic = await server.topic(name)
         await server.group(topic, "mail")
         await server.publish(topic, *[b"1"] * (1 + number))
-    first = read(await browser.get("/ui/groups"))
-    assert rows(first) == ["groups-d-mail", "groups-c-mail"]
-    (more,) = following(first)
-    assert rows(read(await browser.get(f"/ui/groups{more}"))) == ["groups-b-mail", "groups-a-mail"]
-    by_name = read(await browser.get("/ui/groups?sort=name"))
+    by_backlog = [rows(page) for page in await pages_from(browser, "/ui/groups")]
+    assert by_backlog == [["groups-d-mail", "groups-c-mail"], ["groups-b-mail", "groups-a-mail"]]
+    by_name, rest = await pages_from(browser, "/ui/groups?sort=name")
     assert rows(by_name) == ["groups-a-mail", "groups-b-mail"]
     assert ("a", {"href": "?sort=name", "aria-current": "true"}) in by_name.elements
-    (more,) = following(by_name)
-    assert more is not None
-    assert "sort=name" in more, "the next page keeps the order"
-    assert rows(read(await browser.get(f"/ui/groups{more}"))) == ["groups-c-mail", "groups-d-mail"]
+    assert rows(rest) == ["groups-c-mail", "groups-d-mail"], "the next page keeps the order"
     assert "tarry groups --sort name" in " ".join(by_name.text)
     assert (await browser.get("/ui/groups?sort=age")).status_code == 400
 
@@ -696,15 +663,8 @@ async def test_groups_with_most_dead_letters_come_first(
     await server.group(await server.topic("idle"), "mail")
     await dead_letters(server, "no ink")
     await dead_letters(server, "no ink", "no paper", "no stamp", topic="letters")
-    first = read(await browser.get("/ui/dead"))
-    assert rows(first) == ["dead-letters-labels"]
-    (more,) = following(first)
-    second = read(await browser.get(f"/ui/dead{more}"))
-    assert rows(second) == ["dead-parcels-labels"]
-    (more,) = following(second)
-    last = read(await browser.get(f"/ui/dead{more}"))
-    assert rows(last) == [], "who has none is not there"
-    assert following(last) == []
+    pages = await pages_from(browser, "/ui/dead")
+    assert [rows(page) for page in pages] == [["dead-letters-labels"], ["dead-parcels-labels"], []]
 
 
 async def test_an_action_is_no_page(browser: httpx.AsyncClient, server: SpiedServer) -> None:

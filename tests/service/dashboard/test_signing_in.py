@@ -6,21 +6,11 @@ import httpx
 import pytest
 
 from support.spied import SpiedServer
-from tarry.service.access.tokens import digest, make_token
 from tarry.service.dashboard.dashboard import Dashboard
 from tarry.service.dashboard.routes import ROUTES
 from tarry.service.errors import Overloaded
-from tarry.store.operating import keys
-from tarry.store.operating.keys import Key
 
 ADDRESSES = [place.path.format(topic="orders", group="billing", id="7", name="daily") for place in ROUTES]
-
-
-async def make_key(server: SpiedServer, *scopes: str) -> str:
-    token = make_token()
-    await server.store.write(keys.add, Key("me", digest(token), scopes, 0))
-    await server.node.keyring.refresh()
-    return token
 
 
 async def sign_in(browser: httpx.AsyncClient, token: str, back: str = "/ui") -> httpx.Response:
@@ -28,7 +18,7 @@ async def sign_in(browser: httpx.AsyncClient, token: str, back: str = "/ui") -> 
 
 
 async def test_without_a_session_every_page_leads_there(browser: httpx.AsyncClient, server: SpiedServer) -> None:
-    await make_key(server, "admin")
+    await server.make_key("me", "admin")
     server.asked.clear()
     for address in ADDRESSES:
         response = await browser.get(f"{address}?x=1")
@@ -40,7 +30,7 @@ async def test_without_a_session_every_page_leads_there(browser: httpx.AsyncClie
 
 
 async def test_there_and_back(browser: httpx.AsyncClient, server: SpiedServer) -> None:
-    token = await make_key(server, "admin")
+    token = await server.make_key("me", "admin")
     response = await sign_in(browser, token, "/ui/topics?sort=rate")
     assert (response.status_code, response.headers["location"]) == (303, "/ui/topics?sort=rate")
     assert token not in response.headers["set-cookie"]
@@ -57,13 +47,13 @@ async def test_there_and_back(browser: httpx.AsyncClient, server: SpiedServer) -
     ["https://elsewhere.invalid/", "//elsewhere.invalid", "/uix", "/v1/topics", "/ui\r\nSet-Cookie: a=b", "/ui/ü"],
 )
 async def test_it_leads_nowhere_else(browser: httpx.AsyncClient, server: SpiedServer, back: str) -> None:
-    response = await sign_in(browser, await make_key(server, "admin"), back)
+    response = await sign_in(browser, await server.make_key("me", "admin"), back)
     assert response.headers["location"] == "/ui"
 
 
 @pytest.mark.parametrize("token", ["", "not-a-key", "tarry_" + "A" * 43, "<script>", "x" * 300])
 async def test_a_wrong_key(browser: httpx.AsyncClient, server: SpiedServer, token: str) -> None:
-    await make_key(server, "admin")
+    await server.make_key("me", "admin")
     response = await sign_in(browser, token)
     assert response.status_code == 401
     assert 'role="alert"' in response.text
@@ -72,17 +62,16 @@ async def test_a_wrong_key(browser: httpx.AsyncClient, server: SpiedServer, toke
 
 
 async def test_a_page_of_another_site_signs_nobody_in(browser: httpx.AsyncClient, server: SpiedServer) -> None:
-    token = await make_key(server, "admin")
+    token = await server.make_key("me", "admin")
     response = await browser.post("/ui/sign-in", data={"key": token}, headers={"Origin": "http://elsewhere.invalid"})
     assert response.status_code == 403
     assert "set-cookie" not in response.headers
 
 
 async def test_a_revoked_key_is_the_end(browser: httpx.AsyncClient, server: SpiedServer) -> None:
-    await sign_in(browser, await make_key(server, "admin"))
+    await sign_in(browser, await server.make_key("me", "admin"))
     assert (await browser.get("/ui")).status_code == 200
-    await server.store.write(keys.revoke, "me", 1)
-    await server.node.keyring.refresh()
+    await server.revoke_key("me")
     assert (await browser.get("/ui")).status_code == 303
     by_button = await browser.post("/ui/groups/orders/billing/pause", headers={"HX-Request": "true"})
     assert by_button.headers["hx-redirect"].startswith("/ui/sign-in")
@@ -90,7 +79,7 @@ async def test_a_revoked_key_is_the_end(browser: httpx.AsyncClient, server: Spie
 
 async def test_a_write_wants_the_sessions_header(browser: httpx.AsyncClient, server: SpiedServer) -> None:
     await server.group(await server.topic())
-    await sign_in(browser, await make_key(server, "admin"))
+    await sign_in(browser, await server.make_key("me", "admin"))
     page = await browser.get("/ui/groups/orders/billing")
     csrf = page.text.partition('"X-Tarry-CSRF": "')[2].partition('"')[0]
     path, sure = "/ui/groups/orders/billing/pause", {"sure": "yes"}
@@ -104,13 +93,11 @@ async def test_a_write_wants_the_sessions_header(browser: httpx.AsyncClient, ser
 
 async def test_buttons_are_for_those_who_may(browser: httpx.AsyncClient, server: SpiedServer) -> None:
     await server.group(await server.topic())
-    await sign_in(browser, await make_key(server, "read:*"))
+    await sign_in(browser, await server.make_key("me", "read:*"))
     assert "Pause" not in (await browser.get("/ui/groups/orders/billing")).text
     csrf = (await browser.get("/v1/session")).json()["csrf"]
     refused = await browser.post(
-        "/ui/groups/orders/billing/pause",
-        data={"sure": "yes"},
-        headers={"HX-Request": "true", "X-Tarry-CSRF": csrf},
+        "/ui/groups/orders/billing/pause", data={"sure": "yes"}, headers={"HX-Request": "true", "X-Tarry-CSRF": csrf}
     )
     assert refused.status_code == 403, "the button is not what holds it"
     assert "no scope operate:orders" in refused.text
@@ -125,7 +112,7 @@ async def test_buttons_are_for_those_who_may(browser: httpx.AsyncClient, server:
 
 async def test_a_key_of_one_topic_sees_that(browser: httpx.AsyncClient, server: SpiedServer) -> None:
     await server.group(await server.topic())
-    await sign_in(browser, await make_key(server, "read:orders"))
+    await sign_in(browser, await server.make_key("me", "read:orders"))
     overview = await browser.get("/ui")
     assert overview.status_code == 200
     assert "The figures of all topics need a key" in overview.text

@@ -1,6 +1,7 @@
 """The demo's book-keeping finds every kind of wrong."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,9 @@ RUNGS = (100, 200)
 DUE = 1_000_000
 
 
-def entry(id_: str, fails: int = 0) -> Entry:
+def entry(id_: str, fails: int = 0, **more: Any) -> Entry:
     flight = Flight(f"F{id_}", None, datetime(2013, 11, 27, tzinfo=UTC), None, cancelled=False, body={})
-    return Entry(flight, id_, DUE, fails)
+    return Entry(flight, id_, DUE, fails, **more)
 
 
 @pytest.fixture
@@ -27,21 +28,9 @@ def failing() -> Entry:
 
 
 @pytest.fixture
-def dying() -> Entry:
-    return entry("3", fails=3)
-
-
-@pytest.fixture
-def cancelled() -> Entry:
-    page = entry("4")
-    page.fate = "cancelled"
-    return page
-
-
-@pytest.fixture
-def ledger(good: Entry, failing: Entry, dying: Entry, cancelled: Entry) -> Ledger:
+def ledger(good: Entry, failing: Entry) -> Ledger:
     """Of a day on which all went well."""
-    ledger = Ledger([good, failing, dying, cancelled], RUNGS)
+    ledger = Ledger([good, failing, entry("3", fails=3), entry("4", fate="cancelled")], RUNGS)
     assert not ledger.see("1", 1, DUE + 5, DUE)
     assert ledger.see("2", 1, DUE + 6, DUE)
     assert not ledger.see("2", 2, DUE + 106, DUE)

@@ -12,10 +12,12 @@ import pytest
 import structlog
 import trio
 
+from support.failing import failing
 from support.in_one import in_one
 from support.nodes import name_of
 from support.spied import SpiedServer
-from tarry.service.access.tokens import digest, make_token
+from support.waiting import until
+from tarry.service.access.tokens import make_token
 from tarry.service.engine.dispatch.guards import Guards
 from tarry.service.http.access import KNOW, Of
 from tarry.service.http.routes import OPERATIONS, Operation
@@ -36,14 +38,10 @@ class Ring:
 
     async def make(self, name: str, *scopes: str) -> dict[str, str]:
         """The header that brings a new key."""
-        token = make_token()
-        await self._server.store.write(keys.add, Key(name, digest(token), scopes, 0))
-        await self._server.node.keyring.refresh()
-        return {"Authorization": f"Bearer {token}"}
+        return {"Authorization": f"Bearer {await self._server.make_key(name, *scopes)}"}
 
     async def revoke(self, name: str) -> None:
-        assert await self._server.store.write(keys.revoke, name, 1) == "revoked"
-        await self._server.node.keyring.refresh()
+        await self._server.revoke_key(name)
 
 
 @pytest.fixture
@@ -195,11 +193,7 @@ async def test_while_the_store_is_away(
     client: httpx.AsyncClient, server: SpiedServer, ring: Ring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = await ring.make("known", "read:*")
-
-    async def away(*_: object, **__: object) -> None:
-        raise Unavailable("away")
-
-    monkeypatch.setattr(server.backend, "read", away)
+    monkeypatch.setattr(server.backend, "read", failing(Unavailable("away")))
     server.node.keyring._read_at -= 60
     assert (await client.get("/openapi.json", headers=key)).status_code == 200
     response = await client.get("/metrics", headers={"Authorization": f"Bearer {make_token()}"})
@@ -230,8 +224,7 @@ async def test_a_long_poll_ends_with_its_key(client: httpx.AsyncClient, server: 
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poll)
-            while not server.all("groups.claim"):
-                await trio.sleep(0.01)
+            await until(lambda: server.all("groups.claim"))
             await ring.revoke("worker")
     assert [one.status_code for one in answers] == [401]
 
@@ -541,11 +534,7 @@ async def test_the_store_may_be_lost_while_keys_are_read(
     server: SpiedServer, ring: Ring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ring.make("known", "read:*")
-
-    async def lost(_: object) -> None:
-        raise Unavailable("away")
-
-    monkeypatch.setattr(server.store.backend, "read", lost)
+    monkeypatch.setattr(server.store.backend, "read", failing(Unavailable("away")))
     with pytest.raises(Unavailable):
         await server.node.keyring.refresh()
     assert server.node.keyring.names == {"known"}

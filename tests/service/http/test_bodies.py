@@ -5,14 +5,17 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
-from trio.testing import MemoryReceiveStream, MemorySendStream, MockClock, memory_stream_pair
+from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
 
+from support.simulated import on_simulated_time
 from tarry.service.errors import Overloaded
 from tarry.service.http.problems import Problem
 from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import BODY_PACE, LITTLE_TIME
 from tarry.service.http.server.ports import CREDIT, Receive, Scope, Send
 from tarry.service.http.server.terms import Limits, Terms
+
+pytestmark = on_simulated_time
 
 Client = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 Reads = Callable[[Receive], Awaitable[object]]
@@ -103,7 +106,7 @@ def closes(answer: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("pieces", "rest"), [([b"x"] * 100, 1.0), ([b"x"], 21.0)])
-async def test_a_body_that_trickles_is_408(pieces: list[bytes], rest: float, autojump_clock: MockClock) -> None:
+async def test_a_body_that_trickles_is_408(pieces: list[bytes], rest: float) -> None:
     app, began = App(), trio.current_time()
     ended: list[float] = []
 
@@ -122,7 +125,7 @@ async def test_a_body_that_trickles_is_408(pieces: list[bytes], rest: float, aut
     assert ended == [pytest.approx(20, abs=0.1)]
 
 
-async def test_the_sizes_of_chunks_are_no_body(autojump_clock: MockClock) -> None:
+async def test_the_sizes_of_chunks_are_no_body() -> None:
     """What comes is of the framing, and buys no time."""
     app = App()
     await Server(app).ask(head(), [b"1;"] + [b"x" * 500] * 100, 1.0)
@@ -131,7 +134,7 @@ async def test_the_sizes_of_chunks_are_no_body(autojump_clock: MockClock) -> Non
     assert problem.status == 408
 
 
-async def test_a_large_body_has_more_time(autojump_clock: MockClock) -> None:
+async def test_a_large_body_has_more_time() -> None:
     """At just above the pace it never ends too late; below, it does."""
     app = App()
     await Server(app).ask(head(128 * BODY_PACE), [bytes(BODY_PACE)] * 128, 1.0)
@@ -142,7 +145,7 @@ async def test_a_large_body_has_more_time(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("request_", [GET, head(2) + b"{}"])
-async def test_a_body_that_has_come_is_timed_no_more(request_: bytes, autojump_clock: MockClock) -> None:
+async def test_a_body_that_has_come_is_timed_no_more(request_: bytes) -> None:
     async def long_poll(receive: Receive) -> None:
         await everything(receive)
         with trio.move_on_after(600):
@@ -171,7 +174,7 @@ async def held_by_others(server: Server, nursery: trio.Nursery, size: int, times
     await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_all_bodies_have_one_limit(autojump_clock: MockClock) -> None:
+async def test_all_bodies_have_one_limit() -> None:
     app = App()
     server = Server(app, 1000, 1e9)
     async with trio.open_nursery() as nursery:
@@ -187,14 +190,14 @@ async def test_all_bodies_have_one_limit(autojump_clock: MockClock) -> None:
     assert server.held == 0
 
 
-async def test_one_alone_always_passes(autojump_clock: MockClock) -> None:
+async def test_one_alone_always_passes() -> None:
     app = App()
     server = Server(app, 1000)
     await server.ask(head(2700), [bytes(900)] * 3)
     assert (app.read, server.held) == ([2700], 0)
 
 
-async def test_what_is_only_said_keeps_nobody_out(autojump_clock: MockClock) -> None:
+async def test_what_is_only_said_keeps_nobody_out() -> None:
     app = App()
     server = Server(app, 1000, 1e9)
     async with trio.open_nursery() as nursery:
@@ -204,7 +207,7 @@ async def test_what_is_only_said_keeps_nobody_out(autojump_clock: MockClock) -> 
         nursery.cancel_scope.cancel()
 
 
-async def test_a_failure_gives_back_what_it_held(autojump_clock: MockClock) -> None:
+async def test_a_failure_gives_back_what_it_held() -> None:
     async def fail(receive: Receive) -> None:
         await receive()
         raise KeyError
@@ -228,20 +231,18 @@ async def test_a_failure_gives_back_what_it_held(autojump_clock: MockClock) -> N
         (None, everything, True),
     ],
 )
-async def test_a_little_is_read_and_else_the_connection_ends(
-    said: int | None, reads: Reads, goes_on: bool, autojump_clock: MockClock
-) -> None:
+async def test_a_little_is_read_and_else_the_connection_ends(said: int | None, reads: Reads, goes_on: bool) -> None:
     body = [bytes(said - 10), bytes(10)] if said else [b"1e\r\n" + bytes(30), b"\r\n0\r\n\r\n"]
     answer = await Server(App(reads)).ask(head(said), [*body, GET], 0.1)
     assert (closes(answer), answer.count(b"HTTP/1.1 200")) == (not goes_on, 2 if goes_on else 1)
 
 
-async def test_chunks_of_which_nobody_knows_how_many_come_end_the_connection(autojump_clock: MockClock) -> None:
+async def test_chunks_of_which_nobody_knows_how_many_come_end_the_connection() -> None:
     answer = await Server(App(nothing)).ask(head() + b"1\r\nx\r\n", [b"0\r\n\r\n", GET], 0.1)
     assert (closes(answer), answer.count(b"HTTP/1.1 200")) == (True, 1)
 
 
-async def test_a_rest_that_does_not_come_is_not_waited_for(autojump_clock: MockClock) -> None:
+async def test_a_rest_that_does_not_come_is_not_waited_for() -> None:
     began = trio.current_time()
     async with Server(App(nothing)).connected() as client:
         await client.send_all(head(30))
@@ -254,7 +255,7 @@ async def test_a_rest_that_does_not_come_is_not_waited_for(autojump_clock: MockC
 
 
 @pytest.mark.parametrize("reads", [everything, nothing])
-async def test_who_waits_for_a_100_gets_it_when_its_body_is_wanted(reads: Reads, autojump_clock: MockClock) -> None:
+async def test_who_waits_for_a_100_gets_it_when_its_body_is_wanted(reads: Reads) -> None:
     async with Server(App(reads)).connected() as client:
         await client.send_all(head(3, "Expect: 100-continue"))
         first = bytes(await client.receive_some())
@@ -267,6 +268,6 @@ async def test_who_waits_for_a_100_gets_it_when_its_body_is_wanted(reads: Reads,
         assert (await client.receive_some()).startswith(b"HTTP/1.1 200")
 
 
-async def test_who_sends_its_body_at_once_is_told_no_100(autojump_clock: MockClock) -> None:
+async def test_who_sends_its_body_at_once_is_told_no_100() -> None:
     answer = await Server(App()).ask(head(3, "Expect: 100-continue") + b"abc")
     assert answer.startswith(b"HTTP/1.1 200")

@@ -8,6 +8,7 @@ import trio
 
 from support.in_one import in_one
 from support.spied import SpiedServer
+from support.wrong_input import faults
 from tarry.service.access.keyring import Holder
 from tarry.service.access.scopes import Scopes
 from tarry.store.errors import Unavailable
@@ -98,8 +99,7 @@ async def test_who_is_there(client: httpx.AsyncClient, server: SpiedServer) -> N
 @in_one("query", ["max=0", "max=1001", "cursor=a%00b", "size=3"])
 async def test_a_page_that_cannot_be_had(client: httpx.AsyncClient, server: SpiedServer, query: str) -> None:
     response = await client.get(f"/v1/clients?{query}")
-    assert response.status_code == 400
-    assert response.json()["errors"][0]["parameter"] == query.partition("=")[0]
+    assert faults(response) == [query.partition("=")[0]]
     assert server.asked == []
 
 

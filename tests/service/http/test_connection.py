@@ -8,8 +8,10 @@ from math import inf
 
 import pytest
 import trio
-from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
+from trio.testing import lockstep_stream_pair, memory_stream_pair
 
+from support.failing import failing
+from support.simulated import on_simulated_time
 from tarry.service.errors import Stopping
 from tarry.service.http.problems import Problem
 from tarry.service.http.server import channel, connection, exchange
@@ -17,6 +19,8 @@ from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import AppFault
 from tarry.service.http.server.ports import ARRIVED, TAKEN, Message, Receive, Scope, Send
 from tarry.service.http.server.terms import KEEP_ALIVE, Limits, Terms
+
+pytestmark = on_simulated_time
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UPLOAD = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n" + b"x" * 50
@@ -83,7 +87,7 @@ async def everything(stream: Stream) -> bytes:
     return b"".join([piece async for piece in stream])
 
 
-async def test_a_request_has_the_time_of_its_arrival(app: App, autojump_clock: MockClock) -> None:
+async def test_a_request_has_the_time_of_its_arrival(app: App) -> None:
     began = trio.current_time()
     async with served(app) as (client, _):
         for _ in range(2):
@@ -93,7 +97,7 @@ async def test_a_request_has_the_time_of_its_arrival(app: App, autojump_clock: M
     assert [scope[ARRIVED] - began for scope in app.scopes] == [5, 10]
 
 
-async def test_a_connection_serves_one_request_after_the_other(app: App, autojump_clock: MockClock) -> None:
+async def test_a_connection_serves_one_request_after_the_other(app: App) -> None:
     async with served(app) as (client, _):
         await client.send_all(GET + GET + GET.replace(b"/a", b"/b"))
         await client.send_eof()
@@ -111,9 +115,7 @@ async def test_a_connection_serves_one_request_after_the_other(app: App, autojum
         (b"*", "*", b"localhost"),
     ],
 )
-async def test_the_host_of_a_whole_address_is_the_one_meant(
-    app: App, target: bytes, path: str, host: bytes, autojump_clock: MockClock
-) -> None:
+async def test_the_host_of_a_whole_address_is_the_one_meant(app: App, target: bytes, path: str, host: bytes) -> None:
     async with served(app) as (client, _):
         await client.send_all(GET.replace(b"/a", target))
         await client.send_eof()
@@ -123,7 +125,7 @@ async def test_the_host_of_a_whole_address_is_the_one_meant(
     assert [value for name, value in scope["headers"] if name == b"host"] == [host]
 
 
-async def test_who_rests_too_long_is_let_go(app: App, autojump_clock: MockClock) -> None:
+async def test_who_rests_too_long_is_let_go(app: App) -> None:
     began = trio.current_time()
     async with served(app) as (client, _):
         await trio.sleep(KEEP_ALIVE - 1)
@@ -132,7 +134,7 @@ async def test_who_rests_too_long_is_let_go(app: App, autojump_clock: MockClock)
     assert trio.current_time() - began == pytest.approx(2 * KEEP_ALIVE - 1)
 
 
-async def test_a_head_that_trickles_is_not_waited_for(app: App, autojump_clock: MockClock) -> None:
+async def test_a_head_that_trickles_is_not_waited_for(app: App) -> None:
     began = trio.current_time()
     async with served(app) as (client, _):
         for byte in GET[:-2]:
@@ -145,9 +147,7 @@ async def test_a_head_that_trickles_is_not_waited_for(app: App, autojump_clock: 
 
 @pytest.mark.parametrize("behind", [GET, b"\r\n", b"\x00" * 200_000])
 @pytest.mark.parametrize("last", [GET.replace(b"1.1", b"1.0"), GET[:-2] + b"Connection: close\r\n\r\n"])
-async def test_what_comes_behind_the_last_request_changes_no_answer(
-    app: App, last: bytes, behind: bytes, autojump_clock: MockClock
-) -> None:
+async def test_what_comes_behind_the_last_request_changes_no_answer(app: App, last: bytes, behind: bytes) -> None:
     app.work = sleeps(1)
     async with served(app) as (client, _):
         await client.send_all(last + behind)
@@ -157,18 +157,8 @@ async def test_what_comes_behind_the_last_request_changes_no_answer(
     assert len(app.scopes) == 1
 
 
-@pytest.mark.parametrize("protocol", [b"h2c", b"websocket", b"tls/1.0, h2c"])
-async def test_an_upgrade_is_passed_over(app: App, protocol: bytes, autojump_clock: MockClock) -> None:
-    async with served(app) as (client, _):
-        asked = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: !\r\nUpgrade: " + protocol
-        await client.send_all(GET[:-2] + asked + b"\r\n\r\n" + GET)
-        await client.send_eof()
-        assert (await everything(client)).count(b"HTTP/1.1 200") == 2
-    assert {scope["type"] for scope in app.scopes} == {"http"}
-
-
 @pytest.mark.parametrize("version", [b"2.0", b"0.9", b"3.0"])
-async def test_another_version_is_505(app: App, version: bytes, autojump_clock: MockClock) -> None:
+async def test_another_version_is_505(app: App, version: bytes) -> None:
     async with served(app) as (client, _):
         await client.send_all(b"PRI * HTTP/" + version + b"\r\n\r\nSM\r\n\r\n")
         answer = await everything(client)
@@ -178,7 +168,7 @@ async def test_another_version_is_505(app: App, version: bytes, autojump_clock: 
     assert app.scopes == []
 
 
-async def test_an_answer_before_the_end_of_its_request_arrives(app: App, autojump_clock: MockClock) -> None:
+async def test_an_answer_before_the_end_of_its_request_arrives(app: App) -> None:
     """To close at once would have the kernel reset the connection, and the answer be lost."""
     began = trio.current_time()
     async with served(app) as (client, _):
@@ -188,7 +178,7 @@ async def test_an_answer_before_the_end_of_its_request_arrives(app: App, autojum
     assert trio.current_time() - began == pytest.approx(exchange.LITTLE_TIME + channel.LINGER)
 
 
-async def test_who_uploads_without_end_is_not_read_for_ever(app: App, autojump_clock: MockClock) -> None:
+async def test_who_uploads_without_end_is_not_read_for_ever(app: App) -> None:
     sent = 0
     async with served(app, lockstep_stream_pair()) as (client, _):
         await client.send_all(UPLOAD)
@@ -199,7 +189,7 @@ async def test_who_uploads_without_end_is_not_read_for_ever(app: App, autojump_c
     assert sent <= 20 << 20
 
 
-async def test_an_app_that_reads_nothing_holds_nobody_up(app: App, autojump_clock: MockClock) -> None:
+async def test_an_app_that_reads_nothing_holds_nobody_up(app: App) -> None:
     """The pieces that wait for it are dropped with it."""
     async with served(app) as (client, _):
         pieces = b"1\r\nx\r\n" * 1000 + b"0\r\n\r\n"
@@ -209,7 +199,7 @@ async def test_an_app_that_reads_nothing_holds_nobody_up(app: App, autojump_cloc
 
 
 @pytest.mark.parametrize("bytes_", [GET, UPLOAD])
-async def test_who_leaves_is_told_of_and_soon_forgotten(app: App, bytes_: bytes, autojump_clock: MockClock) -> None:
+async def test_who_leaves_is_told_of_and_soon_forgotten(app: App, bytes_: bytes) -> None:
     app.work = app.until_gone
     async with served(app) as (client, _):
         await client.send_all(bytes_)
@@ -220,7 +210,7 @@ async def test_who_leaves_is_told_of_and_soon_forgotten(app: App, bytes_: bytes,
 
 
 @pytest.mark.parametrize("bytes_", [GET, UPLOAD, GET + GET])
-async def test_who_has_left_does_not_wait_for_an_app(app: App, bytes_: bytes, autojump_clock: MockClock) -> None:
+async def test_who_has_left_does_not_wait_for_an_app(app: App, bytes_: bytes) -> None:
     """The kernel tells of it, so that nobody has to read to hear of it."""
     app.work = sleeps(inf)
     began = trio.current_time()
@@ -231,7 +221,7 @@ async def test_who_has_left_does_not_wait_for_an_app(app: App, bytes_: bytes, au
     assert trio.current_time() - began == pytest.approx(connection.AFTER_LEAVING)
 
 
-async def test_who_takes_nothing_of_its_answer_is_gone(app: App, autojump_clock: MockClock) -> None:
+async def test_who_takes_nothing_of_its_answer_is_gone(app: App) -> None:
     app.body = b"x" * (1 << 20)
     began = trio.current_time()
     async with served(app, lockstep_stream_pair()) as (client, _):
@@ -239,7 +229,7 @@ async def test_who_takes_nothing_of_its_answer_is_gone(app: App, autojump_clock:
     assert trio.current_time() - began == pytest.approx(channel.SENDING)
 
 
-async def test_who_takes_its_answer_slowly_gets_it(app: App, autojump_clock: MockClock) -> None:
+async def test_who_takes_its_answer_slowly_gets_it(app: App) -> None:
     app.body = b"x" * (1 << 20)
     got = 0
     async with served(app, lockstep_stream_pair()) as (client, _):
@@ -250,14 +240,14 @@ async def test_who_takes_its_answer_slowly_gets_it(app: App, autojump_clock: Moc
         await client.aclose()
 
 
-async def test_the_end_lets_who_rests_go(app: App, autojump_clock: MockClock) -> None:
+async def test_the_end_lets_who_rests_go(app: App) -> None:
     async with served(app) as (client, serving):
         serving.finish()
         assert await everything(client) == b""
     assert trio.current_time() == pytest.approx(connection.ON_ITS_WAY)
 
 
-async def test_the_end_waits_for_an_answer(app: App, autojump_clock: MockClock) -> None:
+async def test_the_end_waits_for_an_answer(app: App) -> None:
     app.work = sleeps(5)
     async with served(app) as (client, serving):
         await client.send_all(GET)
@@ -270,18 +260,15 @@ async def test_the_end_waits_for_an_answer(app: App, autojump_clock: MockClock) 
     assert trio.current_time() == pytest.approx(5)
 
 
-async def test_a_fault_of_the_app_is_raised_to_whoever_contains_it(app: App, autojump_clock: MockClock) -> None:
-    async def fail(_: Receive) -> None:
-        raise KeyError("its own")
-
-    app.work = fail
+async def test_a_fault_of_the_app_is_raised_to_whoever_contains_it(app: App) -> None:
+    app.work = failing(KeyError("its own"))
     with pytest.raises(ExceptionGroup) as raised:
         async with served(app) as (client, _):
             await client.send_all(GET)
     assert raised.group_contains(KeyError)
 
 
-async def test_more_than_was_said_is_a_fault_of_the_app(autojump_clock: MockClock) -> None:
+async def test_more_than_was_said_is_a_fault_of_the_app() -> None:
     class Liar(App):
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]})
@@ -319,7 +306,7 @@ class Echo(App):
 UPLOADING = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
 
 
-async def test_an_answer_may_begin_before_the_request_has_come_whole(autojump_clock: MockClock) -> None:
+async def test_an_answer_may_begin_before_the_request_has_come_whole() -> None:
     echo = Echo()
     async with served(echo) as (client, serving):
         await client.send_all(UPLOADING)
@@ -335,7 +322,7 @@ async def test_an_answer_may_begin_before_the_request_has_come_whole(autojump_cl
     assert serving._terms.keyless.incoming.held == 0
 
 
-async def test_what_the_app_keeps_is_held(autojump_clock: MockClock) -> None:
+async def test_what_the_app_keeps_is_held() -> None:
     echo = Echo()
     echo.kept = 1000
     async with served(echo) as (client, serving):
@@ -345,7 +332,7 @@ async def test_what_the_app_keeps_is_held(autojump_clock: MockClock) -> None:
         await client.aclose()
 
 
-async def test_the_next_piece_of_an_endless_body_comes_in_time(autojump_clock: MockClock) -> None:
+async def test_the_next_piece_of_an_endless_body_comes_in_time() -> None:
     echo = Echo()
     began = trio.current_time()
     async with served(echo) as (client, _):
@@ -358,7 +345,7 @@ async def test_the_next_piece_of_an_endless_body_comes_in_time(autojump_clock: M
     assert trio.current_time() - began == pytest.approx(20)
 
 
-async def test_who_takes_nothing_of_an_endless_answer_is_gone(autojump_clock: MockClock) -> None:
+async def test_who_takes_nothing_of_an_endless_answer_is_gone() -> None:
     echo = Echo()
     began = trio.current_time()
     async with served(echo, lockstep_stream_pair()) as (client, _):
@@ -367,7 +354,7 @@ async def test_who_takes_nothing_of_an_endless_answer_is_gone(autojump_clock: Mo
     assert trio.current_time() - began == pytest.approx(channel.SENDING)
 
 
-async def test_the_end_cuts_an_endless_body(autojump_clock: MockClock) -> None:
+async def test_the_end_cuts_an_endless_body() -> None:
     echo = Echo()
     async with served(echo) as (client, serving):
         await client.send_all(UPLOADING + b"x" * 50)
@@ -380,7 +367,7 @@ async def test_the_end_cuts_an_endless_body(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("body", [b"zz\r\n", b"1\nx\r\n0\r\n\r\n", b"1\r\nxxx0\r\n\r\n"])
-async def test_a_body_that_is_none_is_refused_as_soon_as_it_has_come(body: bytes, autojump_clock: MockClock) -> None:
+async def test_a_body_that_is_none_is_refused_as_soon_as_it_has_come(body: bytes) -> None:
     refused: list[tuple[int, float]] = []
 
     async def take_all(scope: Scope, receive: Receive, send: Send) -> None:

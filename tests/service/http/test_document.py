@@ -14,11 +14,18 @@ from tarry.service.http.routes import OPERATIONS, Operation, Parameter
 PARTS = {"topic": "orders", "group": "billing", "id": "7", "queue": "0", "client": "c1", "name": "daily"}
 NEEDED = {"topic": "orders", "key": "k"}
 SCHEDULE = {"topic": "orders", "every": "1m", "body": 1}
-BOUNDED = [
-    (operation, parameter)
-    for operation, parameter in ((o, p) for o in OPERATIONS for p in o.query)
-    if parameter.numbers is not None or parameter.words
-]
+PARAMETERS = [(operation, parameter) for operation in OPERATIONS for parameter in operation.query]
+BOUNDED = [(one, parameter) for one, parameter in PARAMETERS if parameter.numbers is not None or parameter.words]
+OF_A_FORM = [(one, parameter) for one, parameter in PARAMETERS if parameter.form is not None]
+TEXTS = ["2026-12-01T00:00:00Z", "2026-13-01T00:00:00Z", "now", "", "1s", "PT1S", "P", "orders", "..", "k" * 256]
+
+
+async def ask(client: httpx.AsyncClient, operation: Operation, parameter: str, value: str) -> httpx.Response:
+    """With what the call needs beside it."""
+    path = re.sub("{(.+?)}", lambda part: PARTS[part[1]], operation.path)
+    needed = {name: value for name, value in NEEDED.items() if name in {known.name for known in operation.query}}
+    body = SCHEDULE if operation.name == "put_schedule" else None
+    return await client.request(operation.method, path, params=needed | {parameter: value}, json=body)
 
 
 @pytest.mark.slow
@@ -26,8 +33,6 @@ BOUNDED = [
 async def test_a_parameter_takes_what_the_document_says(
     client: httpx.AsyncClient, server: SpiedServer, operation: Operation, parameter: Parameter
 ) -> None:
-    path = re.sub("{(.+?)}", lambda part: PARTS[part[1]], operation.path)
-    needed = {name: value for name, value in NEEDED.items() if name in {known.name for known in operation.query}}
     low, high = parameter.numbers or (0, 0)
     taken = [str(low), str(high)] if parameter.numbers else parameter.words
     refused = [str(low - 1), str(high + 1), "x", "", "1.5"]
@@ -35,17 +40,8 @@ async def test_a_parameter_takes_what_the_document_says(
         await server.group(await server.topic())  # the one before may have removed it
         if "{name}" in operation.path:
             await client.put("/v1/schedules/daily", json=SCHEDULE)
-        body = SCHEDULE if operation.name == "put_schedule" else None
-        response = await client.request(operation.method, path, params=needed | {parameter.name: value}, json=body)
+        response = await ask(client, operation, parameter.name, value)
         assert response.status_code == status, (value, response.text)
-
-
-TEXTS = ["2026-12-01T00:00:00Z", "2026-13-01T00:00:00Z", "now", "", "1s", "PT1S", "P", "orders", "..", "k" * 256]
-OF_A_FORM = [
-    (operation, parameter)
-    for operation, parameter in ((o, p) for o in OPERATIONS for p in o.query)
-    if parameter.form is not None
-]
 
 
 @pytest.mark.slow
@@ -57,10 +53,8 @@ async def test_a_parameter_has_the_form_that_the_document_says(
     topic = await server.topic()
     await server.group(topic)
     await server.publish(topic, b"1")  # a pull has nothing to wait for
-    path = re.sub("{(.+?)}", lambda part: PARTS[part[1]], operation.path)
-    needed = {name: value for name, value in NEEDED.items() if name in {known.name for known in operation.query}}
     for value in TEXTS:
-        response = await client.request(operation.method, path, params=needed | {parameter.name: value})
+        response = await ask(client, operation, parameter.name, value)
         allowed = fits(value, parameter.form)
         assert (response.status_code != 400) == allowed, (value, response.text)
     assert {fits(value, parameter.form) for value in TEXTS} == {True, False}

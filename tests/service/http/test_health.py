@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from support.documented import documented
+from support.failing import failing
 from support.spied import NOW, SpiedServer, spied
 from tarry import __version__
 from tarry.service.engine.consume.sealer import Standstill
@@ -57,10 +58,7 @@ async def test_durability_is_flagged_and_stays_ready(client: httpx.AsyncClient, 
 
 
 async def test_not_ready(client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def away() -> int:
-        raise Unavailable("it is away")
-
-    monkeypatch.setattr(server.store.backend, "now", away)
+    monkeypatch.setattr(server.store.backend, "now", failing(Unavailable("it is away")))
     response = await client.get("/readyz")
     assert (response.status_code, "checks" in response.json()) == (503, False)
     assert response.headers["content-type"] == "application/problem+json"
@@ -71,11 +69,7 @@ async def test_not_ready(client: httpx.AsyncClient, server: SpiedServer, monkeyp
 
 async def test_a_server_that_waits_tells_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And names nothing, for whoever asks: who may know stands in the store."""
-
-    async def in_vain(_: SQLiteBackend) -> list[str]:
-        raise ReadOnly("mysql://secret@host: it is read-only")
-
-    monkeypatch.setattr(SQLiteBackend, "migrate", in_vain)
+    monkeypatch.setattr(SQLiteBackend, "migrate", failing(ReadOnly("mysql://secret@host: it is read-only")))
     async with spied(tmp_path / "tarry.db", ready=False) as server:
         transport = httpx.ASGITransport(app=server.app())
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -22,13 +22,7 @@ def path_of(operation: Operation) -> str:
 
 
 def test_there_are_such_calls() -> None:
-    assert {operation.name for operation in BARE} >= {
-        "erase",
-        "pause",
-        "resume",
-        "pause_schedule",
-        "run_schedule",
-    }
+    assert {operation.name for operation in BARE} >= {"erase", "pause", "resume", "pause_schedule", "run_schedule"}
 
 
 @in_one(("operation", "body"), itertools.product(BARE, [b'{"until": "tomorrow"}', b"[]", b"null"]))

@@ -1,5 +1,7 @@
 """So many begin in a round of the event loop, the first and the last alternately, and nobody is left in line."""
 
+from collections.abc import Iterable
+
 import pytest
 import trio
 
@@ -24,11 +26,26 @@ async def pace(nursery: trio.Nursery) -> Pace:
     return pace
 
 
-async def begin(
-    pace: Pace, number: int, rounds: Rounds, begun: list[tuple[int, int]], where: Line = Line.KNOWN
-) -> None:
-    await pace.turn(where)
-    begun.append((number, rounds.now))
+class Crowd:
+    """Who has begun, in order, and in which round."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+        self.rounds = Rounds()
+        self.begun: list[tuple[int, int]] = []
+
+    async def begin(self, number: int, where: Line = Line.KNOWN) -> None:
+        await self.pace.turn(where)
+        self.begun.append((number, self.rounds.now))
+
+    def come(self, nursery: trio.Nursery, numbers: Iterable[int], where: Line = Line.KNOWN) -> None:
+        for number in numbers:
+            nursery.start_soon(self.begin, number, where)
+
+
+@pytest.fixture
+def crowd(pace: Pace) -> Crowd:
+    return Crowd(pace)
 
 
 async def test_who_comes_alone_begins_at_once(pace: Pace) -> None:
@@ -43,21 +60,19 @@ async def test_who_comes_alone_begins_at_once(pace: Pace) -> None:
 
 
 @pytest.mark.parametrize("many", [ROUND, ROUND + 1, 10 * ROUND + 5])
-async def test_so_many_begin_in_a_round(pace: Pace, many: int) -> None:
-    rounds = Rounds()
-    trio.lowlevel.add_instrument(rounds)
-    begun: list[tuple[int, int]] = []
+async def test_so_many_begin_in_a_round(crowd: Crowd, many: int) -> None:
+    trio.lowlevel.add_instrument(crowd.rounds)
     came: list[int] = []
 
     async def come(number: int) -> None:
         came.append(number)
-        await begin(pace, number, rounds, begun)
+        await crowd.begin(number)
 
     async with trio.open_nursery() as nursery:
         for number in range(many):
             nursery.start_soon(come, number)
-    trio.lowlevel.remove_instrument(rounds)
-    in_round = [{number for number, at in begun if at == round_} for round_ in range(rounds.now + 1)]
+    trio.lowlevel.remove_instrument(crowd.rounds)
+    in_round = [{number for number, at in crowd.begun if at == round_} for round_ in range(crowd.rounds.now + 1)]
     # Within a round the event loop has an order of its own.
     line = came[ROUND:]
     wanted = [set(came[:ROUND])]
@@ -68,109 +83,95 @@ async def test_so_many_begin_in_a_round(pace: Pace, many: int) -> None:
 
 
 @pytest.mark.slow
-async def test_who_comes_after_a_crowd_does_not_wait_for_all_of_it(pace: Pace) -> None:
-    rounds, begun = Rounds(), list[tuple[int, int]]()
+async def test_who_comes_after_a_crowd_does_not_wait_for_all_of_it(crowd: Crowd) -> None:
     async with trio.open_nursery() as nursery:
-        for number in range(40 * ROUND):
-            nursery.start_soon(begin, pace, number, rounds, begun)
+        crowd.come(nursery, range(40 * ROUND))
         for _ in range(2):
             await trio.lowlevel.checkpoint()
-        await begin(pace, -1, rounds, begun)
-        assert len(begun) < 5 * ROUND
+        await crowd.begin(-1)
+        assert len(crowd.begun) < 5 * ROUND
 
 
-async def test_nor_do_the_first_wait_for_all_who_come_after_them(pace: Pace) -> None:
-    rounds, begun = Rounds(), list[tuple[int, int]]()
+async def test_nor_do_the_first_wait_for_all_who_come_after_them(crowd: Crowd) -> None:
     async with trio.open_nursery() as nursery:
-        for number in range(10 * ROUND):
-            nursery.start_soon(begin, pace, number, rounds, begun)
-        while {number for number, _ in begun} < set(range(10 * ROUND)):
-            assert rounds.now == 0  # no instrument: only those are counted who begin
-            for _ in range(ROUND):
-                nursery.start_soon(begin, pace, 1000 + len(begun), rounds, begun)
+        crowd.come(nursery, range(10 * ROUND))
+        while {number for number, _ in crowd.begun} < set(range(10 * ROUND)):
+            crowd.come(nursery, [1000 + len(crowd.begun)] * ROUND)
             await trio.lowlevel.checkpoint()
-            assert len(begun) < 40 * ROUND
+            assert len(crowd.begun) < 40 * ROUND
 
 
-async def test_who_gives_up_takes_nobodys_place(pace: Pace) -> None:
-    rounds, begun = Rounds(), list[tuple[int, int]]()
+async def test_who_gives_up_takes_nobodys_place(crowd: Crowd) -> None:
     async with trio.open_nursery() as staying:
         with trio.CancelScope() as leaving:
             async with trio.open_nursery() as nursery:
                 for number in range(3 * ROUND):
-                    (nursery if number % 2 else staying).start_soon(begin, pace, number, rounds, begun)
+                    crowd.come(nursery if number % 2 else staying, [number])
                 leaving.cancel()
-    assert {number for number, _ in begun} >= set(range(0, 3 * ROUND, 2))
+    assert {number for number, _ in crowd.begun} >= set(range(0, 3 * ROUND, 2))
 
 
 @pytest.mark.parametrize("where", [Line.NEW, Line.BEHIND])
-async def test_who_is_known_does_not_wait_for_a_crowd_of_others(pace: Pace, where: Line) -> None:
-    rounds, begun = Rounds(), list[tuple[int, int]]()
+async def test_who_is_known_does_not_wait_for_a_crowd_of_others(crowd: Crowd, where: Line) -> None:
     async with trio.open_nursery() as nursery:
-        for number in range(40 * ROUND):
-            nursery.start_soon(begin, pace, number, rounds, begun, where)
+        crowd.come(nursery, range(40 * ROUND), where)
         await trio.lowlevel.checkpoint()
         for _ in range(5):
-            before = len(begun)
-            await begin(pace, -1, rounds, begun)
-            assert len(begun) <= before + 3 * ROUND
+            before = len(crowd.begun)
+            await crowd.begin(-1)
+            assert len(crowd.begun) <= before + 3 * ROUND
         nursery.cancel_scope.cancel()
 
 
-async def test_who_has_just_come_does_not_wait_for_those_who_go_on_and_on(pace: Pace) -> None:
-    rounds, begun = Rounds(), list[tuple[int, int]]()
+async def test_who_has_just_come_does_not_wait_for_those_who_go_on_and_on(crowd: Crowd) -> None:
     async with trio.open_nursery() as nursery:
-        for number in range(40 * ROUND):
-            nursery.start_soon(begin, pace, number, rounds, begun, Line.BEHIND)
+        crowd.come(nursery, range(40 * ROUND), Line.BEHIND)
         await trio.lowlevel.checkpoint()
-        await begin(pace, -1, rounds, begun, Line.NEW)
-        assert len(begun) <= 3 * ROUND
+        await crowd.begin(-1, Line.NEW)
+        assert len(crowd.begun) <= 3 * ROUND
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("where", [Line.NEW, Line.BEHIND])
-async def test_nobody_waits_for_ever_for_those_who_come_first(pace: Pace, where: Line) -> None:
+async def test_nobody_waits_for_ever_for_those_who_come_first(crowd: Crowd, where: Line) -> None:
     """More than a round takes come in each, known or new, and those behind have their part all the same."""
-    rounds, begun = Rounds(), list[tuple[int, int]]()
 
     async def come(line: Line) -> None:
         while True:
-            await pace.turn(line)
+            await crowd.pace.turn(line)
             await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:
         for _ in range(3 * ROUND):
             nursery.start_soon(come, Line.KNOWN)
             nursery.start_soon(come, Line.NEW)
-        for number in range(2 * ROUND):
-            nursery.start_soon(begin, pace, number, rounds, begun, where)
+        crowd.come(nursery, range(2 * ROUND), where)
         for _ in range(40):
             await trio.lowlevel.checkpoint()
-        assert len(begun) == 2 * ROUND
+        assert len(crowd.begun) == 2 * ROUND
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("where", [Line.KNOWN, Line.NEW])
-async def test_the_first_of_a_crowd_have_their_turns_while_others_have_theirs(pace: Pace, where: Line) -> None:
+async def test_the_first_of_a_crowd_have_their_turns_while_others_have_theirs(crowd: Crowd, where: Line) -> None:
     """The last of a line do not come before its first for ever, however the turns of the lines fall."""
-    rounds, begun, over = Rounds(), list[tuple[int, int]](), 0
+    over = 0
 
     async def come(line: Line) -> None:
         nonlocal over
         while True:
-            await pace.turn(line)
+            await crowd.pace.turn(line)
             over += 1
 
     async with trio.open_nursery() as nursery:
-        for number in range(20 * ROUND):
-            nursery.start_soon(begin, pace, number, rounds, begun, where)
+        crowd.come(nursery, range(20 * ROUND), where)
         await trio.lowlevel.checkpoint()
         for _ in range(20 * ROUND):
             nursery.start_soon(come, where)
         for line in set(Line) - {where}:
             for _ in range(ROUND):
                 nursery.start_soon(come, line)
-        while len(begun) < 20 * ROUND:
+        while len(crowd.begun) < 20 * ROUND:
             await trio.lowlevel.checkpoint()
             assert over < 400 * ROUND
         nursery.cancel_scope.cancel()

@@ -44,12 +44,7 @@ def problem(response: httpx.Response) -> dict[str, Any]:
     ],
 )
 async def test_what_the_node_raises(
-    client: httpx.AsyncClient,
-    server: SpiedServer,
-    error: Exception,
-    kind: str,
-    retry: bool,
-    executed: bool | None,
+    client: httpx.AsyncClient, server: SpiedServer, error: Exception, kind: str, retry: bool, executed: bool | None
 ) -> None:
     server.errors["*"] = error
     with structlog.testing.capture_logs() as logs:
@@ -94,10 +89,7 @@ async def test_an_unknown_claim(client: httpx.AsyncClient, server: SpiedServer) 
     assert problem(await client.post("/v1/claims/x/ack"))["type"] == "/problems/unknown-claim"
 
 
-@in_one(
-    "path",
-    ["/v1", "/v1/messages/", "/v1/topics/a/b", "/v2/topics", "/v1/topics/orders/", "/v1/timers", "/%00"],
-)
+@in_one("path", ["/v1", "/v1/messages/", "/v1/topics/a/b", "/v2/topics", "/v1/topics/orders/", "/v1/timers", "/%00"])
 async def test_an_unknown_path(client: httpx.AsyncClient, path: str) -> None:
     assert problem(await client.get(path))["type"] == "/problems/not-found"
 
@@ -133,12 +125,6 @@ async def test_an_address_that_is_not_utf_8(client: httpx.AsyncClient, method: s
     response = await client.request(method, path, json={"body": 1} if method == "PUT" else None)
     assert response.status_code == 400
     assert "is not UTF-8: encode names and keys as UTF-8" in response.json()["detail"]
-
-
-async def test_keys_of_other_scripts_are_their_own(client: httpx.AsyncClient) -> None:
-    for key in ("caf%C3%A9", "caf%C3%A8", "%F0%9F%9A%80", "a%2Fb"):
-        response = await client.put(f"/v1/topics/orders/timers/{key}", json={"body": 1, "delay": "1h"})
-        assert response.status_code == 201
 
 
 async def test_head_is_a_get_without_a_body(client: httpx.AsyncClient) -> None:

@@ -21,10 +21,7 @@ async def test_a_topic_goes(client: httpx.AsyncClient, server: SpiedServer, quer
 async def test_a_group_goes(client: httpx.AsyncClient, server: SpiedServer) -> None:
     await server.group(await server.topic(), "a-b")
     response = await client.delete("/v1/topics/orders/groups/a-b")
-    assert (response.status_code, response.json()) == (
-        200,
-        {"topic": "orders", "group": "a-b", "result": "removed"},
-    )
+    assert (response.status_code, response.json()) == (200, {"topic": "orders", "group": "a-b", "result": "removed"})
     assert (await client.get("/v1/topics/orders/groups/a-b")).status_code == 404
 
 

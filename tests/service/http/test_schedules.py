@@ -5,9 +5,11 @@ from typing import Any
 import httpx
 import pytest
 
+from support.failing import failing
 from support.in_one import in_one
 from support.json_schema import fits
 from support.spied import NOW, SpiedServer
+from support.wrong_input import faults
 from tarry.service.durations import format_time
 from tarry.service.http.openapi import document
 from tarry.store.errors import Unavailable
@@ -58,16 +60,11 @@ async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
     [
         ({"every": None, "cron": "0 25 * * *"}, "/cron", "the hour field '25' is not in order: write 0 to 23"),
         ({"every": None, "cron": "*/90 * * * *"}, "/cron", "has the step 90, and comes once in 60 all the same"),
-        ({"every": None, "cron": "0 9 31 2 *"}, "/cron", "the day-of-month field '31' never comes"),
         ({"every": None, "cron": "0 9 * * *", "timezone": "Berlin"}, "/timezone", "did you mean 'Europe/Berlin'?"),
         ({"every": None, "cron": "0 9 * * *", "timezone": ""}, "/timezone", "it is empty: write an IANA name"),
-        ({"every": None}, "/cron", "say cron or every"),
-        ({"every": "1ms"}, "/every", "shorter than"),
-        ({"starts_at": "2026-12-02T00:00:00Z", "ends_at": "2026-12-01T00:00:00Z"}, "/ends_at", "before starts_at"),
         ({"ends_at": "2020-01-01T00:00:00Z"}, "/ends_at", "no fire time comes until then: the server's time is"),
         ({"every": "365d", "ends_at": "2027-01-01T00:00:00Z"}, "/ends_at", "no fire time comes until then"),
         ({"overlap": "skip"}, "/group", "wants the group"),
-        ({"overlap": "queue_one"}, "/group", "wants the group"),
         ({"overlap": "queue_two", "group": "billing"}, "/overlap", "queue_one"),
         ({"body": None}, "/body", "a message has body or body_base64"),
         ({"headers": {"tarry-schedule": "x"}}, "/headers", "is set by the schedule"),
@@ -104,7 +101,7 @@ async def test_what_has_ended_is_declared_again_and_no_end_is_put_into_the_past(
     assert (await put(client, ends_at=end.replace("Z", "+00:00"), body="other")).status_code == 200
     for other in (NOW + MINUTE, server.ms):
         refused = await put(client, ends_at=format_time(other))
-        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/ends_at")
+        assert faults(refused) == ["/ends_at"]
     assert (await put(client, ends_at=None)).json()["next"] != []
     # It may end before its next fire time: the last has been.
     assert (await put(client, ends_at=format_time(server.ms + 1))).json()["next"] == []
@@ -229,11 +226,7 @@ async def test_a_cancel_is_told_where_the_store_goes_away_behind_it(
     await put(client)
     row = await server.node.store.read(schedules.find_schedule, "daily")
     assert row is not None
-
-    async def away(*_: object) -> None:
-        raise Unavailable("away")
-
-    monkeypatch.setattr(schedules, "mend", away)
+    monkeypatch.setattr(schedules, "mend", failing(Unavailable("away")))
     assert (await client.delete(f"/v1/messages/{row.next_id}")).status_code == 200
 
 

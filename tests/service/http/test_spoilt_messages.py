@@ -59,95 +59,83 @@ def strictly(response: httpx.Response) -> Any:
     return document
 
 
-async def answers(client: httpx.AsyncClient, server: SpiedServer, ids: list[str]) -> list[dict[str, Any]]:
-    """The second of three messages, as every call tells it that tells messages; the others are as they were."""
-    found: list[dict[str, Any]] = []
-    group = "/v1/topics/orders/groups/billing"
-    pulled = strictly(await client.get("/v1/topics/orders/queues/0/messages"))["messages"]
-    listed = strictly(await client.get("/v1/messages", params={"topic": "orders", "state": "published"}))["messages"]
-    single = [strictly(await client.get(f"/v1/messages/{id_}")) for id_ in ids]
-    claim = strictly(await client.post(f"{group}/claim", json={"client": "c1"}))
-    failed = await client.post(f"/v1/claims/{claim['claim']}/fail", json={})
-    assert strictly(failed) == {"retried": 0, "dead": 3}
-    dead = strictly(await client.get(f"{group}/dead"))["messages"]
-    for messages in (pulled, listed, single, claim["messages"], dead):
-        by_id = {one["id"]: one for one in messages}
-        assert sorted(by_id) == sorted(ids)
-        assert [by_id[ids[0]]["body"], by_id[ids[2]]["body"]] == [1, 3]
-        assert by_id[ids[0]]["headers"] == {"a": "b"}
-        found.append(by_id[ids[1]])
-    assert [Message.read(one, "orders").id for one in claim["messages"]] == ids
-    return found
+class Orders:
+    """Three messages of a topic, all that there is of it; the second may be spoilt."""
+
+    def __init__(self, client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None]) -> None:
+        self.client, self.server, self._spoil = client, server, spoil
+
+    async def spoilt(self, assignments: str, *values: Any) -> list[dict[str, Any]]:
+        """The second, once it is, as every call tells it that tells messages; the others are as they were."""
+        await self.client.delete("/v1/topics/orders", params={"force": "true"})
+        topic = await self.server.topic(ladder=Ladder(()))
+        headers = {"headers": b'{"a":"b"}', "key": "k", "ordering_key": "o", "tag": "t"}
+        ids = [str(receipt.id) for receipt in await self.server.publish(topic, b"1", b"2", b"3", **headers)]
+        self._spoil(f"UPDATE message SET {assignments} WHERE id = ?", *values, int(ids[1]))
+        return await self._told(ids)
+
+    async def _told(self, ids: list[str]) -> list[dict[str, Any]]:
+        client, group = self.client, "/v1/topics/orders/groups/billing"
+        pulled = strictly(await client.get("/v1/topics/orders/queues/0/messages"))["messages"]
+        published = {"topic": "orders", "state": "published"}
+        listed = strictly(await client.get("/v1/messages", params=published))["messages"]
+        single = [strictly(await client.get(f"/v1/messages/{id_}")) for id_ in ids]
+        claim = strictly(await client.post(f"{group}/claim", json={"client": "c1"}))
+        failed = await client.post(f"/v1/claims/{claim['claim']}/fail", json={})
+        assert strictly(failed) == {"retried": 0, "dead": 3}
+        dead = strictly(await client.get(f"{group}/dead"))["messages"]
+        found: list[dict[str, Any]] = []
+        for messages in (pulled, listed, single, claim["messages"], dead):
+            by_id = {one["id"]: one for one in messages}
+            assert sorted(by_id) == sorted(ids)
+            assert [by_id[ids[0]]["body"], by_id[ids[2]]["body"]] == [1, 3]
+            assert by_id[ids[0]]["headers"] == {"a": "b"}
+            found.append(by_id[ids[1]])
+        assert [Message.read(one, "orders").id for one in claim["messages"]] == ids
+        return found
 
 
-async def three(client: httpx.AsyncClient, server: SpiedServer) -> list[str]:
-    """All that there is of the topic."""
-    await client.delete("/v1/topics/orders", params={"force": "true"})
-    topic = await server.topic(ladder=Ladder(()))
-    headers = {"headers": b'{"a":"b"}', "key": "k", "ordering_key": "o", "tag": "t"}
-    return [str(receipt.id) for receipt in await server.publish(topic, b"1", b"2", b"3", **headers)]
+@pytest.fixture
+def orders(client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None]) -> Orders:
+    return Orders(client, server, spoil)
 
 
 @pytest.mark.slow
 @in_one("name", NO_JSON)
-async def test_a_body_that_is_no_json_goes_as_bytes(
-    client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], name: str
-) -> None:
-    ids = await three(client, server)
-    spoil("UPDATE message SET body = ? WHERE id = ?", NO_JSON[name], int(ids[1]))
-    for told in await answers(client, server, ids):
+async def test_a_body_that_is_no_json_goes_as_bytes(orders: Orders, name: str) -> None:
+    for told in await orders.spoilt("body = ?", NO_JSON[name]):
         assert "body" not in told
         assert base64.b64decode(told["body_base64"]) == NO_JSON[name]
         assert told["content_type"] == "application/octet-stream"
 
 
 @in_one("headers", [b"", b"x", b'{"a":1}', b'["a"]', b'{"a":"\xff"}', b'{"a":"b"},"key":"c"', b"null"])
-async def test_headers_that_are_none_are_null(
-    client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], headers: bytes
-) -> None:
-    ids = await three(client, server)
-    spoil("UPDATE message SET headers = ? WHERE id = ?", headers, int(ids[1]))
-    for told in await answers(client, server, ids):
+async def test_headers_that_are_none_are_null(orders: Orders, headers: bytes) -> None:
+    for told in await orders.spoilt("headers = ?", headers):
         assert (told["headers"], told["body"]) == (None, 2)
 
 
 @in_one("label", LABELS)
-async def test_a_label_that_is_no_text_is_told_as_far_as_it_can_be_read(
-    client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], label: str
-) -> None:
-    ids = await three(client, server)
-    spoil(f"UPDATE message SET {label} = ? WHERE id = ?", b"order-\xff7", int(ids[1]))  # of three
-    for told in await answers(client, server, ids):
+async def test_a_label_that_is_no_text_is_told_as_far_as_it_can_be_read(orders: Orders, label: str) -> None:
+    for told in await orders.spoilt(f"{label} = ?", b"order-\xff7"):
         assert (told[label], told["body"]) == ("order-\ufffd7", 2)
 
 
 @in_one("content_type", [b"", b"\xff", b" erased ", b" erased x", b" erased -1", b" erased " + b"9" * 99])
-async def test_a_content_type_that_is_none_keeps_its_bytes(
-    client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], content_type: bytes
-) -> None:
-    ids = await three(client, server)
-    spoil("UPDATE message SET content_type = ? WHERE id = ?", content_type, int(ids[1]))
-    for told in await answers(client, server, ids):
+async def test_a_content_type_that_is_none_keeps_its_bytes(orders: Orders, content_type: bytes) -> None:
+    for told in await orders.spoilt("content_type = ?", content_type):
         assert base64.b64decode(told["body_base64"]) == b"2"
 
 
 @in_one(("column", "at"), itertools.product(["accepted_at", "deliver_at", "streamed_at"], FAR))
-async def test_a_time_that_is_none_stops_nobody(
-    client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None], column: str, at: int
-) -> None:
-    ids = await three(client, server)
-    spoil(f"UPDATE message SET {column} = ? WHERE id = ?", at, int(ids[1]))  # of three
-    for told in await answers(client, server, ids):
+async def test_a_time_that_is_none_stops_nobody(orders: Orders, column: str, at: int) -> None:
+    for told in await orders.spoilt(f"{column} = ?", at):
         assert told["body"] == 2
         assert {told["published_at"][:4], told["deliver_at"][:4]} <= {"2026", "0001", "9999"}
 
 
-async def test_what_is_written_as_text_is_what_its_bytes_are(
-    client: httpx.AsyncClient, server: SpiedServer, spoil: Callable[..., None]
-) -> None:
-    ids = await three(client, server)
-    spoil("UPDATE message SET body = '{\"ü\":2}', headers = '{\"c\":\"d\"}', `key` = 'ü' WHERE id = ?", int(ids[1]))
-    for told in await answers(client, server, ids):
+async def test_what_is_written_as_text_is_what_its_bytes_are(orders: Orders) -> None:
+    for told in await orders.spoilt("""body = '{"ü":2}', headers = '{"c":"d"}', `key` = 'ü'"""):
         assert (told["body"], told["headers"], told["key"]) == ({"ü": 2}, {"c": "d"}, "ü")
 
 

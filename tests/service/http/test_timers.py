@@ -7,6 +7,7 @@ import pytest
 
 from support.in_one import in_one
 from support.spied import NOW, SpiedServer
+from support.wrong_input import faults
 
 TIMER = "/v1/topics/orders/timers/order-7"
 HOUR = 3_600_000
@@ -33,13 +34,7 @@ async def test_set_look_and_cancel(client: httpx.AsyncClient, server: SpiedServe
     made = await put(client)
     assert (made.status_code, made.json()["load"]) == (201, 1)
     answer = lasting(made)
-    assert answer == {
-        "id": answer["id"],
-        "key": "order-7",
-        "revision": NOW,
-        "deliver_at": AT,
-        "state": "scheduled",
-    }
+    assert answer == {"id": answer["id"], "key": "order-7", "revision": NOW, "deliver_at": AT, "state": "scheduled"}
     assert made.headers["etag"] == f'"{NOW}"'
     looked = await client.get(TIMER)
     assert (looked.status_code, looked.json(), looked.headers["etag"]) == (200, answer, made.headers["etag"])
@@ -140,8 +135,7 @@ async def test_the_same_request_again(client: httpx.AsyncClient, server: SpiedSe
 )
 async def test_what_is_wrong_is_named(client: httpx.AsyncClient, fields: dict[str, Any], pointer: str) -> None:
     no = await put(client, **fields)
-    assert no.status_code == 400
-    assert no.json()["errors"][0]["pointer"] == pointer
+    assert faults(no) == [pointer]
 
 
 async def test_a_field_of_another_call_is_no_misspelling(client: httpx.AsyncClient) -> None:
@@ -155,7 +149,8 @@ async def test_conditions_that_are_none(client: httpx.AsyncClient, header: dict[
 
 
 async def test_keys_in_a_path(client: httpx.AsyncClient) -> None:
-    for key in ("a%2Fb", "%C3%BC", "a%20b", "k" * 255):
+    """Each is its own, of whatever script."""
+    for key in ("a%2Fb", "caf%C3%A9", "caf%C3%A8", "%F0%9F%9A%80", "a%20b", "k" * 255):
         assert (await put(client, f"/v1/topics/orders/timers/{key}")).status_code == 201
         assert (await client.get(f"/v1/topics/orders/timers/{key}")).status_code == 200
     for key in ("%2E%2E", "k" * 256):

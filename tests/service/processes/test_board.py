@@ -6,13 +6,15 @@ from hypothesis import strategies as st
 from tarry.service.processes.board import Board, Share
 
 
-def shares(processes: int) -> list[Share]:
+def shares(processes: int, *, begun: bool = True) -> list[Share]:
     board = Board(processes)
+    for number in range(1, processes + 1) if begun else ():
+        board.begin(number)
     return [Share(board, number) for number in range(1, processes + 1)]
 
 
 def test_who_begins_waits_for_those_who_serve_and_serves_where_nobody_does() -> None:
-    one, two = shares(2)
+    one, two = shares(2, begun=False)
     assert one.rest() == two.rest() == 0
     one.board.begin(1)
     assert two.rest() > 0
@@ -23,8 +25,6 @@ def test_who_begins_waits_for_those_who_serve_and_serves_where_nobody_does() -> 
 
 def test_the_next_is_for_who_has_fewer() -> None:
     one, two = shares(2)
-    one.board.begin(1)
-    one.board.begin(2)
     one.note(1)
     assert one.rest() > 0
     assert two.rest() == 0
@@ -34,8 +34,6 @@ def test_the_next_is_for_who_has_fewer() -> None:
 
 def test_who_does_not_take_it_is_not_waited_for_long() -> None:
     one, _ = shares(2)
-    one.board.begin(1)
-    one.board.begin(2)
     one.note(1)
     rests = [one.rest() for _ in range(12)]
     assert [bool(rest) for rest in rests] == [True] * 5 + [False] + [True] * 5 + [False]
@@ -44,8 +42,6 @@ def test_who_does_not_take_it_is_not_waited_for_long() -> None:
 
 def test_the_dead_are_not_waited_for() -> None:
     one, _ = shares(2)
-    one.board.begin(1)
-    one.board.begin(2)
     one.note(1)
     assert one.rest() > 0
     one.board.end(2)
@@ -55,8 +51,6 @@ def test_the_dead_are_not_waited_for() -> None:
 @given(st.integers(2, 6), st.lists(st.integers(0, 5), max_size=300))
 def test_in_whatever_order_they_look_all_have_about_as_many(processes: int, looks: list[int]) -> None:
     among = shares(processes)
-    for share in among:
-        share.board.begin(share.number)
     has = dict.fromkeys(range(1, processes + 1), 0)
     for look in looks:
         # Somebody looks first; whoever rests leaves it to the next, and one of them takes it.

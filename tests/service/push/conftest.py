@@ -4,11 +4,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-import trio
 
-from support.office import Office
+from support.office import Office, open_office
 from support.receiver import Receiver, receiver
-from tarry.service.metrics import Metrics
 from tarry.service.push import breaker as breaker_file
 
 
@@ -19,15 +17,9 @@ def there() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-async def office(tmp_path: Path, there: Receiver, nursery: trio.Nursery) -> AsyncIterator[Office]:
-    office = Office(tmp_path / "tarry.db", there, Metrics())
-    nursery.start_soon(office.server.run)
-    await office.server.ready.wait()
-    await office.begin()
-    yield office
-    nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await office.node.store.backend.aclose()
+async def office(tmp_path: Path, there: Receiver) -> AsyncIterator[Office]:
+    async with open_office(tmp_path / "tarry.db", there) as office:
+        yield office
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import socket
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -14,58 +14,24 @@ import trio
 import trio.testing
 
 from support.certificates import write_certificates
+from support.failing import failing
+from support.posting import NAME, Resolver, post
 from support.receiver import OK, Received, Receiver, head, receiver
-from tarry.client.http11 import Response
-from tarry.service.push.addresses import Address, read_networks
 from tarry.service.push.connections import Connections
-from tarry.service.push.endpoint import read_endpoint
 from tarry.service.push.lookups import Lookups
-from tarry.service.push.posting import Post, Poster, Unreached
-
-LOOPBACK = read_networks(["127.0.0.1/32"])
-NAME = "hooks.example.com"
+from tarry.service.push.posting import Unreached
 
 
-def resolver(*addresses: str) -> "Resolver":
-    return Resolver([ip_address(address) for address in addresses])
-
-
-class Resolver:
-    """Knows one name."""
-
-    def __init__(self, addresses: Sequence[Address]) -> None:
-        self.addresses = addresses
-        self.asked: list[str] = []
-
-    async def __call__(self, host: str) -> Sequence[Address]:
-        self.asked.append(host)
-        return self.addresses
-
-
-@cache
-def as_the_machine() -> ssl.SSLContext:
-    """It takes a while to read."""
-    return ssl.create_default_context()
-
-
-async def post(
-    url: str,
-    to: Resolver | None = None,
-    *,
-    timeout: float = 5,
-    trusted: ssl.SSLContext | None = None,
-    body: bytes = b"{}",
-    connections: Connections | None = None,
-    allowed: Sequence[str] = ("127.0.0.1/32",),
-) -> Response:
-    poster = Poster(read_networks(allowed), to or resolver(), trusted or as_the_machine())
-    endpoint = read_endpoint(url, LOOPBACK)
-    given = Post(endpoint, {"Host": endpoint.netloc, "X-One": "1"}, body, "text/plain")
-    return await poster.post(given, timeout, connections or Connections())
+@pytest.fixture
+async def connections(nursery: trio.Nursery) -> Connections:
+    connections = Connections()
+    nursery.start_soon(connections.run)
+    await trio.testing.wait_all_tasks_blocked()
+    return connections
 
 
 async def test_it_goes_to_the_address_under_the_name(there: Receiver) -> None:
-    to = resolver("127.0.0.1")
+    to = Resolver("127.0.0.1")
     answer = await post(f"http://{NAME}:{there.port}/in/7?x=1", to, body=b"hello")
     assert answer.status == 200
     (came,) = there.received
@@ -80,38 +46,31 @@ async def test_it_goes_to_the_address_under_the_name(there: Receiver) -> None:
 async def test_a_name_that_leads_elsewhere(there: Receiver, address: str) -> None:
     """Without TLS not even to what is public."""
     with pytest.raises(Unreached, match="push_allow") as caught:
-        await post(f"http://{NAME}:{there.port}/", resolver(address))
+        await post(f"http://{NAME}:{there.port}/", Resolver(address))
     assert there.received == []
-    assert str(ip_address(address)) not in str(caught.value), (
-        "who may read the message is not told what a name leads to"
-    )
-    assert str(ip_address(address)) in caught.value.found
+    meant = str(ip_address(address))
+    assert meant not in str(caught.value), "who may read the message is not told what a name leads to"
+    assert meant in caught.value.found
 
 
 @pytest.mark.parametrize("address", ["127.0.0.2", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.2"])
 async def test_nor_with_tls(address: str) -> None:
     with pytest.raises(Unreached, match="not of the public internet") as caught:
-        await post(f"https://{NAME}/", resolver(address), timeout=2)
+        await post(f"https://{NAME}/", Resolver(address), timeout=2)
     meant = str(ip_address(address))
     assert (meant in str(caught.value), meant in caught.value.found) == (False, True)
 
 
 async def test_of_several_addresses_only_those_that_may_be(there: Receiver) -> None:
-    await post(f"http://{NAME}:{there.port}/", resolver("10.0.0.1", "127.0.0.1"))
+    await post(f"http://{NAME}:{there.port}/", Resolver("10.0.0.1", "127.0.0.1"))
     assert len(there.received) == 1
 
 
 async def test_a_name_without_an_address(there: Receiver) -> None:
     with pytest.raises(Unreached, match="no address"):
-        await post(f"http://{NAME}:{there.port}/", resolver())
-
-    async def fails(_: str) -> Sequence[Address]:
-        raise OSError("no such name")
-
-    poster = Poster(LOOPBACK, fails, ssl.create_default_context())
-    endpoint = read_endpoint(f"https://{NAME}/secret-path", LOOPBACK)
+        await post(f"http://{NAME}:{there.port}/", Resolver())
     with pytest.raises(Unreached, match="resolved: no such name") as caught:
-        await poster.post(Post(endpoint, {"Host": NAME}, b"", "text/plain"), 5, Connections())
+        await post(f"https://{NAME}/secret-path", failing(OSError("no such name")))
     assert "secret-path" not in str(caught.value)
 
 
@@ -127,7 +86,7 @@ async def test_nobody_listens() -> None:
             await post(f"http://127.0.0.1:{port}/")
         for tried in (["127.0.0.1"], ["127.0.0.1", "127.0.0.1"]):
             with pytest.raises(Unreached) as caught:
-                await post(f"http://{NAME}:{port}/", resolver(*tried))
+                await post(f"http://{NAME}:{port}/", Resolver(*tried))
             assert str(caught.value) == f"http://{NAME}:{port} cannot be reached: Connection refused"
             assert caught.value.found.endswith(", at 127.0.0.1")
 
@@ -140,18 +99,11 @@ class TestConnections:
         there.keeps = True
         return there
 
-    @pytest.fixture
-    async def connections(self, nursery: trio.Nursery) -> Connections:
-        connections = Connections()
-        nursery.start_soon(connections.run)
-        await trio.testing.wait_all_tasks_blocked()
-        return connections
-
     async def test_one_goes_for_all_that_come_one_after_another(
         self, there: Receiver, connections: Connections
     ) -> None:
         for number in range(5):
-            await post(f"http://{NAME}:{there.port}/{number}", resolver("127.0.0.1"), connections=connections)
+            await post(f"http://{NAME}:{there.port}/{number}", Resolver("127.0.0.1"), connections=connections)
         assert [one.target for one in there.received] == ["/0", "/1", "/2", "/3", "/4"]
         assert there.connections == 1
 
@@ -164,17 +116,17 @@ class TestConnections:
         self, there: Receiver, connections: Connections
     ) -> None:
         """A connection that is open is not gone over, once the name leads where nothing may be posted to."""
-        to = resolver("127.0.0.1")
+        to = Resolver("127.0.0.1")
         await post(f"http://{NAME}:{there.port}/", to, connections=connections)
-        to.addresses = [ip_address("169.254.169.254"), ip_address("10.0.0.1")]
+        to.addresses = ("169.254.169.254", "10.0.0.1")
         with pytest.raises(Unreached, match="push_allow"):
             await post(f"http://{NAME}:{there.port}/", to, connections=connections)
-        to.addresses = [ip_address("127.0.0.2")]
+        to.addresses = ("127.0.0.2",)
         with pytest.raises(Unreached, match="cannot be reached") as caught:
             await post(f"http://{NAME}:{there.port}/", to, connections=connections, allowed=["127.0.0.0/8"])
         assert caught.value.found.endswith("at 127.0.0.2")
         assert len(there.received) == 1
-        to.addresses = [ip_address("10.0.0.1"), ip_address("127.0.0.1")]
+        to.addresses = ("10.0.0.1", "127.0.0.1")
         await post(f"http://{NAME}:{there.port}/", to, connections=connections)
         assert (len(there.received), there.connections) == (2, 1)
         assert to.asked == [NAME] * 4
@@ -182,7 +134,7 @@ class TestConnections:
     async def test_another_name_has_its_own(self, there: Receiver, connections: Connections) -> None:
         """The same address and port are not the same endpoint: with TLS another certificate would be due."""
         for name in (NAME, "other.example.com", "127.0.0.1", NAME):
-            await post(f"http://{name}:{there.port}/", resolver("127.0.0.1"), connections=connections)
+            await post(f"http://{name}:{there.port}/", Resolver("127.0.0.1"), connections=connections)
         assert there.connections == 3
 
     @pytest.mark.parametrize(
@@ -312,26 +264,22 @@ class TestTLS:
 
     async def test_the_name_is_in_it(self, secured: tuple[Receiver, list[str | None]], client: ssl.SSLContext) -> None:
         there, names = secured
-        answer = await post(f"https://{NAME}:{there.port}/", resolver("127.0.0.1"), trusted=client)
+        answer = await post(f"https://{NAME}:{there.port}/", Resolver("127.0.0.1"), trusted=client)
         assert (answer.status, names) == (200, [NAME])
         assert there.received[0].headers["host"] == f"{NAME}:{there.port}"
 
     async def test_one_handshake_for_many(
-        self, secured: tuple[Receiver, list[str | None]], client: ssl.SSLContext, nursery: trio.Nursery
+        self, secured: tuple[Receiver, list[str | None]], client: ssl.SSLContext, connections: Connections
     ) -> None:
         there, names = secured
         there.keeps = True
-        connections = Connections()
-        nursery.start_soon(connections.run)
-        await trio.testing.wait_all_tasks_blocked()
         for _ in range(4):
-            to = resolver("127.0.0.1")
+            to = Resolver("127.0.0.1")
             await post(f"https://{NAME}:{there.port}/", to, trusted=client, connections=connections)
         assert (names, there.connections, len(there.received)) == ([NAME], 1, 4)
-        to = resolver("127.0.0.1")
+        to = Resolver("127.0.0.1")
         with pytest.raises(Unreached, match="ostname mismatch"):
             await post(f"https://other.test:{there.port}/", to, trusted=client, connections=connections)
-        nursery.cancel_scope.cancel()
 
     @pytest.mark.parametrize("name", ["other.example.com", "127.0.0.1"])
     async def test_a_certificate_of_another(
@@ -339,13 +287,13 @@ class TestTLS:
     ) -> None:
         there, _ = secured
         with pytest.raises(Unreached, match=r"TLS: .*(ostname|IP address) mismatch"):
-            await post(f"https://{name}:{there.port}/", resolver("127.0.0.1"), trusted=client)
+            await post(f"https://{name}:{there.port}/", Resolver("127.0.0.1"), trusted=client)
         assert there.received == []
 
     async def test_one_that_nobody_trusts(self, secured: tuple[Receiver, list[str | None]]) -> None:
         there, _ = secured
         with pytest.raises(Unreached, match="TLS: "):
-            await post(f"https://{NAME}:{there.port}/", resolver("127.0.0.1"))
+            await post(f"https://{NAME}:{there.port}/", Resolver("127.0.0.1"))
         assert there.received == []
 
     async def test_no_tls_there(self, there: Receiver) -> None:
@@ -384,57 +332,7 @@ async def test_the_head_decides(there: Receiver, bytes_: bytes) -> None:
     assert (await post(there.url)).status == 200
 
 
-async def test_who_never_answers(there: Receiver) -> None:
-    there.answer = lambda _: None
-    began = trio.current_time()
-    with pytest.raises(Unreached, match=r"within 0.3 s"):
-        await post(there.url, timeout=0.3)
-    assert trio.current_time() - began < 2
-
-
-async def test_who_trickles(there: Receiver) -> None:
-    """A byte at a time is not time for ever; and once the head is there, it is known."""
-    with receiver() as slow:
-        slow.answer = lambda _: None
-        listener = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        port = listener[0].socket.getsockname()[1]
-
-        async def trickle(stream: trio.SocketStream) -> None:
-            await stream.receive_some()
-            for byte in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 10_000:
-                await stream.send_all(bytes([byte]))
-                await trio.sleep(0.01)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.serve_listeners, trickle, listener)
-            with pytest.raises(Unreached, match=r"within 0.3 s"):
-                await post(f"http://127.0.0.1:{port}/", timeout=0.3)
-            nursery.cancel_scope.cancel()
-
-
-async def test_who_takes_nothing(there: Receiver) -> None:
-    """It answers before it has read all, and closes."""
-    listener = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listener[0].socket.getsockname()[1]
-
-    async def refuse(stream: trio.SocketStream) -> None:
-        await stream.receive_some(1000)
-        await stream.send_all(head(413))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, refuse, listener)
-        with trio.fail_after(5):
-            try:
-                assert (await post(f"http://127.0.0.1:{port}/", body=b"x" * (8 << 20))).status == 413
-            except Unreached as error:  # the answer was swept away by the reset of the connection
-                assert "closed" in str(error)  # noqa: PT017
-        nursery.cancel_scope.cancel()
-
-
 async def test_nothing_is_followed(there: Receiver) -> None:
-    def lead_on(_: Received) -> bytes:
-        return head(302, f"Location: {there.url}/further")
-
-    there.answer = lead_on
+    there.answer = lambda _: head(302, f"Location: {there.url}/further")
     assert (await post(there.url)).status == 302
     assert len(there.received) == 1

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from support.office import Office
+from support.office import Office, open_office
 from support.receiver import OK, Receiver, head, receiver
-from tarry.service.metrics import Metrics
 from tarry.service.push import pusher as pusher_file
 
 
@@ -30,15 +29,9 @@ async def calls(pager: Receiver, many: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def office(tmp_path: Path, there: Receiver, pager: Receiver, nursery: trio.Nursery) -> AsyncIterator[Office]:
-    office = Office(tmp_path / "tarry.db", there, Metrics(), alarm_url=f"{pager.url}/alarm")
-    nursery.start_soon(office.server.run)
-    await office.server.ready.wait()
-    await office.begin()
-    yield office
-    nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await office.node.store.backend.aclose()
+async def office(tmp_path: Path, there: Receiver, pager: Receiver) -> AsyncIterator[Office]:
+    async with open_office(tmp_path / "tarry.db", there, alarm_url=f"{pager.url}/alarm") as office:
+        yield office
 
 
 NAMES = {"topic": "orders", "group": "billing"}

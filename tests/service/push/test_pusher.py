@@ -11,9 +11,9 @@ import msgspec
 import pytest
 import trio
 
-from support.office import SECRET, Office
+from support.office import SECRET, Office, open_office
 from support.receiver import OK, Received, Receiver, head, receiver
-from tarry.service.metrics import Metrics
+from support.waiting import until
 from tarry.service.push.signing import read_secret, signatures
 from tarry.store.groups.locked_rows import ClaimRow
 from tarry.store.looking import dead_letters, tracing
@@ -23,6 +23,18 @@ from tarry.wheel.ladder import Ladder
 
 HOUR = 3_600_000
 SECOND = "whsec_" + b64encode(b"2" * 32).decode()
+
+
+def held_back(office: Office, seconds: float = 10) -> threading.Event:
+    """Each post is answered when this is set, or so much later."""
+    gate = threading.Event()
+
+    def answer(_: Received) -> bytes:
+        gate.wait(seconds)
+        return OK
+
+    office.there.answer = answer
+    return gate
 
 
 async def test_sent_and_acked(office: Office) -> None:
@@ -173,13 +185,7 @@ async def test_connections_are_used_again(office: Office) -> None:
 
 async def test_so_many_at_once_and_no_more(office: Office) -> None:
     await office.push(most=3)
-    gate = threading.Event()
-
-    def answer(_: Received) -> bytes:
-        gate.wait(10)
-        return OK
-
-    office.there.answer = answer
+    gate = held_back(office)
     await office.publish(*[b"1"] * 20)
     await office.came(3)
     assert (await office.state()).claimed == 3, "the others stay for who else claims"
@@ -191,25 +197,15 @@ async def test_so_many_at_once_and_no_more(office: Office) -> None:
 @pytest.mark.slow
 async def test_the_lease_goes_on_while_it_is_under_way(office: Office) -> None:
     """The endpoint takes twice as long as a lease is."""
-    gate = threading.Event()
-
-    def answer(_: Received) -> bytes:
-        gate.wait(4)
-        return OK
-
-    office.there.answer = answer
+    held_back(office, seconds=4)
     await office.push(timeout=20_000)
     await office.publish(b"1")
     state = await office.until(lambda state: state.acked == 1)
     assert (len(office.there.received), state.retried) == (1, 0)
 
 
-async def test_order_is_kept(tmp_path: Path, there: Receiver, nursery: trio.Nursery) -> None:
+async def test_order_is_kept(tmp_path: Path, there: Receiver) -> None:
     """Of each key one after another, also where one fails at first."""
-    office = Office(tmp_path / "ordered.db", there, Metrics())
-    nursery.start_soon(office.server.run)
-    await office.server.ready.wait()
-    await office.begin(ordered=True)
     failed: set[str] = set()
     gate = threading.Event()
 
@@ -221,29 +217,24 @@ async def test_order_is_kept(tmp_path: Path, there: Receiver, nursery: trio.Nurs
         return OK
 
     there.answer = answer
-    for number in range(10):
-        await office.publish(b"%d" % number, ordering_key=f"account {number % 2}")
-    await office.push()  # so that all are in one claim
-    await office.until(lambda state: state.acked == 10)
+    async with open_office(tmp_path / "ordered.db", there, ordered=True) as office:
+        for number in range(10):
+            await office.publish(b"%d" % number, ordering_key=f"account {number % 2}")
+        await office.push()  # so that all are in one claim
+        await office.until(lambda state: state.acked == 10)
     for key in (0, 1):
         of_key = [int(one.body) for one in there.received if one.headers["tarry-ordering-key"] == f"account {key}"]
         assert list(dict.fromkeys(of_key)) == sorted(set(of_key)), of_key
         assert of_key == sorted(of_key)
     assert len(there.received) == 12
-    nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await office.node.store.backend.aclose()
 
 
 async def test_removed_it_posts_no_more(office: Office) -> None:
     await office.push()
-    await office.publish(b"1")
-    await office.until(lambda state: state.acked == 1)
+    await office.deliver(b"1")
     await office.node.pushers.remove(office.group)
     await office.publish(b"2")
-    with trio.fail_after(10):
-        while not all(pusher.over for pusher in office.node.pushers._ending):
-            await trio.sleep(0.01)
+    await until(lambda: all(pusher.over for pusher in office.node.pushers._ending))
     assert len(office.there.received) == 1
     assert (await office.state()).acked == 1
 
@@ -256,16 +247,13 @@ async def test_of_a_group_that_is_gone_nothing_is_claimed(office: Office) -> Non
     await office.node.directory.refresh()
     await office.node.pushers.look()
     assert office.node.pushers._running == {}
-    with trio.fail_after(5):
-        while not pusher.over:
-            await trio.sleep(0.01)
+    await until(lambda: pusher.over)
 
 
 async def test_a_paused_group_is_not_pushed(office: Office) -> None:
     """It goes on when the group does."""
     await office.push()
-    await office.publish(b"1")
-    await office.until(lambda state: state.acked == 1)
+    await office.deliver(b"1")
     await office.node.catalogue.pause_group(office.group, paused=True)
     await office.publish(b"2")
     await trio.sleep(0.3)
@@ -279,8 +267,7 @@ async def test_what_is_paused_elsewhere_is_asked_for_with_each_claim(office: Off
     """As by who claims over HTTP; else a server that has always something to post would hear of it late."""
     asked_at = office.node.pauses._asked_at
     await office.push()
-    await office.publish(b"1")
-    await office.until(lambda state: state.acked == 1)
+    await office.deliver(b"1")
     assert office.node.pauses._asked_at > asked_at
 
 
@@ -290,8 +277,7 @@ async def test_another_url_takes_effect_at_once(office: Office) -> None:
     with receiver() as other:
         old, office.there = office.there, other
         await office.push()
-        await office.publish(b"1")
-        await office.until(lambda state: state.acked == 1)
+        await office.deliver(b"1")
         assert len(other.received) == 1
         assert old.received == []
 
@@ -302,9 +288,7 @@ async def test_at_the_end_what_is_under_way_is_given_back(office: Office) -> Non
     (id_,) = await office.publish(b"1")
     await office.came(1)
     office.node.stop()
-    with trio.fail_after(5):
-        while not office.node.idle:
-            await trio.sleep(0.01)
+    await until(lambda: office.node.idle)
     assert (await office.state()).claimed == 0
     found = await office.node.store.read(tracing.find_message, id_)
     assert found is not None
@@ -312,37 +296,24 @@ async def test_at_the_end_what_is_under_way_is_given_back(office: Office) -> Non
 
 
 async def test_at_the_end_what_is_answered_soon_is_acked(office: Office) -> None:
-    gate = threading.Event()
-
-    def answer(_: Received) -> bytes:
-        gate.wait(5)
-        return OK
-
-    office.there.answer = answer
+    gate = held_back(office)
     await office.push()
     await office.publish(b"1")
     await office.came(1)
     office.node.stop()
     gate.set()
-    with trio.fail_after(5):
-        while not office.node.idle:
-            await trio.sleep(0.01)
+    await until(lambda: office.node.idle)
     assert (await office.state()).acked == 1
 
 
 async def test_what_was_lost_before_is_told_of_before_it_is_posted(office: Office) -> None:
     """So that it counts if the server dies of it; any other is told of while it is on its way."""
-    gate, seen = threading.Event(), list[bool]()
-
-    def answer(_: Received) -> bytes:
-        gate.wait(10)
-        return OK
+    gate, seen = held_back(office), list[bool]()
 
     async def unbegun() -> set[bool]:
         rows = await office.node.store.read(claims_of, office.group.id)
         return {row.unbegun(place) for row in rows for place in range(row.size)}
 
-    office.there.answer = answer
     await office.publish(b"1")
     await office.node.groups.claim(office.group, ClaimRequest("gone", 1, HOUR, tells=True), 0)
     await office.node.liveness.deregister("gone")

@@ -104,34 +104,25 @@ class TestRefusal:
 class TestClocksAreSet:
     """Berlin: on 29 March 2026 from 2 to 3, on 25 October from 3 back to 2."""
 
-    def test_nine_is_nine(self) -> None:
-        assert times("0 9 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z", 2) == [
-            "2026-03-28T08:00",
-            "2026-03-29T07:00",
-        ]
-
-    def test_a_time_that_is_leapt_over_comes_at_the_end_of_the_leap(self) -> None:
-        assert times("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2) == [
-            "2026-03-29T01:00",  # 3:00 in Berlin
-            "2026-03-30T00:30",
-        ]
-
-    def test_a_time_that_is_shown_twice_comes_once(self) -> None:
-        assert times("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2) == [
-            "2026-10-25T00:30",  # while it is summer still
-            "2026-10-26T01:30",
-        ]
-
-    def test_between_the_two_of_them_it_has_been(self) -> None:
-        assert times("30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", 1) == ["2026-10-26T01:30"]
-
-    def test_each_hour_goes_by_the_time_that_passes(self) -> None:
-        assert times("0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z", 4) == [
-            "2026-10-25T00:00",
-            "2026-10-25T01:00",
-            "2026-10-25T02:00",
-            "2026-10-25T03:00",
-        ]
+    @pytest.mark.parametrize(
+        ("expression", "start", "found"),
+        [
+            pytest.param("0 9 * * *", "03-28T00:00", ["03-28T08:00", "03-29T07:00"], id="nine is nine"),
+            # At 3:00 in Berlin.
+            pytest.param(
+                "30 2 * * *", "03-28T12:00", ["03-29T01:00", "03-30T00:30"], id="leapt over, at the leap's end"
+            ),
+            # While it is summer still.
+            pytest.param("30 2 * * *", "10-24T12:00", ["10-25T00:30", "10-26T01:30"], id="shown twice, once"),
+            pytest.param("30 2 * * *", "10-25T01:10", ["10-26T01:30"], id="between the two of them it has been"),
+            pytest.param(
+                "0 * * * *", "10-24T23:30", [f"10-25T{hour:02}:00" for hour in range(4)], id="each hour that passes"
+            ),
+        ],
+    )
+    def test_on_the_days_of_berlin(self, expression: str, start: str, found: list[str]) -> None:
+        told = times(expression, "Europe/Berlin", f"2026-{start}:00Z", len(found))
+        assert told == [f"2026-{one}" for one in found]
 
     def test_a_clock_that_is_set_by_half_an_hour(self) -> None:
         found = times("0,30 2 * * *", "Australia/Lord_Howe", "2026-04-04T00:00:00Z", 3)
@@ -162,18 +153,8 @@ EXPRESSIONS = st.one_of(
 ).map(" ".join)
 ZONES = st.sampled_from(
     [
-        "UTC",
-        "Europe/Berlin",
-        "America/New_York",
-        "Australia/Lord_Howe",
-        "Asia/Kathmandu",
-        "America/St_Johns",
-        "Africa/Casablanca",
-        "Pacific/Apia",
-        "America/Sao_Paulo",
-        "Asia/Kolkata",
-        "Europe/Dublin",
-        "Asia/Beirut",
+        *["UTC", "Europe/Berlin", "Europe/Dublin", "Africa/Casablanca", "America/New_York", "America/Sao_Paulo"],
+        *["America/St_Johns", "Asia/Beirut", "Asia/Kathmandu", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Apia"],
     ]
 )
 FIRST, LAST = 1_500_000_000_000, 2_000_000_000_000

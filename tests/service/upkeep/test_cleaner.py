@@ -1,14 +1,11 @@
 """The cleaner goes round in batches, counts, gives way, and stops between two batches."""
 
-from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from support.embedded import embedded
-from tarry.service.clock import Clock
+from support.hand_time import HandTime
 from tarry.service.engine.state.cleaning_notes import CleaningNotes
 from tarry.service.engine.state.directory import Directory
 from tarry.service.engine.state.pending import Pending
@@ -20,10 +17,10 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import StoreError, Unavailable
 from tarry.store.records import ClaimRequest, Conflict, Draft, Publication, Settlement
+from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.stream import stretches
 
-NOW = 1_795_000_000_000
 DAY = 24 * 3_600_000
 
 
@@ -40,30 +37,26 @@ class Watched(Store):
         return await super().write(function, *args, **kwargs)
 
 
-class Node:
+class Node(HandTime):
     def __init__(self, store: Watched) -> None:
+        super().__init__()
         self.store = store
-        self.ms = NOW
         self.is_late = False
         self.notes = CleaningNotes()
         self.metrics = Metrics()
-        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.directory = Directory(store, self.clock, auto_create=True)
         self.cleaner = Cleaner(
             store, self.directory, self.clock, self.metrics, Settings(), cast(Pending, self), self.notes
         )
 
-    async def sample(self) -> int:
-        return self.ms
-
     async def fill(self, count: int, acked: int) -> None:
         """So many messages, of which a group has settled the first."""
         topic = await self.directory.topic("orders", create=True)
         group = await self.directory.group(topic, "billing", create=True)
-        drafts = tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1") for _ in range(count))
-        if not drafts:
+        if not count:
             return
-        await self.store.publish([Publication(drafts)], self.ms)
+        draft = Draft(topic=topic, queue=topic.queues[0], body=b"1")
+        await self.store.publish([Publication((draft,) * count)], self.ms)
         if acked:
             turn = await self.store.turn(group, [], [ClaimRequest("me", acked, 1000)], self.ms)
             assert turn.claims[0] is not None
@@ -84,14 +77,10 @@ class Node:
 
 
 @pytest.fixture
-async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+async def node(embedded_backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(module, "BATCH", 10)
     monkeypatch.setattr(module, "REST", 0)
-    backend = embedded(tmp_path / "tarry.db")
-    node = Node(Watched(backend))
-    await node.clock.take()
-    yield node
-    await backend.aclose()
+    return await Node(Watched(embedded_backend)).begun()
 
 
 async def test_a_round(node: Node) -> None:

@@ -1,24 +1,13 @@
 """Whoever should know hears of a clock that jumps or was set, once."""
 
-from typing import Any
-
 import pytest
 import trio
 import trio.testing
 
-from tarry.service.alarm import Alarm
+from support.ringing import Rung
 from tarry.service.clock import AGREEING, Clock
 from tarry.service.upkeep.clock_watch import ClockWatch
 from tarry.store.errors import Unavailable
-
-
-class Rung(Alarm):
-    def __init__(self) -> None:
-        super().__init__("")
-        self.events: list[tuple[str, Any]] = []
-
-    def ring(self, event: str, **facts: object) -> None:
-        self.events.append((event, facts["by_ms"]))
 
 
 class Clocks:
@@ -57,7 +46,7 @@ async def test_nothing_is_asked_for_while_the_time_is_offered(clocks: Clocks) ->
     clocks.clock.offer(clocks.database, "one", 0)
     clocks.away, clocks.skew = True, 9_000
     await clocks.take()
-    assert clocks.alarm.events == [("host_clock_set", 9_000)], "the rest of the round is as ever"
+    assert clocks.alarm.told("by_ms") == [("host_clock_set", 9_000)], "the rest of the round is as ever"
     with pytest.raises(Unavailable):
         await clocks.take()
 
@@ -67,9 +56,9 @@ async def test_a_jump_of_the_database_is_told_and_that_it_is_followed(clocks: Cl
     await clocks.take(3)
     clocks.database += step
     await clocks.take()
-    assert clocks.alarm.events == [("clock_jumped", step)]
+    assert clocks.alarm.told("by_ms") == [("clock_jumped", step)]
     await clocks.take(AGREEING - 1)
-    assert clocks.alarm.events == [("clock_jumped", step), ("clock_followed", step)]
+    assert clocks.alarm.told("by_ms") == [("clock_jumped", step), ("clock_followed", step)]
     await clocks.take(5)
     assert len(clocks.alarm.events) == 2
 
@@ -79,7 +68,7 @@ async def test_a_jump_that_is_taken_back_is_told_too(clocks: Clocks) -> None:
     await clocks.take()
     clocks.database -= 60_000
     await clocks.take(3)
-    assert clocks.alarm.events == [("clock_jumped", 60_000), ("clock_as_before", 0)]
+    assert clocks.alarm.told("by_ms") == [("clock_jumped", 60_000), ("clock_as_before", 0)]
 
 
 async def test_a_host_that_was_set_is_told_once(clocks: Clocks) -> None:
@@ -88,13 +77,13 @@ async def test_a_host_that_was_set_is_told_once(clocks: Clocks) -> None:
     await clocks.take(3)
     clocks.skew = 60_900  # it drifts
     await clocks.take(3)
-    assert clocks.alarm.events == [("host_clock_set", 60_000)]
+    assert clocks.alarm.told("by_ms") == [("host_clock_set", 60_000)]
     wrong = clocks.watch.wrong
     assert wrong is not None
     assert "ahead by 60.9 s" in wrong
     clocks.skew = -5_000
     await clocks.take(2)
-    assert clocks.alarm.events[1:] == [("host_clock_set", -5_000)]
+    assert clocks.alarm.told("by_ms")[1:] == [("host_clock_set", -5_000)]
     clocks.skew = 900
     await clocks.take(2)
     assert clocks.watch.wrong is None
@@ -105,7 +94,7 @@ async def test_it_is_told_also_while_the_store_is_away(clocks: Clocks) -> None:
     clocks.away, clocks.skew = True, 9_000
     with pytest.raises(Unavailable):
         await clocks.take()
-    assert clocks.alarm.events == [("host_clock_set", 9_000)]
+    assert clocks.alarm.told("by_ms") == [("host_clock_set", 9_000)]
 
 
 @pytest.mark.parametrize(("step", "seconds"), [(-1_000, 0), (-60_000, 0.4)])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from support.terminal import Terminal
 from tarry.service.upkeep.logs import set_up_logs
 
 
@@ -19,11 +20,6 @@ def restored() -> Iterator[None]:
     structlog.reset_defaults()
     logging.captureWarnings(False)
     root.handlers, root.level = handlers, level
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_pipe_gets_a_json_object_a_line() -> None:
@@ -59,12 +55,7 @@ def test_an_exception_is_one_line_of_json() -> None:
     ],
 )
 def test_a_terminal_gets_words_and_no_color_is_heeded(
-    monkeypatch: pytest.MonkeyPatch,
-    form: str,
-    stream: type[io.StringIO],
-    no_color: str,
-    console: bool,
-    colored: bool,
+    monkeypatch: pytest.MonkeyPatch, form: str, stream: type[io.StringIO], no_color: str, console: bool, colored: bool
 ) -> None:
     monkeypatch.setenv("NO_COLOR", no_color)
     out = stream()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tarry.service.alarm import Alarm
+from support.failing import failing
+from support.ringing import Rung
 from tarry.service.clock import Clock
 from tarry.service.outages import Outage
 from tarry.service.upkeep.write_probe import STANDS, WriteProbe
@@ -27,15 +28,6 @@ from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 FULL = Unavailable("disk full")
-
-
-class Rung(Alarm):
-    def __init__(self) -> None:
-        super().__init__("")
-        self.events: list[str] = []
-
-    def ring(self, event: str, **facts: object) -> None:
-        self.events.append(event)
 
 
 class House:
@@ -98,12 +90,8 @@ async def test_what_may_be_its_callers_fault_says_nothing(house: House, error: S
 async def test_a_lock_is_everybodys_when_a_rehearsal_meets_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     await house.probe._try()
     await house.write(Locked("held"))
-
-    async def locked(*_: object, **__: object) -> None:
-        raise Locked("held")
-
     with monkeypatch.context() as patched:
-        patched.setattr(house.store.backend, "write", locked)
+        patched.setattr(house.store.backend, "write", failing(Locked("held")))
         await house.probe._try()
         assert house.probe.wrong == "the last write was refused: held"
         await house.probe._try()
@@ -115,9 +103,6 @@ async def test_a_lock_is_everybodys_when_a_rehearsal_meets_it(house: House, monk
 async def test_what_the_database_is_not_fit_for_is_rehearsed_at_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unfit(*_: object, **__: object) -> None:
-        raise Unfit("a trigger says no")
-
     await house.probe._try()
     await house.write(Unfit("too long for it"))
     assert house.outage.hurry.is_set()
@@ -125,7 +110,7 @@ async def test_what_the_database_is_not_fit_for_is_rehearsed_at_once(
     assert house.probe.wrong is None, "it was that one's"
     await house.write(Unfit("a trigger says no"))
     with monkeypatch.context() as patched:
-        patched.setattr(house.store.backend, "write", unfit)
+        patched.setattr(house.store.backend, "write", failing(Unfit("a trigger says no")))
         await house.probe._try()
     assert house.probe.wrong == "the last write was refused: a trigger says no"
     await house.probe._try()

@@ -1,23 +1,14 @@
 """Whoever should know hears once of two hosts that take writes at the same time."""
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 
-from tarry.service.alarm import Alarm
+from support.ringing import Rung
 from tarry.service.clock import Clock
 from tarry.service.upkeep.writer_watch import WriterWatch
 from tarry.store.ports import Backend
-
-
-class Rung(Alarm):
-    def __init__(self) -> None:
-        super().__init__("")
-        self.events: list[tuple[str, Any]] = []
-
-    def ring(self, event: str, **facts: object) -> None:
-        self.events.append((event, facts["hosts"]))
 
 
 class Hosts:
@@ -62,7 +53,7 @@ async def test_it_is_told_once_and_again_when_there_is_another(hosts: Hosts) -> 
     assert hosts.watch.wrong(hosts.elsewhere) is None
     assert [line["event"] for line in told] == ["store_two_writers", "store_two_writers", "store_one_writer"]
     rung = [("store_two_writers", ["b:3306"]), ("store_two_writers", ["b:3306", "c:3306"])]
-    assert hosts.alarm.events == rung
+    assert hosts.alarm.told("hosts") == rung
 
 
 async def test_who_does_not_look_tells_what_another_has_found(hosts: Hosts) -> None:

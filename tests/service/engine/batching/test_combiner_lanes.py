@@ -8,10 +8,13 @@ import pytest
 import trio
 import trio.testing
 
+from support.simulated import on_simulated_time
 from tarry.service.engine.batching import combiner as combiner_module
 from tarry.service.engine.batching.combiner import Combiner
 from tarry.service.errors import Busy, Overloaded
 from tarry.store.errors import Locked, Refused, Unavailable
+
+pytestmark = on_simulated_time
 
 Request = tuple[str, int]
 """The row it needs, and a number; a negative one is refused."""
@@ -102,7 +105,7 @@ class Asking:
         self.took: dict[Request, float] = {}
         self.came: dict[str, list[int]] = defaultdict(list)
         """By row: the order in which they asked."""
-        self._combiner = combiner
+        self.combiner = combiner
         self._nursery = nursery
 
     def ask(self, row: str, number: int) -> None:
@@ -112,7 +115,7 @@ class Asking:
         began = trio.current_time()
         self.came[request[0]].append(request[1])
         try:
-            answer: str | Exception = await self._combiner.ask(request)
+            answer: str | Exception = await self.combiner.ask(request)
         except (Busy, Refused, Unavailable, Overloaded, Locked) as error:
             answer = error
         assert request not in self.answers, "two answers"
@@ -120,18 +123,30 @@ class Asking:
         self.took[request] = trio.current_time() - began
 
 
-async def test_neighbours_of_a_locked_row_go_on(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
-    rows = Rows()
-    rows.locked.add("a")
-    combiner = rows.combiner()
+@pytest.fixture
+def rows() -> Rows:
+    return Rows()
+
+
+def asking_of(combiner: Combiner[Request, str], nursery: trio.Nursery) -> Asking:
+    """Of one that is at work from now on."""
     nursery.start_soon(combiner.run)
-    asking = Asking(combiner, nursery)
+    return Asking(combiner, nursery)
+
+
+@pytest.fixture
+def asking(rows: Rows, nursery: trio.Nursery) -> Asking:
+    return asking_of(rows.combiner(), nursery)
+
+
+async def test_neighbours_of_a_locked_row_go_on(rows: Rows, asking: Asking) -> None:
+    rows.locked.add("a")
     for number in range(20):
         asking.ask("a", number)
     await trio.sleep(0.01)  # they are in a batch by now, and nobody else is
     for number in range(100):
         began = trio.current_time()
-        assert await combiner.ask(("b", number)) == f"b{number}"
+        assert await asking.combiner.ask(("b", number)) == f"b{number}"
         assert trio.current_time() - began < PROMPT
     assert not asking.answers
     await trio.sleep(5)
@@ -139,20 +154,14 @@ async def test_neighbours_of_a_locked_row_go_on(nursery: trio.Nursery, autojump_
     assert max(asking.took.values()) <= LOCK_WAIT + 3.5
     assert rows.waits <= 2, "a row known to be locked is not waited for again"
     rows.locked.clear()
-    assert await combiner.ask(("a", 99)) == "a99"
+    assert await asking.combiner.ask(("a", 99)) == "a99"
     assert rows.written == Counter({("a", 99): 1} | {("b", number): 1 for number in range(100)})
     await trio.testing.wait_all_tasks_blocked()
-    assert combiner.idle
+    assert asking.combiner.idle
 
 
-async def test_who_waits_in_a_locked_lane_is_written_when_it_is_free(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    rows = Rows()
+async def test_who_waits_in_a_locked_lane_is_written_when_it_is_free(rows: Rows, asking: Asking) -> None:
     rows.locked.add("a")
-    combiner = rows.combiner()
-    nursery.start_soon(combiner.run)
-    asking = Asking(combiner, nursery)
     for number in range(5):
         asking.ask("a", number)
     await trio.sleep(LOCK_WAIT + 0.5)
@@ -165,11 +174,8 @@ async def test_who_waits_in_a_locked_lane_is_written_when_it_is_free(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gaps", [1, 5])
-async def test_neighbours_of_a_gap_that_somebody_holds_go_on(
-    gaps: int, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_neighbours_of_a_gap_that_somebody_holds_go_on(rows: Rows, nursery: trio.Nursery, gaps: int) -> None:
     """What is aside looks for locked rows, and cannot see this one: it is met once together, then alone."""
-    rows = Rows()
     rows.gaps = {f"m{number}" for number in range(gaps)}
     combiner = rows.combiner()
     asking = Asking(combiner, nursery)
@@ -203,12 +209,8 @@ async def test_neighbours_of_a_gap_that_somebody_holds_go_on(
     assert await combiner.ask(("m0", 0)) == "m00"
 
 
-async def test_neighbours_of_a_slow_lane_go_on(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
-    rows = Rows()
+async def test_neighbours_of_a_slow_lane_go_on(rows: Rows, asking: Asking) -> None:
     rows.slow.add("a")
-    combiner = rows.combiner()
-    nursery.start_soon(combiner.run)
-    asking = Asking(combiner, nursery)
     for number in range(1000):
         asking.ask("a", number)
         if number == 0:
@@ -216,7 +218,7 @@ async def test_neighbours_of_a_slow_lane_go_on(nursery: trio.Nursery, autojump_c
     await trio.sleep(0.3)
     for number in range(20):
         began = trio.current_time()
-        await combiner.ask(("b", number))
+        await asking.combiner.ask(("b", number))
         assert trio.current_time() - began < PROMPT
     assert len(asking.answers) < 1000
     assert rows.most <= 6
@@ -224,22 +226,19 @@ async def test_neighbours_of_a_slow_lane_go_on(nursery: trio.Nursery, autojump_c
 
 @pytest.mark.parametrize(("slow", "callers"), [(1, 1), (1, 5), (3, 5)])
 async def test_neighbours_with_many_callers_are_parted_from_a_slow_lane(
-    slow: int, callers: int, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    rows: Rows, asking: Asking, nursery: trio.Nursery, slow: int, callers: int
 ) -> None:
     """They always have something that waits, and would be in each batch with it."""
-    rows = Rows()
     rows.takes = 0.02  # they ask again at once, for many seconds: each batch that is not slow costs the test a turn
     rows.slow = {f"a{number}" for number in range(slow)}
     neighbours = [f"b{number}" for number in range(6)]
-    combiner = rows.combiner()
-    nursery.start_soon(combiner.run)
     late: Counter[tuple[str, int]] = Counter()
     answers: Counter[str] = Counter()
 
     async def insist(row: str, number: int) -> None:
         while True:
             began = trio.current_time()
-            await combiner.ask((row, number))
+            await asking.combiner.ask((row, number))
             late[row, number] += trio.current_time() - began > 0.3
             answers[row] += 1
 
@@ -262,17 +261,15 @@ async def test_neighbours_with_many_callers_are_parted_from_a_slow_lane(
 
 
 async def test_suspects_of_which_nothing_is_heard_are_forgotten(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    rows: Rows, asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(combiner_module, "_REMEMBERED", 10)
-    rows = Rows()
     rows.slow = {f"a{number}" for number in range(50)}
-    combiner = rows.combiner()
-    nursery.start_soon(combiner.run)
+    combiner = asking.combiner
     for number in range(3):
-        async with trio.open_nursery() as asking:
+        async with trio.open_nursery() as round_:
             for row in rows.slow:
-                asking.start_soon(combiner.ask, (row, number))
+                round_.start_soon(combiner.ask, (row, number))
         assert len(combiner._lanes) == 10
     rows.slow.clear()
     for row in [f"a{number}" for number in range(50)]:
@@ -281,20 +278,15 @@ async def test_suspects_of_which_nothing_is_heard_are_forgotten(
     assert combiner._remembered == {}
 
 
-async def test_when_all_is_slow_all_go_on_together(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_when_all_is_slow_all_go_on_together(rows: Rows, asking: Asking, nursery: trio.Nursery) -> None:
     """To part lanes costs transactions: it is the database then, and not one of them."""
-    rows = Rows()
     rows.slow = {f"a{number}" for number in range(100)}
-    combiner = rows.combiner()
-    nursery.start_soon(combiner.run)
     answered = 0
 
     async def insist(row: str) -> None:
         nonlocal answered
         while True:
-            await combiner.ask((row, 1))
+            await asking.combiner.ask((row, 1))
             answered += 1
 
     for row in rows.slow:
@@ -303,60 +295,44 @@ async def test_when_all_is_slow_all_go_on_together(
     assert answered > len(rows.slow) * 20 / 0.7 / 2.5
 
 
-async def test_a_deep_lane_does_not_keep_others_from_the_next_batch(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    rows = Rows()
-    combiner = rows.combiner(batch=10, writers=1)
-    nursery.start_soon(combiner.run)
-    asking = Asking(combiner, nursery)
+async def test_a_deep_lane_does_not_keep_others_from_the_next_batch(rows: Rows, nursery: trio.Nursery) -> None:
+    asking = asking_of(rows.combiner(batch=10, writers=1), nursery)
     for number in range(1000):
         asking.ask("a", number)
     await trio.sleep(0.02)
-    assert await combiner.ask(("b", 1)) == "b1"
+    assert await asking.combiner.ask(("b", 1)) == "b1"
     assert len(asking.answers) < 100
     await trio.sleep(10)
     assert rows.order["a"] == asking.came["a"]
 
 
-async def test_what_is_aside_takes_a_share_of_the_room_only(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    rows = Rows()
+async def test_what_is_aside_takes_a_share_of_the_room_only(rows: Rows, nursery: trio.Nursery) -> None:
     rows.locked.add("a")
-    combiner = rows.combiner(waiting=100)
-    nursery.start_soon(combiner.run)
-    asking = Asking(combiner, nursery)
+    asking = asking_of(rows.combiner(waiting=100), nursery)
     asking.ask("a", 0)
     await trio.sleep(LOCK_WAIT + 0.1)
     for number in range(1, 200):
         asking.ask("a", number)
     await trio.testing.wait_all_tasks_blocked()
-    assert combiner._count == 25
-    assert await combiner.ask(("b", 1)) == "b1"
+    assert asking.combiner._count == 25
+    assert await asking.combiner.ask(("b", 1)) == "b1"
     await trio.sleep(5)
     assert {type(answer) for answer in asking.answers.values()} == {Busy}
 
 
-async def test_at_a_stop_nobody_waits_for_a_locked_row(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    rows = Rows()
+async def test_at_a_stop_nobody_waits_for_a_locked_row(rows: Rows, asking: Asking) -> None:
     rows.locked.add("a")
-    combiner = rows.combiner()
-    nursery.start_soon(combiner.run)
-    asking = Asking(combiner, nursery)
     asking.ask("a", 0)
     await trio.sleep(LOCK_WAIT + 0.1)
     assert not asking.answers
-    combiner.hurry()
+    asking.combiner.hurry()
     await trio.sleep(0.5)
     assert isinstance(asking.answers["a", 0], Busy)
-    assert combiner.idle
+    assert asking.combiner.idle
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_any_history(seed: int, autojump_clock: trio.testing.MockClock) -> None:
+async def test_any_history(seed: int) -> None:
     """Rows are locked and freed, some are slow, some data is refused: each request has one answer, and it is true."""
     dice = random.Random(seed)
     rows = Rows()

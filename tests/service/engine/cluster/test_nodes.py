@@ -12,7 +12,6 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from support.embedded import embedded
 from support.engine import Told
 from tarry.service.clock import AGREEING, JUMP, Clock
 from tarry.service.engine.cluster.nodes import HELD, LEASE, Nodes
@@ -270,10 +269,16 @@ async def test_who_enters_again_and_hears_no_answer_learns_its_slot(world: World
     assert [one._store.tally_shard for one in world.servers.values()] == [16, 8, 0]
 
 
-async def test_who_is_cut_off_has_no_duties_and_is_told_when_it_is_back(world: World) -> None:
+@pytest.mark.parametrize("why", ["it was long ago", "the clock was set back"])
+async def test_who_is_cut_off_is_not_sure_of_its_duties_before_it_is_back(world: World, why: str) -> None:
     a = await world.start("a")
+    if why == "it was long ago":
+        world.ms += HELD - 1_000
+    else:
+        await world.set_clock(-100)
+        assert a.has_duties
+        await world.set_clock(-3_600_000)
     world.backend.cut = True
-    world.ms += HELD - 1_000
     with pytest.raises(Unavailable):
         await a.round()
     assert not a.has_duties
@@ -390,20 +395,6 @@ async def test_who_is_back_at_the_database_first_buries_nobody_who_was_away_with
     assert "node_dead" not in capsys.readouterr().out
 
 
-async def test_who_is_cut_off_as_the_clock_is_set_back_is_not_sure_of_its_duties(world: World) -> None:
-    a = await world.start("a")
-    await world.set_clock(-100)
-    assert a.has_duties
-    await world.set_clock(-3_600_000)
-    world.backend.cut = True
-    with pytest.raises(Unavailable):
-        await a.round()
-    assert not a.has_duties
-    world.backend.cut = False
-    await world.seconds(2)
-    assert a.has_duties
-
-
 async def test_the_level_is_that_of_the_oldest_program(world: World) -> None:
     new = await world.start("a", level=7)
     assert new.level == 7
@@ -431,27 +422,14 @@ async def test_two_of_one_name_both_work_and_it_is_told(world: World, capsys: py
     assert {one.row.slot for one in await first.states()} == {0, 1}
 
 
-async def test_the_server_of_an_embedded_store_is_alone(tmp_path: Path) -> None:
-    backend = embedded(tmp_path / "tarry.db")
-
-    async def sample() -> int:
-        return 5
-
-    clock = Clock(sample, monotonic=lambda: 0)
-    await clock.take()
-    nodes = Nodes(Store(backend), clock, "a", 6, Told({"url": "here"}))
+async def test_the_server_of_an_embedded_store_is_alone(store: Store, clock: Clock) -> None:
+    nodes = Nodes(store, clock, "a", 6, Told({"url": "here"}))
     await nodes.enter()
     (state,) = await nodes.states()
     assert nodes.has_duties
-    assert (state.row.name, state.row.slot, state.alive, state.duties, state.facts["url"]) == (
-        "a",
-        0,
-        True,
-        True,
-        "here",
-    )
+    assert (state.alive, state.duties) == (True, True)
+    assert (state.row.name, state.row.slot, state.facts["url"]) == ("a", 0, "here")
     await nodes.leave()
-    await backend.aclose()
 
 
 async def test_shards_are_shared_out_and_told(world: World) -> None:

@@ -60,6 +60,10 @@ class World:
             server.shares.told(server.telling, leaving=server.telling_leaving)
             server.telling = None
 
+    def renew(self, server: Server) -> None:
+        self.begin_renewal(server)
+        self.end_renewal(server)
+
     def lose_answer(self, server: Server) -> None:
         """Whether it was written or not."""
         server.telling = None
@@ -117,6 +121,15 @@ class World:
                 self.check()
 
 
+def calm(servers: int) -> World:
+    """So many servers that have come, and share."""
+    world = World(random.Random(1))
+    for _ in range(servers):
+        world.join()
+    world.calm_down()
+    return world
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_a_shard_is_always_in_a_wheel(seed: int) -> None:
     dice = random.Random(seed)
@@ -148,28 +161,22 @@ def test_a_shard_is_always_in_a_wheel(seed: int) -> None:
 
 
 def test_the_one_before_lets_go_when_the_new_one_has_said_twice_that_it_has_the_shard() -> None:
-    world = World(random.Random(1))
+    world = calm(1)
     world.join()
-    world.calm_down()
-    old = world.servers[0]
-    world.join()
-    new = world.servers[1]
+    old, new = world.servers
     world.take(new)
     theirs = new.loading
     assert len(theirs) == 8
-    for step in (world.begin_renewal, world.end_renewal):
-        step(new)
+    world.renew(new)
     world.look(old)
     world.drop(old)
     assert old.wheel == ALL, "the new one is there, and has not loaded"
     world.load(new)
-    for step in (world.begin_renewal, world.end_renewal):
-        step(new)
+    world.renew(new)
     world.look(old)
     world.drop(old)
     assert old.wheel == ALL, "the old one's row says yet that it has them"
-    for step in (world.begin_renewal, world.end_renewal):
-        step(old)
+    world.renew(old)
     assert world.rows[old.boot].shards == ALL - theirs
     world.drop(old)
     assert old.wheel == ALL, "it has not looked since"
@@ -179,31 +186,25 @@ def test_the_one_before_lets_go_when_the_new_one_has_said_twice_that_it_has_the_
 
 
 def test_who_stops_keeps_what_it_has_until_others_have_it() -> None:
-    world = World(random.Random(2))
-    world.join()
-    world.join()
-    world.calm_down()
+    world = calm(2)
     old, new = world.servers
     world.stop(old)
-    for step in (world.begin_renewal, world.end_renewal, world.look):
-        step(old)
+    world.renew(old)
+    world.look(old)
     assert not old.shares.relieved
     assert old.shares.others
     for step in (world.look, world.take, world.load):
         step(new)
         world.look(old)
         assert not old.shares.relieved
-    for step in (world.begin_renewal, world.end_renewal):
-        step(new)
+    world.renew(new)
     world.look(old)
     assert old.shares.relieved
     assert len(old.wheel) == 8
 
 
 def test_who_stops_alone_waits_for_nobody() -> None:
-    world = World(random.Random(3))
-    world.join()
-    world.calm_down()
+    world = calm(1)
     (server,) = world.servers
     world.stop(server)
     world.look(server)

@@ -1,7 +1,6 @@
 """A coordinator combines, lets claims wait without asking the store, gives back what nobody takes, ends lost leases."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any, cast
 
 import pytest
@@ -9,8 +8,8 @@ import trio
 import trio.testing
 from attrs import evolve
 
-from support.embedded import embedded
-from tarry.service.clock import Clock
+from support.hand_time import HandTime
+from support.waiting import until
 from tarry.service.engine.consume import coordinator
 from tarry.service.engine.consume.coordinator import Coordinator
 from tarry.service.engine.consume.turns import Turns
@@ -21,31 +20,20 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import GroupGone, Locked, Unavailable
 from tarry.store.groups import claims
-from tarry.store.records import (
-    Claim,
-    ClaimRequest,
-    Draft,
-    Gather,
-    Group,
-    Publication,
-    Settled,
-    Settlement,
-    Topic,
-    Turn,
-)
+from tarry.store.records import Claim, ClaimRequest, Draft, Gather, Group, Publication, Settled, Settlement, Topic, Turn
 from tarry.store.store import Store
 
 LEASE = 60_000
 
 
-class Counter:
-    """A coordinator over a real embedded store, with a clock stepped by hand and every turn noted."""
+class Counter(HandTime):
+    """A coordinator over a real embedded store, with every turn noted."""
 
     def __init__(self, store: Store, topic: Topic, group: Group) -> None:
+        super().__init__()
         self.store = store
         self.topic = topic
         self.group = group
-        self.ms = 1_795_000_000_000
         self.turns: list[tuple[int, int]] = []
         self.away = False
         self.locked = False
@@ -60,16 +48,12 @@ class Counter:
         self.gate: trio.Event | None = None
         self.line: trio.Event | None = None
         """Turns stand in line for the group until then."""
-        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.timers: list[tuple[int, int]] = []
         self.bell = Doorbell[Any]()
         self.coordinator = Coordinator(group, cast(Directory, self), self.clock, cast(Turns, self), self.bell)
 
     def group_by_id(self, id_: int) -> Group:
         return self.group
-
-    async def sample(self) -> int:
-        return self.ms
 
     async def take(self, group: Group, gather: Gather, _present: Collection[str]) -> Turn:
         if self.line is not None:
@@ -94,30 +78,48 @@ class Counter:
     def tell(self, _group: Group, _settlements: Sequence[Settlement], turn: Turn) -> None:
         self.timers += [timer for settled in turn.settled if settled for timer in settled.timers]
 
-    async def publish(self, count: int) -> None:
-        drafts = tuple(Draft(topic=self.topic, queue=self.topic.queues[0], body=b"1") for _ in range(count))
-        await self.store.publish([Publication(drafts)], self.clock.now())
-        self.bell.ring()
+    async def publish(self, count: int, *, tag: str | None = None, told: bool = True) -> None:
+        draft = Draft(topic=self.topic, queue=self.topic.queues[0], body=b"1", tag=tag)
+        await self.store.publish([Publication((draft,) * count)], self.clock.now())
+        if told:
+            self.bell.ring()
 
     async def claim(
         self, size: int = 10, wait: int = 0, lease: int = LEASE, tags: frozenset[str] | None = None
     ) -> Claim | None:
         return await self.coordinator.claim(ClaimRequest("client", size, lease, tags), wait)
 
+    async def claimed(self, size: int = 10, **wish: Any) -> Claim:
+        """As `claim`, where there is something."""
+        claim = await self.claim(size, **wish)
+        assert claim is not None
+        return claim
+
+    def ask(self, nursery: trio.Nursery, size: int = 10, wait: int = 0) -> list[Claim | None]:
+        """Somebody asks in a task of his own; what he is given will be in the list."""
+        got: list[Claim | None] = []
+
+        async def ask() -> None:
+            got.append(await self.claim(size, wait))
+
+        nursery.start_soon(ask)
+        return got
+
+    async def settle(self, claim: Claim, verb: Any = "ack", *ids: Any, **more: Any) -> Settled:
+        settled = await self.coordinator.settle(Settlement(claim.key, verb, *ids, **more))
+        assert settled is not None
+        return settled
+
 
 @pytest.fixture
-async def counter(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Counter]:
-    backend = embedded(tmp_path / "tarry.db")
-    store = Store(backend)
+async def counter(store: Store, nursery: trio.Nursery) -> AsyncIterator[Counter]:
     topic = await store.write(catalogue.add_topic, TopicDraft("orders"), 1)
     group = await store.add_group(topic, "billing", 1)
     counter = Counter(store, topic, group)
     await counter.clock.take()
     nursery.start_soon(counter.coordinator.run)
     yield counter
-    with trio.CancelScope(shield=True):
-        nursery.cancel_scope.cancel()
-        await backend.aclose()
+    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("wait", [0, 1000])
@@ -126,8 +128,7 @@ async def test_who_finds_nothing_in_the_nodes_own_queues_is_given_of_the_others(
     counter.group = await counter.store.add_group(counter.topic, "billing", 1)
     await counter.publish(2)  # in the first queue
     counter.place = (1, 2)
-    claim = await counter.claim(wait=wait)
-    assert claim is not None
+    claim = await counter.claimed(wait=wait)
     assert len(claim.messages) == 2
     assert counter.turns == [(0, 1), (0, 1)], "its own queue, and then all"
     assert await counter.claim() is None
@@ -135,16 +136,9 @@ async def test_who_finds_nothing_in_the_nodes_own_queues_is_given_of_the_others(
 
 async def test_claims_and_acks_that_wait_go_together(counter: Counter) -> None:
     await counter.publish(100)
-    claims: list[Claim] = []
-
-    async def consume() -> None:
-        claim = await counter.claim()
-        assert claim is not None
-        claims.append(claim)
-
     async with trio.open_nursery() as consumers:
-        for _ in range(8):
-            consumers.start_soon(consume)
+        answers = [counter.ask(consumers) for _ in range(8)]
+    claims = [claim for got in answers for claim in got if claim is not None]
     assert sum(requests for _, requests in counter.turns) == 8
     assert len(counter.turns) <= 2
     ids = [message.id for claim in claims for message in claim.messages]
@@ -152,7 +146,7 @@ async def test_claims_and_acks_that_wait_go_together(counter: Counter) -> None:
     counter.turns.clear()
     async with trio.open_nursery() as consumers:
         for claim in claims:
-            consumers.start_soon(counter.coordinator.settle, Settlement(claim.key, "ack"))
+            consumers.start_soon(counter.settle, claim)
     assert sum(settlements for settlements, _ in counter.turns) == 8
     assert len(counter.turns) <= 2
 
@@ -160,28 +154,21 @@ async def test_claims_and_acks_that_wait_go_together(counter: Counter) -> None:
 async def test_who_comes_while_a_turn_stands_in_line_is_of_it(counter: Counter) -> None:
     """At its own time: what failed meanwhile rests from then on."""
     await counter.publish(30)
-    held, failed = await counter.claim(size=1), await counter.claim(size=1)
-    assert held is not None
-    assert failed is not None
+    held, failed = await counter.claimed(size=1), await counter.claimed(size=1)
     counter.turns.clear()
     counter.line = trio.Event()
-    claims: list[Claim | None] = []
-
-    async def consume() -> None:
-        claims.append(await counter.claim(size=5))
-
     async with trio.open_nursery() as consumers:
-        consumers.start_soon(consume)
+        first = counter.ask(consumers, size=5)
         await trio.testing.wait_all_tasks_blocked()
         counter.ms += 700
-        consumers.start_soon(consume)
-        consumers.start_soon(counter.coordinator.settle, Settlement(held.key, "ack"))
+        second = counter.ask(consumers, size=5)
+        consumers.start_soon(counter.settle, held)
         consumers.start_soon(counter.coordinator.settle, Settlement(failed.key, "fail", retry_after=1000))
         await trio.testing.wait_all_tasks_blocked()
         assert counter.turns == []
         counter.line.set()
     assert counter.turns == [(2, 2)]
-    assert [len(claim.messages) for claim in claims if claim] == [5, 5]
+    assert [len(claim.messages) for claim in first + second if claim] == [5, 5]
     assert [due for due, _ in counter.timers] == [counter.ms + 1000]
 
 
@@ -190,29 +177,22 @@ async def test_who_came_while_a_turn_stood_in_line_hears_what_becomes_of_it(
     counter: Counter, autojump_clock: trio.testing.MockClock, wrong: str
 ) -> None:
     await counter.publish(1)
-    held = await counter.claim()
-    assert held is not None
+    held = await counter.claimed()
     counter.line = trio.Event()
     setattr(counter, wrong, True)
     heard: list[type[Exception]] = []
 
-    async def consume() -> None:
+    async def hear(ask: Callable[..., Awaitable[object]], *args: object) -> None:
         try:
-            await counter.claim()
-        except (Busy, Unavailable) as error:
-            heard.append(type(error))
-
-    async def ack() -> None:
-        try:
-            await counter.coordinator.settle(Settlement(held.key, "ack"))
+            await ask(*args)
         except (Busy, Unavailable) as error:
             heard.append(type(error))
 
     counter.bell.ring()
     async with trio.open_nursery() as waiting:
-        waiting.start_soon(ack)
+        waiting.start_soon(hear, counter.settle, held)
         await trio.testing.wait_all_tasks_blocked()
-        waiting.start_soon(consume)
+        waiting.start_soon(hear, counter.claim)
         await trio.testing.wait_all_tasks_blocked()
         counter.line.set()
     assert heard == [Unavailable if wrong == "away" else Busy] * 2
@@ -228,9 +208,8 @@ async def test_after_a_while_an_empty_queue_is_asked_again(counter: Counter, mon
     """Another server may have published, and nobody has told."""
     monkeypatch.setattr(coordinator, "_SURE", 0.0)
     assert await counter.claim() is None
-    drafts = (Draft(topic=counter.topic, queue=counter.topic.queues[0], body=b"1"),)
-    await counter.store.publish([Publication(drafts)], counter.clock.now())
-    assert await counter.claim() is not None
+    await counter.publish(1, told=False)
+    await counter.claimed()
     assert len(counter.turns) == 2
 
 
@@ -239,23 +218,16 @@ async def test_after_a_while_a_full_group_is_asked_again(counter: Counter, monke
     monkeypatch.setattr(coordinator, "_SURE", 0.0)
     counter.group = evolve(counter.group, concurrency=1)
     await counter.publish(2)
-    claim = await counter.claim()
-    assert claim is not None
+    claim = await counter.claimed()
     assert await counter.claim() is None
     await counter.store.turn(counter.group, [Settlement(claim.key, "ack")], [], counter.clock.now())
     assert await counter.claim() is not None
 
 
 async def test_a_waiting_claim_costs_nothing_until_there_may_be_something(counter: Counter) -> None:
-    got: list[Claim | None] = []
-
-    async def wait() -> None:
-        got.append(await counter.claim(wait=60_000))
-
     async with trio.open_nursery() as waiting:
-        waiting.start_soon(wait)
-        while not counter.turns:
-            await trio.sleep(0.001)
+        got = counter.ask(waiting, wait=60_000)
+        await until(lambda: counter.turns)
         turns = len(counter.turns)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert len(counter.turns) == turns
@@ -267,37 +239,27 @@ async def test_a_waiting_claim_costs_nothing_until_there_may_be_something(counte
 async def test_a_wait_that_is_over_gets_nothing(counter: Counter) -> None:
     assert await counter.claim(wait=1) is None
     await counter.publish(1)
-    claim = await counter.claim()
-    assert claim is not None, "what comes later is not claimed for somebody who has left"
+    await counter.claimed()  # what comes later is not claimed for somebody who has left
 
 
 async def test_a_wait_that_is_over_while_a_turn_runs_gets_that_turns_answer(counter: Counter) -> None:
     counter.gate = trio.Event()
-    answers: list[Claim | None] = []
-
-    async def ask() -> None:
-        answers.append(await counter.claim(wait=1))
-
     with trio.fail_after(5):
         async with trio.open_nursery() as asking:
-            asking.start_soon(ask)
-            while not counter.turns:
-                await trio.sleep(0.001)
+            got = counter.ask(asking, wait=1)
+            await until(lambda: counter.turns)
             await trio.sleep(0.005)  # the wait itself is a millisecond of real time
             counter.gate.set()
-    assert answers == [None]
+    assert got == [None]
 
 
 async def test_a_trickle_is_claimed_in_handfuls(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "_PACE", 3600)
     await counter.publish(1)
-    first = await counter.claim()
-    assert first is not None, "who comes after a rest does not wait"
+    first = await counter.claimed()  # who comes after a rest does not wait
     await counter.publish(1)
     assert await counter.claim(wait=10) is None
-    settled = await counter.coordinator.settle(Settlement(first.key, "ack"))
-    assert settled is not None
-    assert settled.acked == 1, "acks are not held up"
+    assert (await counter.settle(first)).acked == 1, "acks are not held up"
 
 
 async def test_more_that_waits_is_claimed_without_a_pause(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,8 +275,7 @@ async def claim_and_go(counter: Counter) -> trio.Event:
     counter.gate = gate = trio.Event()
     async with trio.open_nursery() as asking:
         asking.start_soon(counter.claim)
-        while not counter.turns:
-            await trio.sleep(0.001)
+        await until(lambda: counter.turns)
         asking.cancel_scope.cancel()
     return gate
 
@@ -322,15 +283,12 @@ async def claim_and_go(counter: Counter) -> trio.Event:
 async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: Counter) -> None:
     gate = await claim_and_go(counter)
     gate.set()
-    while not counter.timers:
-        await trio.sleep(0.001)
+    await until(lambda: counter.timers)
     ((due, entry),) = counter.timers
     assert due == counter.ms, "at once"
     await counter.store.promote([entry], counter.clock.now())
     counter.bell.ring()
-    claim = await counter.claim()
-    assert claim is not None
-    assert claim.messages[0].attempt == 1
+    assert (await counter.claimed()).messages[0].attempt == 1
 
 
 async def leave_a_claim(counter: Counter, trouble: str) -> None:
@@ -360,8 +318,7 @@ async def test_what_nobody_took_is_given_back_however_long_that_takes(
     ((due, entry),) = counter.timers
     await counter.store.promote([entry], counter.clock.now())
     counter.bell.ring()
-    claim = await counter.claim()
-    assert claim is not None
+    claim = await counter.claimed()
     assert claim.messages[0].attempt == 1, "it was not counted"
     assert due <= counter.ms
 
@@ -380,33 +337,24 @@ async def test_what_could_not_be_given_back_by_the_end_of_its_lease_is_lost_once
 
 async def test_a_lease_that_runs_out_goes_to_the_ladder(counter: Counter) -> None:
     await counter.publish(2)
-    claim = await counter.claim(lease=1)
-    assert claim is not None
+    claim = await counter.claimed(lease=1)
     counter.ms += 1
     counter.bell.ring()
     await counter.claim()  # wakes the coordinator, which looks at its leases
-    while not counter.timers:
-        await trio.sleep(0.001)
+    await until(lambda: counter.timers)
     first_rung = counter.group.ladder.rungs[0]
     assert [due for due, _ in counter.timers] == [claim.lease_until + first_rung] * 2
-    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
-    assert settled is not None
-    assert settled.lost
+    assert (await counter.settle(claim)).lost
 
 
 async def test_an_extended_lease_is_not_ended(counter: Counter) -> None:
     await counter.publish(1)
-    claim = await counter.claim(lease=50)
-    assert claim is not None
-    settled = await counter.coordinator.settle(Settlement(claim.key, "extend", lease=LEASE))
-    assert settled is not None
-    assert settled.lease_until == counter.ms + LEASE
+    claim = await counter.claimed(lease=50)
+    assert (await counter.settle(claim, "extend", lease=LEASE)).lease_until == counter.ms + LEASE
     counter.ms += 51
     await counter.publish(1)
     assert await counter.claim() is not None
-    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
-    assert settled is not None
-    assert settled.acked == 1
+    assert (await counter.settle(claim)).acked == 1
     assert counter.timers == []
 
 
@@ -421,50 +369,38 @@ async def test_a_store_that_is_away_is_told_to_those_who_wait(counter: Counter) 
 
 async def test_a_desk_that_stops_sends_claims_home_and_goes_on_settling(counter: Counter) -> None:
     await counter.publish(1)
-    claim = await counter.claim()
-    assert claim is not None
+    claim = await counter.claimed()
     async with trio.open_nursery() as waiting:
         waiting.start_soon(counter.claim, 1, 60_000)
         await trio.testing.wait_all_tasks_blocked(0.01)
         counter.coordinator.stop()
     await counter.publish(1)
     assert await counter.claim() is None
-    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
-    assert settled is not None
-    assert settled.acked == 1
+    assert (await counter.settle(claim)).acked == 1
 
 
 async def test_a_lease_is_ended_when_the_users_transaction_that_acks_of_it_is_over(
     counter: Counter, autojump_clock: trio.testing.MockClock
 ) -> None:
     await counter.publish(1)
-    claim = await counter.claim(lease=50)
-    assert claim is not None
+    claim = await counter.claimed(lease=50)
     counter.locked = True
     counter.ms += 51
-    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
-    assert settled is not None
-    assert settled.locked
+    assert (await counter.settle(claim)).locked
     counter.ms += 1000
-    settled = await counter.coordinator.settle(Settlement(claim.key, "extend", lease=1))
-    assert settled is not None
-    assert settled.locked
+    assert (await counter.settle(claim, "extend", lease=1)).locked
     assert counter.timers == []
     counter.locked = False
     counter.ms += 1000
-    await counter.coordinator.settle(Settlement(claim.key, "ack"))
+    await counter.settle(claim)
     assert len(counter.timers) == 1
 
 
 async def test_a_claim_by_tag_does_not_go_home_while_there_is_more(counter: Counter) -> None:
-    drafts = [
-        Draft(topic=counter.topic, queue=counter.topic.queues[0], body=b"1", tag="blue") for _ in range(claims.SCAN + 1)
-    ]
-    drafts.append(Draft(topic=counter.topic, queue=counter.topic.queues[0], body=b"2", tag="red"))
-    await counter.store.publish([Publication(tuple(drafts))], counter.clock.now())
-    claim = await counter.claim(tags=frozenset({"red"}))
-    assert claim is not None
-    assert [message.body for message in claim.messages] == [b"2"]
+    await counter.publish(claims.SCAN + 1, tag="blue")
+    await counter.publish(1, tag="red")
+    claim = await counter.claimed(tags=frozenset({"red"}))
+    assert [message.tag for message in claim.messages] == ["red"]
     assert len(counter.turns) == 2
     assert await counter.claim(tags=frozenset({"red"})) is None
 
@@ -472,17 +408,11 @@ async def test_a_claim_by_tag_does_not_go_home_while_there_is_more(counter: Coun
 async def test_a_full_group_waits_until_something_is_settled(counter: Counter) -> None:
     counter.group = evolve(counter.group, concurrency=2)
     await counter.publish(5)
-    first = await counter.claim()
-    assert first is not None
+    first = await counter.claimed()
     assert len(first.messages) == 2
     assert await counter.claim() is None
-    got: list[Claim | None] = []
-
-    async def wait() -> None:
-        got.append(await counter.claim(wait=60_000))
-
     async with trio.open_nursery() as waiting:
-        waiting.start_soon(wait)
+        got = counter.ask(waiting, wait=60_000)
         await trio.testing.wait_all_tasks_blocked(0.01)
         asked = len(counter.turns)
         for _ in range(5):
@@ -498,13 +428,8 @@ async def test_a_higher_limit_wakes_who_waits(counter: Counter) -> None:
     counter.group = evolve(counter.group, concurrency=1)
     await counter.publish(3)
     assert await counter.claim() is not None
-    got: list[Claim | None] = []
-
-    async def wait() -> None:
-        got.append(await counter.claim(wait=60_000))
-
     async with trio.open_nursery() as waiting:
-        waiting.start_soon(wait)
+        got = counter.ask(waiting, wait=60_000)
         await trio.testing.wait_all_tasks_blocked(0.01)
         counter.group = evolve(counter.group, concurrency=None)
         counter.bell.look_again()
@@ -519,20 +444,14 @@ async def test_a_claim_that_comes_during_a_turn_hears_what_that_turn_left(
     """It does not wait for messages, but whether there are any is not known before the turn is over."""
     await counter.publish(published)
     counter.gate = trio.Event()
-    claims: list[Claim | None] = []
-
-    async def ask() -> None:
-        claims.append(await counter.claim(2))
-
     with trio.fail_after(30):
         async with trio.open_nursery() as asking:
-            asking.start_soon(ask)
-            while not counter.turns:
-                await trio.sleep(0.001)
-            asking.start_soon(ask)
+            first = counter.ask(asking, 2)
+            await until(lambda: counter.turns)
+            second = counter.ask(asking, 2)
             await trio.testing.wait_all_tasks_blocked(0.01)
             counter.gate.set()
-    counts = sorted(0 if claim is None else len(claim.messages) for claim in claims)
+    counts = sorted(0 if claim is None else len(claim.messages) for claim in first + second)
     assert counts == sorted([published - left, left])
 
 
@@ -540,36 +459,26 @@ async def test_a_group_that_is_held_is_waited_for_a_while(
     counter: Counter, autojump_clock: trio.testing.MockClock
 ) -> None:
     await counter.publish(2)
-    first = await counter.claim(1)
-    assert first is not None
+    first = await counter.claimed(1)
     counter.held = True
     told: list[str] = []
 
-    async def claim() -> None:
+    async def ask(what: str, *args: Any) -> None:
         with pytest.raises(Busy):
-            await counter.claim(1)
-        told.append("claim")
-
-    async def poll() -> None:
-        with pytest.raises(Busy):
-            await counter.claim(1, wait=500)
-        told.append("poll")
-
-    async def ack() -> None:
-        with pytest.raises(Busy):
-            await counter.coordinator.settle(Settlement(first.key, "ack"))
-        told.append("ack")
+            await (counter.settle if what == "ack" else counter.claim)(*args)
+        told.append(what)
 
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
-        for job in (claim, poll, ack):
-            nursery.start_soon(job)
+        nursery.start_soon(ask, "claim", 1)
+        nursery.start_soon(ask, "poll", 1, 500)
+        nursery.start_soon(ask, "ack", first)
     assert told[0] == "poll"
     assert 0.5 < trio.current_time() - began < 5
     settled: list[Settled | None] = []
 
     async def ack_in_time() -> None:
-        settled.append(await counter.coordinator.settle(Settlement(first.key, "ack")))
+        settled.append(await counter.settle(first))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ack_in_time)
@@ -577,20 +486,17 @@ async def test_a_group_that_is_held_is_waited_for_a_while(
         assert not settled
         counter.held = False
     assert [one.acked for one in settled if one] == [1]
-    second = await counter.claim(1)
-    assert second is not None, "nothing was claimed for who was told"
+    await counter.claimed(1)  # nothing was claimed for who was told
 
 
 async def test_a_lease_that_ends_while_the_group_is_held_is_ended_afterwards(counter: Counter) -> None:
     await counter.publish(1)
-    claim = await counter.claim(1, lease=1_000)
-    assert claim is not None
+    claim = await counter.claimed(1, lease=1_000)
     counter.held = True
     counter.ms += 1_000
     counter.coordinator.watch(claim.key, counter.ms)
+    await until(lambda: counter.refused)
     with trio.fail_after(10):
-        while not counter.refused:
-            await trio.sleep(0.01)
         counter.held = False
         while not counter.timers:
             counter.ms += 100
@@ -612,24 +518,17 @@ async def test_a_group_that_is_paused_is_asked_nothing(counter: Counter) -> None
     assert await counter.claim(wait=1) is None
     assert counter.turns == []
     pause(counter, paused=False)
-    claim = await counter.claim()
-    assert claim is not None
-    assert len(claim.messages) == 3
+    assert len((await counter.claimed()).messages) == 3
 
 
 @pytest.mark.parametrize("comes", ["before", "while it waits"])
 async def test_who_waits_while_a_group_is_paused_is_served_when_it_is_resumed(counter: Counter, comes: str) -> None:
-    got: list[Claim | None] = []
-
-    async def wait() -> None:
-        got.append(await counter.claim(wait=60_000))
-
     if comes == "before":
         await counter.publish(1)
     pause(counter)
     with trio.fail_after(5):
         async with trio.open_nursery() as waiting:
-            waiting.start_soon(wait)
+            got = counter.ask(waiting, wait=60_000)
             await trio.testing.wait_all_tasks_blocked(0.01)
             if comes != "before":
                 await counter.publish(1)
@@ -647,14 +546,9 @@ async def test_who_does_not_wait_goes_home_when_a_group_is_paused(
     await counter.publish(1)
     assert await counter.claim() is not None
     await counter.publish(1)
-    got: list[Claim | None] = []
-
-    async def ask() -> None:
-        got.append(await counter.claim())
-
     with trio.fail_after(5):
         async with trio.open_nursery() as asking:
-            asking.start_soon(ask)
+            got = counter.ask(asking)
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert got == []
             pause(counter)
@@ -664,21 +558,16 @@ async def test_who_does_not_wait_goes_home_when_a_group_is_paused(
 async def test_a_paused_group_is_settled_and_its_leases_run_out(counter: Counter) -> None:
     """Who waits gets nothing of such a turn."""
     await counter.publish(3)
-    first, second = await counter.claim(1), await counter.claim(1)
-    assert first is not None
-    assert second is not None
+    first, second = await counter.claimed(1), await counter.claimed(1)
     pause(counter)
     async with trio.open_nursery() as waiting:
         waiting.start_soon(counter.claim, 1, 60_000)
         await trio.testing.wait_all_tasks_blocked(0.01)
         turns = len(counter.turns)
-        settled = await counter.coordinator.settle(Settlement(first.key, "ack"))
-        assert settled is not None
-        assert settled.acked == 1
+        assert (await counter.settle(first)).acked == 1
         counter.ms += LEASE
         counter.coordinator.watch(second.key, counter.ms)
-        while not counter.timers:
-            await trio.sleep(0.001)
+        await until(lambda: counter.timers)
         waiting.cancel_scope.cancel()
     assert [asked for _, asked in counter.turns[turns:]] == [0, 0]
     assert await counter.claim() is None
@@ -687,16 +576,10 @@ async def test_a_paused_group_is_settled_and_its_leases_run_out(counter: Counter
 async def test_a_turn_that_was_refused_while_a_group_is_paused_keeps_nobody(counter: Counter) -> None:
     counter.held = True
     await counter.publish(1)
-    got: list[Claim | None] = []
-
-    async def ask() -> None:
-        got.append(await counter.claim())
-
     with trio.fail_after(5):
         async with trio.open_nursery() as asking:
-            asking.start_soon(ask)
-            while not counter.refused:
-                await trio.sleep(0.001)
+            got = counter.ask(asking)
+            await until(lambda: counter.refused)
             pause(counter)
     assert got == [None]
 
@@ -706,14 +589,9 @@ async def test_a_wait_that_is_over_while_a_group_is_paused_gets_nothing(
 ) -> None:
     """Also his whose last turn was to be gone on with."""
     pause(counter)
-    got: list[Claim | None] = []
-
-    async def ask() -> None:
-        got.append(await counter.claim(wait=50))
-
     with trio.fail_after(5):
         async with trio.open_nursery() as asking:
-            asking.start_soon(ask)
+            got = counter.ask(asking, wait=50)
             await trio.testing.wait_all_tasks_blocked()
             (waiting,) = counter.bell.asking
             waiting.cut = True
@@ -723,15 +601,13 @@ async def test_a_wait_that_is_over_while_a_group_is_paused_gets_nothing(
 
 async def test_a_claim_that_is_spoilt_takes_no_neighbour_along(counter: Counter) -> None:
     await counter.publish(9)
-    claims = [await counter.claim(1) for _ in range(8)]
-    counter.spoilt = {claims[3].key.number}  # type: ignore[union-attr]
+    claims = [await counter.claimed(1) for _ in range(8)]
+    counter.spoilt = {claims[3].key.number}
     acked: dict[int, object] = {}
 
     async def ack(number: int) -> None:
-        claim = claims[number]
-        assert claim is not None
         try:
-            acked[number] = await counter.coordinator.settle(Settlement(claim.key, "ack"))
+            acked[number] = await counter.settle(claims[number])
         except IndexError as error:
             acked[number] = error
 
@@ -757,16 +633,13 @@ async def test_a_claim_that_is_spoilt_takes_no_neighbour_along(counter: Counter)
     counter.spoilt.clear()
     counter.ms += LEASE
     counter.bell.wake.set()
-    with trio.fail_after(10):
-        while not counter.timers:
-            await trio.sleep(0.001)
+    await until(lambda: counter.timers)
 
 
 async def test_when_the_group_is_removed_who_waits_goes_home_at_once(counter: Counter, nursery: trio.Nursery) -> None:
     """Also while a turn is under way; what comes later is not waited for."""
     await counter.publish(1)
-    claim = await counter.claim()
-    assert claim is not None
+    claim = await counter.claimed()
     gate = counter.gate = trio.Event()
     home: list[str] = []
 
@@ -775,21 +648,15 @@ async def test_when_the_group_is_removed_who_waits_goes_home_at_once(counter: Co
         assert await counter.claim(wait=3_600_000) is None
         home.append(name)
 
-    with trio.fail_after(10):
-        nursery.start_soon(ask, "of the turn")
-        while len(counter.turns) < 2:
-            await trio.sleep(0.001)
-        nursery.start_soon(ask, "behind it")
-        while not counter.bell.asking:
-            await trio.sleep(0.001)
-        counter.bell.retire()
-        while not home:
-            await trio.sleep(0.001)
+    nursery.start_soon(ask, "of the turn")
+    await until(lambda: len(counter.turns) == 2)
+    nursery.start_soon(ask, "behind it")
+    await until(lambda: counter.bell.asking)
+    counter.bell.retire()
+    await until(lambda: home)
     assert home == ["behind it"]
     gate.set()
-    with trio.fail_after(10):
-        while len(home) < 2:
-            await trio.sleep(0.001)
+    await until(lambda: len(home) == 2)
     assert await counter.claim(wait=3_600_000) is None
     with pytest.raises(GroupGone):
-        await counter.coordinator.settle(Settlement(claim.key, "ack"))
+        await counter.settle(claim)

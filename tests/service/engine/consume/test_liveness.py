@@ -12,11 +12,12 @@ import trio.testing
 
 from support import nodes
 from support.embedded import embedded
+from support.failing import failing
+from support.hand_time import HandTime
+from support.running import running
 from tarry.service import tasks
-from tarry.service.clock import Clock
 from tarry.service.engine.consume.coordinator import Coordinator
 from tarry.service.errors import Overloaded
-from tarry.service.lifecycle import Lifecycle
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
@@ -26,20 +27,21 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Unavailable
 from tarry.store.groups import clients, holdings
 from tarry.store.records import Claim, ClaimKey, ClaimRequest, Draft, Group, Publication, ReadRequest, Settled
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
 MINUTE = 60_000
 
 
-class Town:
+class Town(HandTime):
     """A node on an embedded store, and short words for what clients do."""
 
-    def __init__(self) -> None:
-        self.ms = 1_795_000_000_000
+    group: Group
+
+    def __init__(self, path: Path, client_timeout: int = 15_000) -> None:
+        super().__init__()
         self.step = 5_000
-        self.server: Lifecycle
-        self.group: Group
+        settings = Settings(client_timeout=client_timeout, ladder=(1000,) * 50)
+        self.server = begin(embedded(path), settings, Metrics(), clock=self.clock)
 
     @property
     def node(self) -> Node:
@@ -59,6 +61,22 @@ class Town:
     async def claim(self, client: str, size: int = 10, wait: int = 0, lease: int = MINUTE) -> Claim | None:
         return await nodes.claim(self.node, self.group, client, size, wait, lease)
 
+    async def claimed(self, client: str, size: int = 10, lease: int = MINUTE) -> Claim:
+        """As `claim`, where there is something."""
+        claim = await self.claim(client, size, lease=lease)
+        assert claim is not None
+        return claim
+
+    def poll(self, client: str, nursery: trio.Nursery) -> list[Claim | None]:
+        """It waits in a task of its own; what it is given will be in the list."""
+        got: list[Claim | None] = []
+
+        async def poll() -> None:
+            got.append(await self.claim(client, wait=600_000))
+
+        nursery.start_soon(poll)
+        return got
+
     async def ack(self, claim: Claim, ids: list[int] | None = None) -> Settled:
         return await self.node.groups.settle(nodes.name_of(claim), "ack", ids=ids)
 
@@ -76,73 +94,50 @@ class Town:
         return (await self.node.groups.state(self.group)).clients
 
 
-def build(town: Town, path: Path, client_timeout: int = 15_000) -> Lifecycle:
-    async def sample() -> int:
-        return town.ms
-
-    clock = Clock(sample, monotonic=lambda: town.ms * 1_000_000)
-    return begin(embedded(path), Settings(client_timeout=client_timeout, ladder=(1000,) * 50), Metrics(), clock=clock)
-
-
 @pytest.fixture
-async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
-    town = Town()
-    town.server = build(town, tmp_path / "tarry.db")
-    nursery.start_soon(town.server.run)
-    await town.server.ready.wait()
-    await town.node.loader.recovered.wait()
-    yield town
-    nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await town.node.store.backend.aclose()
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    town = Town(tmp_path / "tarry.db")
+    async with running(town.server):
+        yield town
 
 
 async def test_a_dead_clients_claims_end_at_once(town: Town) -> None:
     await town.begin(ordered=False)
     await town.publish("a", "b")
     assert await town.node.liveness.renew("ann") == town.ms + 15_000
-    claim = await town.claim("ann")
-    assert claim is not None
+    claim = await town.claimed("ann")
     await town.pass_time(14_999)
     assert (await town.node.groups.settle(nodes.name_of(claim), "ack", ids=[claim.messages[0].id])).acked == 1
     await town.pass_time(1)
     assert (await town.ack(claim)).lost, "an ack is no sign of life"
     await town.pass_time(1001)
-    again = await town.claim("bob")
-    assert again is not None
+    again = await town.claimed("bob")
     assert [(m.body, m.attempt) for m in again.messages] == [(b"b", 2)]
     assert await town.clients() == ("bob",)
     assert await town.node.store.read(clients.all_watched) == {}
 
 
-async def test_how_long_a_client_lives_is_a_setting(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_how_long_a_client_lives_is_a_setting(tmp_path: Path) -> None:
     """Of one that renews, and of one that only has a share in the queues of an ordered topic."""
-    town = Town()
+    town = Town(tmp_path / "short.db", client_timeout=2_000)
     town.step = 500
-    town.server = build(town, tmp_path / "short.db", client_timeout=2_000)
-    nursery.start_soon(town.server.run)
-    await town.server.ready.wait()
-    await town.begin(ordered=True)
-    assert await town.node.liveness.renew("ann") == town.ms + 2_000
-    await town.publish("a")
-    claim = await town.claim("ann")
-    assert claim is not None
-    assert await town.claim("cid") is None
-    await town.pass_time(1_999)
-    assert set(await town.clients()) == {"ann", "cid"}
-    await town.pass_time(1)
-    assert (await town.ack(claim)).lost
-    assert await town.clients() == ("ann",), "whose queue nobody has asked for yet"
-    nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await town.node.store.backend.aclose()
+    async with running(town.server):
+        await town.begin(ordered=True)
+        assert await town.node.liveness.renew("ann") == town.ms + 2_000
+        await town.publish("a")
+        claim = await town.claimed("ann")
+        assert await town.claim("cid") is None
+        await town.pass_time(1_999)
+        assert set(await town.clients()) == {"ann", "cid"}
+        await town.pass_time(1)
+        assert (await town.ack(claim)).lost
+        assert await town.clients() == ("ann",), "whose queue nobody has asked for yet"
 
 
 async def test_a_client_that_never_renews_lives_by_its_lease(town: Town) -> None:
     await town.begin(ordered=False)
     await town.publish("a")
-    claim = await town.claim("ann")
-    assert claim is not None
+    claim = await town.claimed("ann")
     await town.pass_time(MINUTE - 1)
     assert (await town.ack(claim)).acked == 1
 
@@ -152,8 +147,7 @@ async def test_signs_of_life(town: Town, sign: str, nursery: trio.Nursery) -> No
     await town.begin(ordered=False)
     await town.publish("a")
     await town.node.liveness.renew("ann")
-    claim = await town.claim("ann", lease=10 * MINUTE)
-    assert claim is not None
+    claim = await town.claimed("ann", lease=10 * MINUTE)
     for _ in range(4):
         if sign == "renew":
             await town.node.liveness.renew("ann")
@@ -166,20 +160,13 @@ async def test_signs_of_life(town: Town, sign: str, nursery: trio.Nursery) -> No
     assert (await town.ack(claim)).acked == 1
 
 
-async def test_deregistering_ends_its_claims_and_its_polls(town: Town, nursery: trio.Nursery) -> None:
+async def test_deregistering_ends_its_claims_and_its_polls(town: Town) -> None:
     await town.begin(ordered=False)
     await town.publish("a", "b")
-    claim = await town.claim("ann", 1)
-    other = await town.claim("bob", 1)
-    assert claim is not None
-    assert other is not None
-    answers: list[Claim | None] = []
-
-    async def poll() -> None:
-        answers.append(await town.claim("ann", wait=600_000))
-
+    claim = await town.claimed("ann", 1)
+    other = await town.claimed("bob", 1)
     async with trio.open_nursery() as polling:
-        polling.start_soon(poll)
+        answers = town.poll("ann", polling)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert await town.node.liveness.deregister("ann") == (False, 1)
     assert answers == [None]
@@ -190,37 +177,20 @@ async def test_deregistering_ends_its_claims_and_its_polls(town: Town, nursery: 
     assert await town.node.liveness.deregister("ann") == (False, 0)
 
 
-async def test_liveness_survives_a_restart(town: Town, tmp_path: Path, nursery: trio.Nursery) -> None:
-    await town.begin(ordered=False)
-    await town.publish("a")
-    claim_path = tmp_path / "other.db"
-    store = Store(SQLiteBackend(claim_path))
-    await store.backend.migrate()
+async def test_liveness_survives_a_restart(tmp_path: Path) -> None:
+    town = Town(tmp_path / "other.db")
+    store = Store(town.server._store.backend)
     await store.write(clients.renew, {"ann": town.ms - 90_000}, ["ann"])
     topic = await store.write(catalogue.add_topic, TopicDraft("orders"), town.ms)
-    group = await store.add_group(topic, "billing", town.ms)
+    town.group = await store.add_group(topic, "billing", town.ms)
     await store.publish([Publication((Draft(topic=topic, queue=topic.queues[0], body=b"1"),))], town.ms)
-    (held,) = (await store.turn(group, [], [_request("ann")], town.ms)).claims
+    (held,) = (await store.turn(town.group, [], [ClaimRequest("ann", 1, 10 * MINUTE)], town.ms)).claims
     assert held is not None
-    await store.backend.aclose()
-    second = Town()
-    second.ms = town.ms
-    second.server = build(second, claim_path)
-    async with trio.open_nursery() as running:
-        running.start_soon(second.server.run)
-        await second.server.ready.wait()
-        second.group = group
-        await second.pass_time(14_999)
-        assert (await store_open(second)) == 1, "it could not renew while the server was away"
-        await second.pass_time(1)
-        assert (await store_open(second)) == 0
-        running.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await second.node.store.backend.aclose()
-
-
-def _request(client: str) -> ClaimRequest:
-    return ClaimRequest(client, 1, 10 * MINUTE)
+    async with running(town.server):
+        await town.pass_time(14_999)
+        assert (await store_open(town)) == 1, "it could not renew while the server was away"
+        await town.pass_time(1)
+        assert (await store_open(town)) == 0
 
 
 async def store_open(town: Town) -> int:
@@ -235,13 +205,10 @@ async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
     await town.node.liveness.renew("bob")
     await town.pass_time(1_000)
     await town.node.liveness.renew("bob")
-    held = {name: await town.claim(name, 1) for name in ("bob", "ann")}
+    held = {name: await town.claimed(name, 1) for name in ("bob", "ann")}
     await town.node.liveness.renew("zoe")
 
-    async def poll() -> None:
-        await town.claim("dan", wait=600_000)
-
-    nursery.start_soon(poll)
+    town.poll("dan", nursery)
     await trio.testing.wait_all_tasks_blocked(0.01)
     ann, bob, dan, zoe = await town.node.clients.page("", 10)
     assert (ann.name, ann.registered_at, ann.renewed_at, ann.alive) == ("ann", None, None, None)
@@ -251,28 +218,18 @@ async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
     numbers: set[int] = set()
     for one in (ann, bob):
         (mine,) = one.holds
-        claim = held[one.name]
-        assert claim is not None
         assert (mine.group.name, mine.claims, mine.owner) == ("billing", 1, True)
-        assert id_of_queue(town, mine.queue) == claim.key.queue_id
+        assert town.group.topic.queues[mine.queue].id == held[one.name].key.queue_id
         numbers.add(mine.queue)
     assert numbers == {0, 1}
     assert [one.name for one in await town.node.clients.page("ann", 2)] == ["bob", "dan"]
-    claim = held["ann"]
-    assert claim is not None
-    await town.node.groups.settle(nodes.name_of(claim), "fail", retry_after=0)
+    await town.node.groups.settle(nodes.name_of(held["ann"]), "fail", retry_after=0)
     await town.pass_time(10)
-    again = await town.claim("ann", 1)
-    assert again is not None
+    again = await town.claimed("ann", 1)
     assert again.key.queue_id in {queue.id for queue in town.group.retry_queues}
     (ann, *_) = await town.node.clients.page("", 1)
-    assert [(mine.claims, mine.owner) for mine in ann.holds] == [(1, True)], (
-        "what comes back is told with the queue it was of"
-    )
-
-
-def id_of_queue(town: Town, number: int) -> int:
-    return town.group.topic.queues[number].id
+    (mine,) = ann.holds
+    assert (mine.claims, mine.owner) == (1, True), "what comes back is told with the queue it was of"
 
 
 @pytest.mark.parametrize("goes", ["dies", "deregisters", "lives on", "never renews"])
@@ -328,34 +285,25 @@ async def test_a_dead_clients_queues_are_free_at_once(town: Town) -> None:
     await town.begin(ordered=True)
     await town.publish("a", "a", "b")
     await town.node.liveness.renew("ann")
-    claim = await town.claim("ann")
-    assert claim is not None
+    await town.claimed("ann")
     assert await town.claim("bob") is None
     await town.publish("c")
     await town.pass_time(15_000)
-    hers = await town.claim("bob")
-    assert hers is not None
+    hers = await town.claimed("bob")
     assert [m.body for m in hers.messages] == [b"c"], "the keys of the dead rest first"
     await town.ack(hers)
     await town.pass_time(1001)
-    back = await town.claim("bob")
-    assert back is not None
+    back = await town.claimed("bob")
     assert [(m.body, m.attempt) for m in back.messages] == [(b"a", 2), (b"b", 2)]
 
 
-async def test_who_waits_gets_the_queue_of_one_that_stops_asking(town: Town, nursery: trio.Nursery) -> None:
+async def test_who_waits_gets_the_queue_of_one_that_stops_asking(town: Town) -> None:
     """Without renewals: its share ends 15 s after it last asked."""
     await town.begin(ordered=True)
     await town.publish("a")
-    claim = await town.claim("ann")
-    assert claim is not None
-    answers: list[Claim | None] = []
-
-    async def poll() -> None:
-        answers.append(await town.claim("bob", wait=600_000))
-
+    claim = await town.claimed("ann")
     async with trio.open_nursery() as polling:
-        polling.start_soon(poll)
+        answers = town.poll("bob", polling)
         await trio.testing.wait_all_tasks_blocked(0.01)
         await town.ack(claim)
         await town.publish("b")
@@ -450,14 +398,9 @@ async def test_a_burial_that_cannot_end_the_claims_at_once_is_finished_later(
     await town.begin(ordered=False)
     await town.publish("a")
     await town.node.liveness.renew("ann")
-    claim = await town.claim("ann", lease=10 * MINUTE)
-    assert claim is not None
-
-    async def fail(*_: object) -> None:
-        raise error("not now")
-
+    claim = await town.claimed("ann", lease=10 * MINUTE)
     with monkeypatch.context() as away:
-        away.setattr(Coordinator, "settle", fail)
+        away.setattr(Coordinator, "settle", failing(error("not now")))
         await town.pass_time(15_000)
     assert await town.node.store.read(clients.all_watched) == {}
     ((key, lease_until),) = await town.node.store.read(holdings.over, town.ms, 10)

@@ -4,12 +4,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
-import attrs
 import trio
 
+from support.hand_time import HandTime
 from support.stores import connect_raw, open_tables, row_lock_waits
 from support.waiting import wait_until
-from tarry.service.clock import Clock
 from tarry.service.engine.consume.groups import Groups
 from tarry.service.engine.consume.liveness import Liveness
 from tarry.store.groups import clients
@@ -20,25 +19,21 @@ from tarry.store.store import Store
 TIMEOUT = 15_000
 
 
-@attrs.define
-class World:
-    dsn: str
-    ms: int = 1_795_000_000_000
-    dismissed: list[str] = attrs.field(factory=list[str])
+class World(HandTime):
+    def __init__(self, dsn: str) -> None:
+        super().__init__()
+        self.dsn = dsn
+        self.dismissed: list[str] = []
 
     async def dismiss(self, client: str, _: Sequence[ClaimKey]) -> None:
         self.dismissed.append(client)
 
     @asynccontextmanager
     async def server(self) -> AsyncGenerator[Liveness, None]:
-        async def time() -> int:
-            return self.ms
-
-        clock = Clock(time, monotonic=lambda: self.ms * 1_000_000)
-        await clock.take()
+        await self.clock.take()
         backend = MySQLBackend(self.dsn)
         await backend.migrate()
-        liveness = Liveness(Store(backend), clock, cast(Groups, self), TIMEOUT)
+        liveness = Liveness(Store(backend), self.clock, cast(Groups, self), TIMEOUT)
         await liveness.look()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(liveness.run)

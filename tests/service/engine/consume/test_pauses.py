@@ -1,13 +1,10 @@
 """What is paused at another server is known here with the next look, however the directory comes to know of it."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import cast
 
 import pytest
 import trio
 
-from support.directories import open_directory
 from tarry.service.engine.consume.pauses import Pauses
 from tarry.service.engine.signals import Signals
 from tarry.service.engine.state.directory import Directory
@@ -40,9 +37,8 @@ class Looker:
 
 
 @pytest.fixture
-async def looker(tmp_path: Path) -> AsyncIterator[Looker]:
-    async with open_directory(tmp_path) as (store, directory, _):
-        yield Looker(store, directory)
+def looker(store: Store, directory: Directory) -> Looker:
+    return Looker(store, directory)
 
 
 @pytest.mark.parametrize("refreshed", [False, True])

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from support import nodes
 from support.embedded import embedded
+from support.running import running
 from tarry.service.engine.consume.turns import Turns
 from tarry.service.errors import UnknownClaim
 from tarry.service.making import begin
@@ -49,6 +50,11 @@ class Town:
     async def claim(self, size: int = 1000, wait: int = 0) -> Claim | None:
         return await nodes.claim(self.node, self.group, "c", size, wait, HOUR)
 
+    async def claimed(self, size: int) -> Claim:
+        claim = await self.claim(size)
+        assert claim is not None
+        return claim
+
     async def settle(self, claim: Claim | str, ids: list[int] | None = None) -> Settled:
         name = claim if isinstance(claim, str) else nodes.name_of(claim)
         return await self.node.groups.settle(name, "ack", ids=ids)
@@ -62,15 +68,11 @@ class Town:
 
 
 @pytest.fixture
-async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
     town = Town(tmp_path / "tarry.db")
-    nursery.start_soon(town.server.run)
-    await town.server.ready.wait()
-    await town.begin()
-    yield town
-    nursery.cancel_scope.cancel()
-    with trio.CancelScope(shield=True):
-        await town.node.store.backend.aclose()
+    async with running(town.server):
+        await town.begin()
+        yield town
 
 
 async def test_a_hundred_queues_are_drained_in_two_claims(town: Town) -> None:
@@ -83,8 +85,7 @@ async def test_a_hundred_queues_are_drained_in_two_claims(town: Town) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_messages_of_all_its_ranges_are_named_by_id(town: Town, restarted: bool) -> None:
-    claim = await town.claim(10)
-    assert claim is not None
+    claim = await town.claimed(10)
     if restarted:
         town.forget()
     ids = [message.id for one in claim.ranges for message in one.messages]
@@ -97,8 +98,7 @@ async def test_messages_of_all_its_ranges_are_named_by_id(town: Town, restarted:
 
 
 async def test_all_its_ranges_are_of_one_group_and_known(town: Town) -> None:
-    claim = await town.claim(3)
-    assert claim is not None
+    claim = await town.claimed(3)
     first, second, third = (one.key for one in claim.ranges)
     forged = evolve(second, token=second.token ^ 1)
     with pytest.raises(UnknownClaim):
@@ -109,9 +109,7 @@ async def test_all_its_ranges_are_of_one_group_and_known(town: Town) -> None:
     assert (await town.settle(claim)).acked == 3
 
 
-async def test_all_of_it_comes_back_when_its_client_has_gone(
-    town: Town, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_all_of_it_comes_back_when_its_client_has_gone(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     take, committed, go_on = Turns.take, trio.Event(), trio.Event()
 
     async def slowly(self: Turns, group: Group, gather: Gather, present: Collection[str]) -> Turn:
@@ -122,9 +120,10 @@ async def test_all_of_it_comes_back_when_its_client_has_gone(
 
     with monkeypatch.context() as patched:
         patched.setattr(Turns, "take", slowly)
-        with trio.CancelScope() as client:
-            nursery.start_soon(_leave, committed, client)
-            await town.claim(10)
+        async with trio.open_nursery() as client:
+            client.start_soon(town.claim, 10)
+            await committed.wait()
+            client.cancel_scope.cancel()
     go_on.set()
     seen: set[int] = set()
     with trio.fail_after(10):
@@ -134,11 +133,6 @@ async def test_all_of_it_comes_back_when_its_client_has_gone(
                 assert {message.attempt for message in messages} == {1}, "uncounted"
                 seen.update(int(message.body) for message in messages)
                 await town.settle(claim)
-
-
-async def _leave(committed: trio.Event, client: trio.CancelScope) -> None:
-    await committed.wait()
-    client.cancel()
 
 
 async def test_where_others_work_on_the_group_turns_stand_in_line_at_once(
@@ -157,17 +151,17 @@ async def test_where_others_work_on_the_group_turns_stand_in_line_at_once(
         return await turn(self, *args, free=free, place=place, gather=gather)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "turn", met)
-    assert await town.claim(1) is not None
-    assert await town.claim(1) is not None
+    await town.claimed(1)
+    await town.claimed(1)
     assert tries == [True, False, False]
     turns = town.node.groups._turns
     turns._met_until[town.group.id] -= 10
-    assert await town.claim(1) is not None
+    await town.claimed(1)
     assert tries == [True, False, False, True]
     turns._met_until[town.group.id] += 10
     for place in range(4):
         turns._line.acquire_on_behalf_of_nowait(place)
-    assert await town.claim(1) is not None
+    await town.claimed(1)
     assert tries == [True, False, False, True, True]
 
 
@@ -175,8 +169,7 @@ async def test_a_claim_that_an_old_primary_lacks_is_looked_for_where_it_is_writt
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until it hears that another has taken over, a server reads the old one; it cannot write there."""
-    claim = await town.claim()
-    assert claim is not None
+    claim = await town.claimed(1000)
     town.forget()
     find_places, asked = holdings.find_places, list[bool]()
 

@@ -1,14 +1,14 @@
 """The sealer says where a queue stands still, and for as long as it does."""
 
-from typing import Any
+from typing import Any, Self
 
 import trio
 from structlog.testing import capture_logs
 
 from support.engine import signals_over
+from support.hand_time import HandTime
 from support.still import StillBackend
 from support.stores import START
-from tarry.service.clock import Clock
 from tarry.service.engine.consume.sealer import Sealer
 from tarry.service.engine.state.directory import Directory
 from tarry.store import catalogue
@@ -17,34 +17,40 @@ from tarry.store.errors import Refused
 from tarry.store.records import Draft, Publication, Topic
 from tarry.store.store import Store
 
-MINUTE_NS = 60_000_000_000
+
+class Sealing(HandTime):
+    """A sealer over a store with a topic, ten seconds after that was made."""
+
+    def __init__(self, store: Store, topic: Topic) -> None:
+        super().__init__(START + 10_000)
+        self.topic = topic
+        self.directory = Directory(store, self.clock, auto_create=False)
+        self.signals = signals_over(self.directory, self.clock)
+        self.sealer = Sealer(store, self.clock, self.directory, self.signals, widest=100_000)
+
+    @classmethod
+    async def of(cls, store: Store, queues: int) -> Self:
+        return await cls(
+            store, await store.write(catalogue.add_topic, TopicDraft("orders", queues=queues), START)
+        ).begun()
 
 
 async def test_a_queue_that_stands_still_is_told_of_until_it_moves_on() -> None:
     backend = StillBackend()
     store = Store(backend)
-    topic: Topic = await store.write(catalogue.add_topic, TopicDraft("orders"), START)
-    await store.publish([Publication((Draft(topic=topic, queue=topic.queues[0], body=b"{}"),))], START)
+    sealing = await Sealing.of(store, 1)
+    sealer, (queue,) = sealing.sealer, sealing.topic.queues
+    await store.publish([Publication((Draft(topic=sealing.topic, queue=queue, body=b"{}"),))], START)
     run = backend._connection.execute
     run("CREATE TABLE wild AS SELECT * FROM message")
     run("UPDATE wild SET `offset` = 5000000, id = id + 4096")
     run("INSERT INTO message SELECT * FROM wild")
-    passed = [0]
-
-    async def sample() -> int:
-        return START + 10_000
-
-    clock = Clock(sample, monotonic=lambda: passed[0])
-    await clock.take()
-    directory = Directory(store, clock, auto_create=False)
-    await directory.refresh()
-    signals = signals_over(directory, clock)
-    sealer = Sealer(store, clock, directory, signals, widest=100_000)
+    await sealing.directory.refresh()
 
     async def look() -> list[str]:
         with capture_logs() as lines:
             await sealer.look()
-            for queue_id in sorted(signals.unsealed.take()):
+            for queue_id in sorted(sealing.signals.unsealed.take()):
                 await sealer._seal(queue_id)
         return [line["event"] for line in lines]
 
@@ -54,7 +60,7 @@ async def test_a_queue_that_stands_still_is_told_of_until_it_moves_on() -> None:
     assert str(stands).startswith("queue 0 of orders stands still: its offsets 1 to 4999999 are without a message")
     assert "widest_hole = 4999999" in str(stands)
     assert await look() == [], "not every second"
-    passed[0] += MINUTE_NS
+    sealing.ms += 60_000
     assert await look() == ["queue_stands_still"], "but every minute"
     run("DELETE FROM message WHERE `offset` = 5000000")
     assert await look() == ["queue_moves_on"]
@@ -79,21 +85,12 @@ async def test_queues_that_cannot_be_sealed_are_no_flood_in_the_log(
 ) -> None:
     backend = StillBackend()
     store = Failing(backend)
-    topic: Topic = await store.write(catalogue.add_topic, TopicDraft("orders", queues=3), START)
-
-    async def sample() -> int:
-        return START
-
-    clock = Clock(sample)
-    await clock.take()
-    directory = Directory(store, clock, auto_create=False)
-    signals = signals_over(directory, clock)
-    sealer = Sealer(store, clock, directory, signals, widest=100_000)
+    sealing = await Sealing.of(store, 3)
     store.failures = 3 * 450  # of each round three, and of rounds as many as 22.5 s have
     with capture_logs() as logs:
-        nursery.start_soon(sealer.run)
-        for queue in topic.queues:
-            signals.unsealed.committed(queue.id)
+        nursery.start_soon(sealing.sealer.run)
+        for queue in sealing.topic.queues:
+            sealing.signals.unsealed.committed(queue.id)
         await trio.sleep(60)
     told = [(line["event"], line["failures"]) for line in logs]
     assert told[0] == ("sealing_failed", 1)

@@ -1,14 +1,11 @@
 """Of the shards that other nodes have it is known which have a backlog that is to come in order, and when it is
 through."""
 
-from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 import attrs
 import pytest
 
-from support.embedded import embedded
 from tarry.service.clock import Clock
 from tarry.service.engine.cluster.ownership import Ownership
 from tarry.service.engine.dispatch.backlogs import Backlogs
@@ -60,14 +57,10 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    backend = embedded(tmp_path / "tarry.db")
-    store = Store(backend)
+async def world(store: Store) -> World:
     drafts = {"log": TopicDraft("log", queues=1, ordered=True), "orders": TopicDraft("orders")}
     topics = {name: await store.write(catalogue.add_topic, draft, NOW) for name, draft in drafts.items()}
-    world = World(store, topics)
-    yield world
-    await backend.aclose()
+    return World(store, topics)
 
 
 async def test_nothing_is_known_before_the_first_look(world: World) -> None:

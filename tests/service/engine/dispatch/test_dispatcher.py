@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from support.engine import dispatcher_over, pending_from, promotion_over
+from support.simulated import on_simulated_time
 from tarry.service.clock import Clock
 from tarry.service.engine.cluster.ownership import whole
 from tarry.service.engine.dispatch.burst import BATCH
@@ -16,6 +17,8 @@ from tarry.store.records import Promoted
 from tarry.store.schedules.course import Fired
 from tarry.store.timers.timers import Brought
 from tarry.wheel.columns import Columns
+
+pytestmark = on_simulated_time
 
 EPOCH = 1_795_000_000_000
 
@@ -85,9 +88,9 @@ class Bench:
         return Brought([Promoted(entry, 1, now) for entry in entries], {}, left, {}, Fired())
 
 
-async def start(nursery: trio.Nursery) -> Bench:
+@pytest.fixture
+async def bench(nursery: trio.Nursery) -> Bench:
     bench = Bench()
-    bench.offset = -round(trio.current_time() * 1000)
     await bench.clock.take()
     nursery.start_soon(bench.dispatcher.run)
     await trio.testing.wait_all_tasks_blocked()
@@ -95,8 +98,7 @@ async def start(nursery: trio.Nursery) -> Bench:
 
 
 @pytest.mark.slow
-async def test_fires_at_the_due_millisecond(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
-    bench = await start(nursery)
+async def test_fires_at_the_due_millisecond(bench: Bench) -> None:
     for due in (5, 17, 17, 1_000, 3_600_000, 3_600_001):
         bench.pending.add(EPOCH + due, due)
     await trio.sleep(3_700)
@@ -104,8 +106,7 @@ async def test_fires_at_the_due_millisecond(autojump_clock: trio.testing.MockClo
     assert [one.entry for one in bench.went] == [5, 17, 17, 1_000, 3_600_000, 3_600_001]
 
 
-async def test_wakes_for_an_earlier_one(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
-    bench = await start(nursery)
+async def test_wakes_for_an_earlier_one(bench: Bench) -> None:
     bench.pending.add(EPOCH + 900, 900)
     await trio.testing.wait_all_tasks_blocked()
     bench.pending.add(EPOCH + 300, 300)
@@ -113,8 +114,7 @@ async def test_wakes_for_an_earlier_one(autojump_clock: trio.testing.MockClock, 
     assert bench.fired == [(300, 300), (900, 900)]
 
 
-async def test_a_cancelled_entry_does_not_fire(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
-    bench = await start(nursery)
+async def test_a_cancelled_entry_does_not_fire(bench: Bench) -> None:
     bench.pending.add(EPOCH + 500, 1)
     bench.pending.add(EPOCH + 500, 2)
     bench.pending.cancel(EPOCH + 500, 1)
@@ -122,19 +122,13 @@ async def test_a_cancelled_entry_does_not_fire(autojump_clock: trio.testing.Mock
     assert bench.fired == [(2, 500)]
 
 
-async def test_past_the_horizon_is_left_to_its_page(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await start(nursery)
+async def test_past_the_horizon_is_left_to_its_page(bench: Bench) -> None:
     bench.pending.add(bench.pending.horizon.loaded_until, 1)
     bench.pending.add(bench.pending.horizon.loaded_until - 1, 2)
     assert len(bench.pending.wheel) == 1
 
 
-async def test_a_store_that_is_away_is_asked_until_it_is_back(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await start(nursery)
+async def test_a_store_that_is_away_is_asked_until_it_is_back(bench: Bench) -> None:
     bench.away_until = EPOCH + 10_000
     bench.pending.add(EPOCH + 100, 1)
     bench.pending.add(EPOCH + 9_000, 2)
@@ -143,10 +137,7 @@ async def test_a_store_that_is_away_is_asked_until_it_is_back(
     assert all(10_000 <= at < 12_500 for _, at in bench.fired)
 
 
-async def test_batches_are_bounded_and_come_oldest_first(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await start(nursery)
+async def test_batches_are_bounded_and_come_oldest_first(bench: Bench) -> None:
     dues = [EPOCH - 5_000 + one for one in range(3 * BATCH)]
     bench.pending.add_many(dues, list(range(3 * BATCH)))
     await trio.sleep(2)
@@ -154,8 +145,7 @@ async def test_batches_are_bounded_and_come_oldest_first(
     assert [entry for entry, _ in bench.fired] == list(range(3 * BATCH))
 
 
-async def test_a_clock_in_doubt_fires_nothing(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
-    bench = await start(nursery)
+async def test_a_clock_in_doubt_fires_nothing(bench: Bench) -> None:
     bench.pending.add(EPOCH + 1_000, 1)
     bench.offset += 3_600_000
     await bench.clock.take()
@@ -168,8 +158,7 @@ async def test_a_clock_in_doubt_fires_nothing(autojump_clock: trio.testing.MockC
 
 
 @pytest.mark.slow
-async def test_a_suspended_host_skips_nothing(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
-    bench = await start(nursery)
+async def test_a_suspended_host_skips_nothing(bench: Bench) -> None:
     bench.pending.add_many([EPOCH + 1_000 * one for one in range(1, 10_000)], list(range(1, 10_000)))
     await trio.sleep(0.5)
     # trio's clock stands still in a suspend, boot time and the database's go on
@@ -182,18 +171,14 @@ async def test_a_suspended_host_skips_nothing(autojump_clock: trio.testing.MockC
     assert all(at >= 1_000 * entry for entry, at in bench.fired)
 
 
-async def test_only_missing_rows_are_added_by_a_sweep(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await start(nursery)
+async def test_only_missing_rows_are_added_by_a_sweep(bench: Bench) -> None:
     bench.pending.add(EPOCH + 400, 1)
     assert bench.pending.add_missing([(EPOCH + 400, 1), (EPOCH + 500, 2), (EPOCH - 9, 3)]) == 2
     await trio.sleep(1)
     assert [entry for entry, _ in bench.fired] == [3, 1, 2]
 
 
-async def test_a_row_on_its_way_is_not_missing(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
-    bench = await start(nursery)
+async def test_a_row_on_its_way_is_not_missing(bench: Bench) -> None:
     bench.takes = 0.5
     bench.pending.add(EPOCH + 100, 1)
     await trio.sleep(0.3)
@@ -202,10 +187,7 @@ async def test_a_row_on_its_way_is_not_missing(autojump_clock: trio.testing.Mock
     assert bench.pending.add_missing([(EPOCH + 100, 1)]) == 1
 
 
-async def test_a_row_that_went_while_a_sweep_read_it_is_not_missing(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await start(nursery)
+async def test_a_row_that_went_while_a_sweep_read_it_is_not_missing(bench: Bench) -> None:
     bench.pending.add(EPOCH + 100, 1)
     bench.pending.add(EPOCH + 300, 2)
     with bench.pending.sweep():
@@ -217,11 +199,8 @@ async def test_a_row_that_went_while_a_sweep_read_it_is_not_missing(
     assert bench.pending.add_missing([(EPOCH + 100, 1)]) == 1, "read after it went: it is there again"
 
 
-async def test_what_is_heard_of_is_taken_whoever_has_its_shard(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
+async def test_what_is_heard_of_is_taken_whoever_has_its_shard(bench: Bench) -> None:
     """Or else it would be in no wheel, if its owner has read that page already."""
-    bench = await start(nursery)
     bench.ownership.held = frozenset({1})
     for entry in (1, 2, ~1, ~2):
         bench.pending.add(EPOCH + 600_000, entry)
@@ -232,10 +211,7 @@ async def test_what_is_heard_of_is_taken_whoever_has_its_shard(
     assert sorted(entry for entry, _ in bench.fired) == [~2, 1]
 
 
-async def test_it_stops_when_what_is_under_way_is_over(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await start(nursery)
+async def test_it_stops_when_what_is_under_way_is_over(bench: Bench) -> None:
     bench.takes = 0.5
     bench.pending.add(EPOCH + 100, 1)
     bench.pending.add(EPOCH + 400, 2)
@@ -276,11 +252,11 @@ A, B = 1_000_000, 2_000_000
 MANY = 30 * BATCH
 
 
-async def crowd(nursery: trio.Nursery) -> Crowded:
+@pytest.fixture
+async def crowded(nursery: trio.Nursery) -> Crowded:
     """All due in one second, and a neighbour's of the same second and of those after it."""
     bench = Crowded()
     bench.takes = 0.1
-    bench.offset = -round(trio.current_time() * 1000)
     await bench.clock.take()
     bench.pending.add_many([EPOCH + 1_000 + one % 1_000 for one in range(MANY)], [A + one for one in range(MANY)])
     for one in range(30):
@@ -296,9 +272,7 @@ KNOWN = EPOCH + 40_000
 async def known_crowd(nursery: trio.Nursery, crowd: Sequence[int], theirs: Sequence[int]) -> Crowded:
     """A second that has been looked at, ten before it begins."""
     bench = Crowded()
-    bench.offset = -round(trio.current_time() * 1000)
     await bench.clock.take()
-
     bench.others = dict.fromkeys(theirs, 2)
     bench.pending.add_many([due_of(one) for one in crowd], crowd)
     for one in theirs:
@@ -309,37 +283,29 @@ async def known_crowd(nursery: trio.Nursery, crowd: Sequence[int], theirs: Seque
     return bench
 
 
-async def test_a_neighbour_does_not_wait_behind_a_crowd(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await crowd(nursery)
+async def test_a_neighbour_does_not_wait_behind_a_crowd(crowded: Crowded) -> None:
     await trio.sleep(8)
-    late = [at - (1_500 + 100 * (entry - B)) for entry, at in bench.fired if entry // A == 2]
+    late = [at - (1_500 + 100 * (entry - B)) for entry, at in crowded.fired if entry // A == 2]
     assert len(late) == 30
     assert max(late) <= 210, "a batch that was begun, and one's own"
-    assert bench.order(1) == sorted(bench.order(1), key=lambda entry: ((entry - A) % 1_000, entry))
-    assert sorted(bench.order(1)) == [A + one for one in range(MANY)]
-    assert len(bench.pending) == bench.pending.behind == 0
+    assert crowded.order(1) == sorted(crowded.order(1), key=lambda entry: ((entry - A) % 1_000, entry))
+    assert sorted(crowded.order(1)) == [A + one for one in range(MANY)]
+    assert len(crowded.pending) == crowded.pending.behind == 0
 
 
-async def test_what_falls_due_by_itself_meets_no_batch_of_a_crowd(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
+async def test_what_falls_due_by_itself_meets_no_batch_of_a_crowd(crowded: Crowded) -> None:
     """From the second after the crowd's on: of its own nothing is known here."""
-    bench = await crowd(nursery)
-    bench.takes, bench.takes_each, bench.writers.total_tokens = 0.0, 0.0002, 1
+    crowded.takes, crowded.takes_each, crowded.writers.total_tokens = 0.0, 0.0002, 1
     await trio.sleep(8)
-    over = max(at for entry, at in bench.streamed_at.items() if entry // A == 1)
-    late = {1_500 + 100 * (entry - B): at for entry, at in bench.streamed_at.items() if entry // A == 2}
+    over = max(at for entry, at in crowded.streamed_at.items() if entry // A == 1)
+    late = {1_500 + 100 * (entry - B): at for entry, at in crowded.streamed_at.items() if entry // A == 2}
     after = [at - due for due, at in late.items() if 2_000 < due < over]
     assert len(after) > 15, "the crowd takes longer than its second"
     assert max(after) <= 2, "to look its topic up, and to promote it"
-    assert sorted(bench.order(1)) == [A + one for one in range(MANY)]
+    assert sorted(crowded.order(1)) == [A + one for one in range(MANY)]
 
 
-async def test_strangers_in_a_known_second_meet_no_batch_of_its_crowd(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
+async def test_strangers_in_a_known_second_meet_no_batch_of_its_crowd(nursery: trio.Nursery) -> None:
     theirs = [first_id(KNOWN + 300 + 100 * one) + 200 for one in range(7)]
     bench = await known_crowd(nursery, [first_id(KNOWN + one // 60) + one % 60 for one in range(60_000)], theirs)
     bench.takes_each, bench.writers.total_tokens = 0.0002, 1
@@ -347,11 +313,9 @@ async def test_strangers_in_a_known_second_meet_no_batch_of_its_crowd(
     assert max(bench.streamed_at[one] - (40_300 + 100 * nth) for nth, one in enumerate(theirs)) <= 2
 
 
-async def test_a_crowd_of_a_full_hour_is_looked_at_before_the_hour_begins(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
+async def test_a_crowd_of_a_full_hour_is_looked_at_before_the_hour_begins(nursery: trio.Nursery) -> None:
     bench, hour = Bench(), (EPOCH // 3_600_000 + 1) * 3_600_000
-    bench.offset = hour - 10_000 - EPOCH - round(trio.current_time() * 1000)
+    bench.offset = hour - 10_000 - EPOCH
     await bench.clock.take()
     bench.begin_at(hour - 10_000)
     crowd = [first_id(hour + one // 60) + one % 60 for one in range(60_000)]
@@ -362,9 +326,7 @@ async def test_a_crowd_of_a_full_hour_is_looked_at_before_the_hour_begins(
     assert bench.asked == [hour // 1_000]
 
 
-async def test_a_batch_that_would_not_fit_is_smaller_and_leaves_no_crumbs(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
+async def test_a_batch_that_would_not_fit_is_smaller_and_leaves_no_crumbs(nursery: trio.Nursery) -> None:
     """What it is cut by has its turn with the others of its topic: a batch of a few takes nearly as long as a large."""
     theirs = [first_id(KNOWN + 300 + 110 * one) + 200 for one in range(6)]
     bench = await known_crowd(nursery, [first_id(KNOWN + one // 60) + one % 60 for one in range(60_000)], theirs)
@@ -376,9 +338,7 @@ async def test_a_batch_that_would_not_fit_is_smaller_and_leaves_no_crumbs(
 
 
 @pytest.mark.slow
-async def test_the_first_of_a_crowd_that_is_known_hold_up_nobody(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
+async def test_the_first_of_a_crowd_that_is_known_hold_up_nobody(nursery: trio.Nursery) -> None:
     """What falls due a millisecond later is promoted beside them."""
     crowd = [first_id(KNOWN + one // 200) + one % 200 for one in range(60_000)]  # fewer in a millisecond than a batch
     theirs = first_id(KNOWN + 1) + 200
@@ -389,131 +349,106 @@ async def test_the_first_of_a_crowd_that_is_known_hold_up_nobody(
     assert [entry for entry, _ in bench.fired if entry != theirs] == crowd[: len(bench.fired) - 1]
 
 
-async def test_a_second_of_many_is_in_order_before_it_begins(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
+async def test_a_second_of_many_is_in_order_before_it_begins(bench: Bench) -> None:
     """At once it would take long, and nobody would be served meanwhile."""
-    bench = await start(nursery)
     for entry in range(20_000):
         bench.pending.add(EPOCH + 30_000 + entry * 7919 % 1_000, entry)
     await trio.sleep(29)
     assert bench.pending.wheel.prepare(1) == 0
 
 
-async def test_what_a_promotion_leaves_goes_next_and_in_order(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await crowd(nursery)
-    bench.piece = 300
-    bench.takes = 0.01
+async def test_what_a_promotion_leaves_goes_next_and_in_order(crowded: Crowded) -> None:
+    crowded.piece = 300
+    crowded.takes = 0.01
     await trio.sleep(1.1)
-    bench.away_until = EPOCH + 3_000  # in the midst of one
+    crowded.away_until = EPOCH + 3_000  # in the midst of one
     here = [(EPOCH + 1_000 + one % 1_000, A + one) for one in range(MANY)]
-    gone = {entry for entry, _ in bench.fired}
-    assert bench.pending.add_missing([one for one in here if one[1] not in gone]) == 0, "what is left is on its way"
+    gone = {entry for entry, _ in crowded.fired}
+    assert crowded.pending.add_missing([one for one in here if one[1] not in gone]) == 0, "what is left is on its way"
     await trio.sleep(8)
-    assert bench.order(1) == sorted(bench.order(1), key=lambda entry: ((entry - A) % 1_000, entry))
-    assert sorted(bench.order(1)) == [A + one for one in range(MANY)]
-    assert [one.entry for one in bench.went] == [entry for entry, _ in bench.fired]
-    assert {*bench.batches} >= {300, BATCH - 300}
+    assert crowded.order(1) == sorted(crowded.order(1), key=lambda entry: ((entry - A) % 1_000, entry))
+    assert sorted(crowded.order(1)) == [A + one for one in range(MANY)]
+    assert [one.entry for one in crowded.went] == [entry for entry, _ in crowded.fired]
+    assert {*crowded.batches} >= {300, BATCH - 300}
 
 
-async def test_a_batch_or_two_are_not_looked_up(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
-    bench = await crowd(nursery)
+async def test_a_batch_or_two_are_not_looked_up(crowded: Crowded) -> None:
     await trio.sleep(8)
-    bench.looks.clear()
-    bench.pending.add_many([EPOCH + 9_000] * 2 * BATCH, [A + one for one in range(2 * BATCH)])
-    bench.pending.add(EPOCH + 10_000, B)
+    crowded.looks.clear()
+    crowded.pending.add_many([EPOCH + 9_000] * 2 * BATCH, [A + one for one in range(2 * BATCH)])
+    crowded.pending.add(EPOCH + 10_000, B)
     await trio.sleep(4)
-    assert bench.batches[-3:] == [BATCH, BATCH, 1]
-    assert bench.looks == []
+    assert crowded.batches[-3:] == [BATCH, BATCH, 1]
+    assert crowded.looks == []
 
 
-async def test_what_waits_in_the_crowd_is_not_missing_and_counts_as_late(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await crowd(nursery)
+async def test_what_waits_in_the_crowd_is_not_missing_and_counts_as_late(crowded: Crowded) -> None:
     await trio.sleep(2.5)
-    assert bench.pending.lanes
-    assert 500 < bench.pending.behind < 1_500
-    assert len(bench.pending) > 10 * BATCH
-    gone = {entry for entry, _ in bench.fired}
+    assert crowded.pending.lanes
+    assert 500 < crowded.pending.behind < 1_500
+    assert len(crowded.pending) > 10 * BATCH
+    gone = {entry for entry, _ in crowded.fired}
     here = [(EPOCH + 1_000 + one % 1_000, A + one) for one in range(MANY) if A + one not in gone]
-    assert bench.pending.add_missing(here) == 0
-    assert bench.pending.add_missing([*here, (EPOCH + 1_700, A + MANY)]) == 1
+    assert crowded.pending.add_missing(here) == 0
+    assert crowded.pending.add_missing([*here, (EPOCH + 1_700, A + MANY)]) == 1
     await trio.sleep(8)
-    assert sorted(bench.order(1)) == [A + one for one in range(MANY + 1)]
+    assert sorted(crowded.order(1)) == [A + one for one in range(MANY + 1)]
 
 
-async def test_it_knows_how_many_are_due_or_soon_will_be(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await crowd(nursery)
-    assert [bench.pending.known(EPOCH + until) for until in (0, 999, 1_000, 2_000)] == [0, 0, MANY + 5, MANY + 15]
+async def test_it_knows_how_many_are_due_or_soon_will_be(crowded: Crowded) -> None:
+    assert [crowded.pending.known(EPOCH + until) for until in (0, 999, 1_000, 2_000)] == [0, 0, MANY + 5, MANY + 15]
     for at in (1.5, 1.75, 3.5):  # the second is under way, partly in lanes; and later it is all in lanes
-        await trio.sleep(at - (bench.clock.now() - EPOCH) / 1_000)
-        assert len(bench.pending) > 2 * BATCH
-        assert bench.pending.known(EPOCH + 10_000) == len(bench.pending)
+        await trio.sleep(at - (crowded.clock.now() - EPOCH) / 1_000)
+        assert len(crowded.pending) > 2 * BATCH
+        assert crowded.pending.known(EPOCH + 10_000) == len(crowded.pending)
 
 
-async def test_a_store_that_is_away_when_topics_are_looked_up(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await crowd(nursery)
-    bench.unseen_until = EPOCH + 5_000
+async def test_a_store_that_is_away_when_topics_are_looked_up(crowded: Crowded) -> None:
+    crowded.unseen_until = EPOCH + 5_000
     await trio.sleep(1.9)
-    assert bench.pending.add_missing([(EPOCH + 1_000 + one, A + one) for one in range(1_000)]) <= BATCH, (
+    assert crowded.pending.add_missing([(EPOCH + 1_000 + one, A + one) for one in range(1_000)]) <= BATCH, (
         "it is on its way"
     )
-    bench.away_until = EPOCH + 7_000
+    crowded.away_until = EPOCH + 7_000
     await trio.sleep(13)
-    assert sorted(set(bench.order(1))) == [A + one for one in range(MANY)]
-    assert len(bench.order(2)) == 30
+    assert sorted(set(crowded.order(1))) == [A + one for one in range(MANY)]
+    assert len(crowded.order(2)) == 30
 
 
-async def test_a_crowd_waits_while_time_is_in_doubt(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await crowd(nursery)
+async def test_a_crowd_waits_while_time_is_in_doubt(crowded: Crowded) -> None:
     await trio.sleep(2)
-    bench.offset += 3_600_000
-    await bench.clock.take()
+    crowded.offset += 3_600_000
+    await crowded.clock.take()
     await trio.sleep(0.3)
-    fired = len(bench.fired)
+    fired = len(crowded.fired)
     assert 0 < fired < MANY
     await trio.sleep(5)
-    assert (len(bench.fired), bench.pending.behind) == (fired, 0)
-    bench.offset -= 3_600_000
-    await bench.clock.take()
+    assert (len(crowded.fired), crowded.pending.behind) == (fired, 0)
+    crowded.offset -= 3_600_000
+    await crowded.clock.take()
     await trio.sleep(6)
-    assert len(bench.fired) == MANY + 30
+    assert len(crowded.fired) == MANY + 30
 
 
-async def test_a_crowd_stops_between_batches_and_lets_go_of_shards(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    bench = await crowd(nursery)
+async def test_a_crowd_stops_between_batches_and_lets_go_of_shards(crowded: Crowded) -> None:
     await trio.sleep(2)
-    await bench.dispatcher.stop()
-    fired = len(bench.fired)
-    assert 0 < fired == sum(bench.batches), "what was begun is over"
+    await crowded.dispatcher.stop()
+    fired = len(crowded.fired)
+    assert 0 < fired == sum(crowded.batches), "what was begun is over"
     await trio.sleep(5)
-    assert len(bench.fired) == fired
-    before = len(bench.pending)
-    bench.ownership.held = frozenset(range(1, 16))
-    await bench.pending.forget(frozenset({0}))
-    assert len(bench.pending) == before, "who has the shard now may not have seen it yet"
+    assert len(crowded.fired) == fired
+    before = len(crowded.pending)
+    crowded.ownership.held = frozenset(range(1, 16))
+    await crowded.pending.forget(frozenset({0}))
+    assert len(crowded.pending) == before, "who has the shard now may not have seen it yet"
     await trio.sleep(20)
-    await bench.pending.forget(frozenset({0}))
-    assert before * 14 / 16 < len(bench.pending) < before
+    await crowded.pending.forget(frozenset({0}))
+    assert before * 14 / 16 < len(crowded.pending) < before
 
 
-async def test_a_rate_holds_its_topic_back_and_no_other(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
+async def test_a_rate_holds_its_topic_back_and_no_other(nursery: trio.Nursery) -> None:
     bench = Crowded()
     bench.rates[1] = 100
-    bench.offset = -round(trio.current_time() * 1000)
     await bench.clock.take()
     bench.pending.add_many([EPOCH + 1_000] * 500, [A + one for one in range(500)])
     for one in range(40):
@@ -534,19 +469,17 @@ async def test_a_rate_holds_its_topic_back_and_no_other(
     assert bench.order(1) == [A + one for one in range(500)], "in order, each once; and all when the rate is gone"
 
 
+@pytest.mark.parametrize("aside", [False, True])
 async def test_a_rate_gives_back_what_was_cancelled_and_not_what_waits_aside(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+    nursery: trio.Nursery, aside: bool
 ) -> None:
-    for aside in (False, True):
-        bench = Crowded()
-        bench.rates[1] = 100
-        bench.offset = -round(trio.current_time() * 1000)
-        await bench.clock.take()
-        bench.pending.add_many([EPOCH + 1_000] * 1_000, [A + one for one in range(1_000)])
-        if aside:
-            bench.aside.update(A + one for one in range(400))
-        bench.gone = {A + one for one in range(400)}
-        nursery.start_soon(bench.dispatcher.run)
-        await trio.sleep(3)
-        assert (len(bench.order(1)) > 180) == (not aside)
-        await bench.dispatcher.stop()
+    bench = Crowded()
+    bench.rates[1] = 100
+    await bench.clock.take()
+    bench.pending.add_many([EPOCH + 1_000] * 1_000, [A + one for one in range(1_000)])
+    if aside:
+        bench.aside.update(A + one for one in range(400))
+    bench.gone = {A + one for one in range(400)}
+    nursery.start_soon(bench.dispatcher.run)
+    await trio.sleep(3)
+    assert (len(bench.order(1)) > 180) == (not aside)

@@ -6,8 +6,8 @@ from typing import cast
 import pytest
 import trio
 import trio.lowlevel
-from trio.testing import MockClock
 
+from support.simulated import on_simulated_time
 from tarry.service.clock import Clock
 from tarry.service.engine.dispatch.guard_telling import GuardTelling
 from tarry.service.engine.dispatch.guarded_promotion import GuardedPromotion
@@ -15,6 +15,8 @@ from tarry.service.engine.dispatch.guardroom import BATCH, YOUNG, GuardRoom
 from tarry.service.guards.question import Answers, NoAnswer
 from tarry.store.errors import Unavailable
 from tarry.store.timers.guarded import Guarded
+
+pytestmark = on_simulated_time
 
 
 class Telling:
@@ -67,11 +69,7 @@ class World:
         self.told: list[str] = []
         self.well = 0
         self.room = GuardRoom(
-            "unpaid",
-            self,
-            cast(GuardedPromotion, self),
-            cast(GuardTelling, Telling(self)),
-            cast(Clock, Time(self)),
+            "unpaid", self, cast(GuardedPromotion, self), cast(GuardTelling, Telling(self)), cast(Clock, Time(self))
         )
 
     def put(self, *ids: int, due: int = 0) -> None:
@@ -114,7 +112,7 @@ def world(nursery: trio.Nursery) -> World:
     return world
 
 
-async def test_what_it_says_is_done(world: World, autojump_clock: MockClock) -> None:
+async def test_what_it_says_is_done(world: World) -> None:
     world.paid = {2}
     world.put(1, 2, 3)
     assert len(world.room) == 3
@@ -124,13 +122,13 @@ async def test_what_it_says_is_done(world: World, autojump_clock: MockClock) -> 
     assert world.told == []
 
 
-async def test_batches_are_bounded(world: World, autojump_clock: MockClock) -> None:
+async def test_batches_are_bounded(world: World) -> None:
     world.put(*range(2 * BATCH + 1))
     await trio.sleep(1)
     assert [len(asked) for asked in world.asked] == [BATCH, BATCH, 1]
 
 
-async def test_away_is_held_and_goes_on(world: World, autojump_clock: MockClock) -> None:
+async def test_away_is_held_and_goes_on(world: World) -> None:
     world.away = "no server"
     world.put(1, 2)
     await trio.sleep(100)
@@ -143,7 +141,7 @@ async def test_away_is_held_and_goes_on(world: World, autojump_clock: MockClock)
     assert (sorted(world.sent), world.room.holds, world.well) == ([1, 2], None, 1)
 
 
-async def test_one_that_nothing_can_be_said_of_holds_up_no_other(world: World, autojump_clock: MockClock) -> None:
+async def test_one_that_nothing_can_be_said_of_holds_up_no_other(world: World) -> None:
     world.poison = {7}
     world.put(*range(20))
     await trio.sleep(5)
@@ -160,7 +158,7 @@ async def test_one_that_nothing_can_be_said_of_holds_up_no_other(world: World, a
     assert (7 in world.sent, world.well) == (True, 1), "it is told when nothing is held any more"
 
 
-async def test_where_it_answers_nobody_it_is_left_alone(world: World, autojump_clock: MockClock) -> None:
+async def test_where_it_answers_nobody_it_is_left_alone(world: World) -> None:
     world.poison = set(range(1000))
     world.put(*range(1000))
     await trio.sleep(60)
@@ -172,7 +170,7 @@ async def test_where_it_answers_nobody_it_is_left_alone(world: World, autojump_c
     assert len(world.sent) == 1000, "soon after it is mended"
 
 
-async def test_two_rows_are_held(world: World, autojump_clock: MockClock) -> None:
+async def test_two_rows_are_held(world: World) -> None:
     world.unclear = {2}
     world.put(1, 2)
     await trio.sleep(30)
@@ -185,7 +183,7 @@ async def test_two_rows_are_held(world: World, autojump_clock: MockClock) -> Non
     assert (world.sent, world.room.holds) == ([1, 2], None)
 
 
-async def test_an_answer_that_is_old_is_asked_for_anew(world: World, autojump_clock: MockClock) -> None:
+async def test_an_answer_that_is_old_is_asked_for_anew(world: World) -> None:
     world.slow_store = YOUNG + 1
     world.put(1)
     await trio.sleep(20)
@@ -196,7 +194,7 @@ async def test_an_answer_that_is_old_is_asked_for_anew(world: World, autojump_cl
     assert (world.sent, world.ended) == ([], [1])
 
 
-async def test_what_somebody_holds_keeps_no_other_waiting(world: World, autojump_clock: MockClock) -> None:
+async def test_what_somebody_holds_keeps_no_other_waiting(world: World) -> None:
     world.locked = {1}
     world.put(1, 2)
     await trio.sleep(1)
@@ -206,7 +204,7 @@ async def test_what_somebody_holds_keeps_no_other_waiting(world: World, autojump
     assert world.sent == [2, 1]
 
 
-async def test_gone_and_moved(world: World, autojump_clock: MockClock) -> None:
+async def test_gone_and_moved(world: World) -> None:
     world.away = "no server"
     world.put(1, 2, 3)
     await trio.sleep(1)
@@ -221,7 +219,7 @@ async def test_gone_and_moved(world: World, autojump_clock: MockClock) -> None:
     assert world.sent == [3, 2]
 
 
-async def test_what_comes_once_more_meanwhile_is_asked_for_again(world: World, autojump_clock: MockClock) -> None:
+async def test_what_comes_once_more_meanwhile_is_asked_for_again(world: World) -> None:
     """It was moved while it was under way, and has come back."""
     world.takes = 1
     world.put(1, due=world.now + 1)
@@ -236,21 +234,12 @@ async def test_what_comes_once_more_meanwhile_is_asked_for_again(world: World, a
     assert len(world.room) == 0
 
 
-async def test_the_store_is_away(world: World, autojump_clock: MockClock) -> None:
-    world.store_away = True
+@pytest.mark.parametrize("trouble", ["store_away", "doubted"])
+async def test_nothing_is_done_while_the_store_is_away_or_the_time_in_doubt(world: World, trouble: str) -> None:
+    setattr(world, trouble, True)
     world.put(1)
     await trio.sleep(5)
-    assert (world.sent, len(world.room)) == ([], 1)
-    world.store_away = False
-    await trio.sleep(1)
-    assert world.sent == [1]
-
-
-async def test_nothing_is_done_while_the_time_is_in_doubt(world: World, autojump_clock: MockClock) -> None:
-    world.doubted = True
-    world.put(1)
-    await trio.sleep(5)
-    assert world.asked == []
-    world.doubted = False
+    assert (world.sent, world.asked, len(world.room)) == ([], [], 1)
+    setattr(world, trouble, False)
     await trio.sleep(1)
     assert world.sent == [1]

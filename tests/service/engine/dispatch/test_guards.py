@@ -4,34 +4,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import trio
 
-from support.embedded import embedded
-from tarry.service.clock import Clock
+from support.spied import NOW, spied
 from tarry.service.engine.dispatch.guards import Guards
-from tarry.service.making import begin
-from tarry.service.metrics import Metrics
-from tarry.service.settings import Settings
 from tarry.store.records import Found
 
-NOW = 1_700_000_000_000
 UNDECLARED = "it is not declared in this server's settings"
 
 
 @pytest.fixture
-async def guards(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Guards]:
-    async def sample() -> int:
-        return NOW
-
-    backend = embedded(tmp_path / "tarry.db")
-    clock = Clock(sample, monotonic=lambda: 0)
-    await clock.take()
-    server = begin(backend, Settings(), Metrics(), clock=clock)
-    nursery.start_soon(server.run)
-    await server.ready.wait()
-    yield server.node.guards
-    nursery.cancel_scope.cancel()
-    await backend.aclose()
+async def guards(tmp_path: Path) -> AsyncIterator[Guards]:
+    async with spied(tmp_path / "tarry.db") as server:
+        yield server.node.guards
 
 
 def message(*, due: int, guard: str | None = "unpaid") -> Found:

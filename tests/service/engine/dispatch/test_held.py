@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from support.effort import full, tries
+from support.simulated import on_simulated_time
 from tarry.service.clock import Clock
 from tarry.service.engine.dispatch import held as held_module
 from tarry.service.engine.dispatch.held import Held
@@ -17,6 +18,8 @@ from tarry.service.engine.dispatch.unblocking import Unblocking
 from tarry.service.engine.signals import Signals
 from tarry.store.errors import Locked, Unavailable
 from tarry.store.records import Promoted
+
+pytestmark = on_simulated_time
 
 LOCK_WAIT = 1.0
 
@@ -88,9 +91,14 @@ class Stream:
         self.told += [one.entry for one in promoted]
 
 
-async def test_a_busy_queue_is_stood_in_line_for(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
+@pytest.fixture
+def stream(nursery: trio.Nursery) -> Stream:
     stream = Stream()
     nursery.start_soon(stream.unblocking.run)
+    return stream
+
+
+async def test_a_busy_queue_is_stood_in_line_for(stream: Stream) -> None:
     stream.held.put({1: [1001, 1002]})
     assert 1001 in stream.held
     assert set(stream.held.queues) == {1}
@@ -100,12 +108,8 @@ async def test_a_busy_queue_is_stood_in_line_for(nursery: trio.Nursery, autojump
     assert 1001 not in stream.held
 
 
-async def test_a_locked_queue_keeps_no_other_waiting_and_goes_in_order_when_it_is_free(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    stream = Stream()
+async def test_a_locked_queue_keeps_no_other_waiting_and_goes_in_order_when_it_is_free(stream: Stream) -> None:
     stream.locked = {1}
-    nursery.start_soon(stream.unblocking.run)
     stream.held.put({1: [1000 + number for number in range(600)]})
     for number in range(20):
         stream.held.put({2: [2000 + number], 1: [1600 + number]})
@@ -120,13 +124,9 @@ async def test_a_locked_queue_keeps_no_other_waiting_and_goes_in_order_when_it_i
 
 @pytest.mark.slow
 @full
-async def test_very_many_locked_queues_take_two_connections(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_very_many_locked_queues_take_two_connections(stream: Stream) -> None:
     many = tries(250, 1000)
-    stream = Stream()
     stream.locked = set(range(1, many + 1))
-    nursery.start_soon(stream.unblocking.run)
     stream.held.put({queue_id: [queue_id * 1000] for queue_id in stream.locked})
     await trio.sleep(many * LOCK_WAIT / 2 + 100)
     assert stream.most_in_line == 2
@@ -136,14 +136,10 @@ async def test_very_many_locked_queues_take_two_connections(
     assert sorted(stream.told) == [queue_id * 1000 for queue_id in range(1, many + 1)]
 
 
-async def test_a_gap_that_somebody_holds_keeps_no_other_queue_waiting(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_gap_that_somebody_holds_keeps_no_other_queue_waiting(stream: Stream) -> None:
     """It is met by one that stands in line, then by itself; never together with the others."""
-    stream = Stream()
     stream.gaps = {1, 2, 3}
     stream.locked = {201, 202}
-    nursery.start_soon(stream.unblocking.run)
     stream.held.put({queue_id: [queue_id * 1000] for queue_id in (1, 2, 3, 201, 202, 301, 302)})
     await trio.sleep(2 * LOCK_WAIT + 0.1)
     assert sorted(stream.told) == [301_000, 302_000]
@@ -160,13 +156,9 @@ async def test_a_gap_that_somebody_holds_keeps_no_other_queue_waiting(
     assert len(stream.held) == 0
 
 
-async def test_a_busy_queue_is_not_behind_many_that_are_locked(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_busy_queue_is_not_behind_many_that_are_locked(stream: Stream) -> None:
     """All queues of a topic are locked, and stood in line for: those of other topics come first."""
-    stream = Stream()
     stream.locked = set(range(1, 65))
-    nursery.start_soon(stream.unblocking.run)
     stream.held.put({queue_id: [queue_id * 1000] for queue_id in [*stream.locked, 100]})
     await trio.sleep(LOCK_WAIT + 0.1)
     assert stream.told == [100_000]
@@ -176,15 +168,11 @@ async def test_a_busy_queue_is_not_behind_many_that_are_locked(
         assert stream.told[-1] == 100_000 + number
 
 
-async def test_suspects_are_parted_from_the_queue_that_is_slow(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    stream = Stream()
+async def test_suspects_are_parted_from_the_queue_that_is_slow(stream: Stream) -> None:
     stream.slow = {1}
     queues = range(1, 21)
     stream.held.note(queues, 20, 0.7)
     assert stream.held.queues == set(queues)
-    nursery.start_soon(stream.unblocking.run)
     for number in range(20):
         stream.held.put({queue_id: [queue_id * 1000 + number] for queue_id in stream.held.queues})
         await trio.sleep(0.5)
@@ -201,13 +189,9 @@ async def test_suspects_are_parted_from_the_queue_that_is_slow(
     assert [entry for entry in stream.told if entry // 1000 == 1] == [1000 + number for number in range(21)]
 
 
-async def test_when_all_are_slow_suspects_go_on_together(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    stream = Stream()
+async def test_when_all_are_slow_suspects_go_on_together(stream: Stream) -> None:
     stream.slow = set(range(1, 101))
     stream.held.note(stream.slow, 100, 0.7)
-    nursery.start_soon(stream.unblocking.run)
     for number in range(10):
         stream.held.put({queue_id: [queue_id * 1000 + number] for queue_id in stream.slow})
         await trio.sleep(1)
@@ -226,12 +210,8 @@ async def test_few_suspects_are_kept_in_mind(monkeypatch: pytest.MonkeyPatch) ->
     assert held.queues == {3, 4}
 
 
-async def test_a_lock_has_a_line_in_the_log_when_it_is_met_and_one_when_it_is_over(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    stream = Stream()
+async def test_a_lock_has_a_line_in_the_log_when_it_is_met_and_one_when_it_is_over(stream: Stream) -> None:
     stream.locked, stream.gaps = {1}, {2}
-    nursery.start_soon(stream.unblocking.run)
     stream.held.put({queue_id: [queue_id * 1000] for queue_id in (1, 2, 3)})
     with structlog.testing.capture_logs() as lines:
         await trio.sleep(60)
@@ -244,12 +224,8 @@ async def test_a_lock_has_a_line_in_the_log_when_it_is_met_and_one_when_it_is_ov
     assert {line["seconds"] > 55 for line in lines} == {True}
 
 
-async def test_nothing_is_promoted_while_time_is_in_doubt(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    stream = Stream()
+async def test_nothing_is_promoted_while_time_is_in_doubt(stream: Stream) -> None:
     stream.locked = {1, 2, 3}
-    nursery.start_soon(stream.unblocking.run)
     stream.held.put({1: [1000], 2: [2000], 3: [3000]})
     await trio.sleep(5)
     stream.held.put({4: [4000]})
@@ -262,12 +238,8 @@ async def test_nothing_is_promoted_while_time_is_in_doubt(
     assert sorted(stream.told) == [1000, 2000, 3000, 4000]
 
 
-async def test_what_is_put_twice_goes_once_and_a_store_that_is_away_is_waited_for(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    stream = Stream()
+async def test_what_is_put_twice_goes_once_and_a_store_that_is_away_is_waited_for(stream: Stream) -> None:
     stream.away = True
-    nursery.start_soon(stream.unblocking.run)
     stream.held.put({1: [1001, 1002]})
     stream.held.put({1: [1002, 1003]})
     await trio.sleep(3)
@@ -277,12 +249,8 @@ async def test_what_is_put_twice_goes_once_and_a_store_that_is_away_is_waited_fo
     assert stream.told == [1001, 1002, 1003]
 
 
-async def test_what_is_put_again_while_it_is_passed_over_is_tried_again(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_what_is_put_again_while_it_is_passed_over_is_tried_again(stream: Stream) -> None:
     """The hand has met it a second time, and locked it for a look, just when it was to go from here."""
-    stream = Stream()
-    nursery.start_soon(stream.unblocking.run)
     stream.held.put({1: [1001, 1002]})
     stream.passed_over = {1001}
     await trio.sleep(0.005)

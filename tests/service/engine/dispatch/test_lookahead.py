@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from tarry.service.clock import Clock
+from support.hand_time import HandTime
 from tarry.service.engine.dispatch.due_topics import DueTopics
 from tarry.service.engine.dispatch.lookahead import Lookahead
 from tarry.service.engine.state.known_seconds import FEW, KnownSeconds
@@ -27,10 +27,11 @@ class Asked:
         self.topics_of, self.others_in = topics.ask, topics.others_in
 
 
-class Topics:
+class Topics(HandTime):
     """Who knows the topics: those of some entries, of the others A."""
 
     def __init__(self) -> None:
+        super().__init__(EPOCH)
         self.of: dict[int, int] = {}
         self.asked: list[int] = []
         self.looked_at: list[int] = []
@@ -40,12 +41,7 @@ class Topics:
         self.loads = {SECOND: 1_000_000}
         self.seconds = KnownSeconds()
         self.wheel = self
-        self.now = EPOCH
-        self.clock = Clock(self.sample, monotonic=lambda: self.now * 1_000_000)
         self.lookahead = Lookahead(cast(Pending, self), cast(DueTopics, Asked(self)), self.clock)
-
-    async def sample(self) -> int:
-        return self.now
 
     def load(self, second: int) -> int | None:
         return self.loads.get(second)
@@ -64,7 +60,7 @@ class Topics:
         return (self.crowd, others) if self.crowd else None
 
     async def look(self, now: int = EPOCH) -> None:
-        self.now = now
+        self.ms = now
         await self.clock.take()
         await self.lookahead.look_ahead()
 

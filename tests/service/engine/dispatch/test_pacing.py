@@ -7,8 +7,11 @@ from typing import cast
 import trio
 import trio.testing
 
+from support.simulated import on_simulated_time
 from tarry.service.engine.dispatch.pacing import BurstPacing
 from tarry.service.engine.state.pending import Pending
+
+pytestmark = on_simulated_time
 
 BATCH = 500
 PER_S = 10_000
@@ -46,13 +49,13 @@ class Bench:
         return any(began < time < over for began, over, _ in self.batches)
 
 
-async def test_a_batch_is_whole_where_nothing_falls_due(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_batch_is_whole_where_nothing_falls_due() -> None:
     bench = Bench()
     await bench.go(0.5)
     assert {many for *_, many in bench.batches} == {BATCH}
 
 
-async def test_what_falls_due_meets_no_batch(autojump_clock: trio.testing.MockClock) -> None:
+async def test_what_falls_due_meets_no_batch() -> None:
     dues = [0.2 + 0.11 * one for one in range(30)]
     bench = Bench(*dues)
     await bench.go(4)
@@ -61,9 +64,7 @@ async def test_what_falls_due_meets_no_batch(autojump_clock: trio.testing.MockCl
     assert sum(many for *_, many in bench.batches) > 0.8 * 4 * PER_S
 
 
-async def test_the_crowd_rests_while_a_neighbour_is_promoted_and_claims(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
+async def test_the_crowd_rests_while_a_neighbour_is_promoted_and_claims(nursery: trio.Nursery) -> None:
     bench = Bench()
     await bench.go(0.06)
     with bench.pacing.other_topic():
@@ -75,9 +76,7 @@ async def test_the_crowd_rests_while_a_neighbour_is_promoted_and_claims(
     assert 0.0025 <= bench.now - over <= 0.004
 
 
-async def test_one_that_was_due_while_a_batch_took_long_has_its_turn_next(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_one_that_was_due_while_a_batch_took_long_has_its_turn_next() -> None:
     bench = Bench(0.3)
     assert await bench.pacing.turn(BATCH) == BATCH  # how long it takes is not known yet
     await trio.sleep(0.301)
@@ -86,9 +85,7 @@ async def test_one_that_was_due_while_a_batch_took_long_has_its_turn_next(
     assert 0.3045 <= bench.now <= 0.306
 
 
-async def test_where_neighbours_leave_no_gaps_it_goes_on_for_three_quarters_of_the_time(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_where_neighbours_leave_no_gaps_it_goes_on_for_three_quarters_of_the_time() -> None:
     bench = Bench(*(0.001 * one for one in range(1, 5_000)))
     await bench.go(4)
     busy = sum(over - began for began, over, _ in bench.batches)
@@ -97,16 +94,14 @@ async def test_where_neighbours_leave_no_gaps_it_goes_on_for_three_quarters_of_t
     assert longest <= 0.022
 
 
-async def test_few_that_are_left_go_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_few_that_are_left_go_at_once() -> None:
     bench = Bench(1.0)
     bench.pacing.went(BATCH, BATCH / PER_S)
     assert await bench.pacing.turn(3) == 3
     assert bench.now == 0
 
 
-async def test_a_rest_that_nobody_ended_costs_the_next_no_more_than_it_had(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_rest_that_nobody_ended_costs_the_next_no_more_than_it_had() -> None:
     gaps = Bench().pacing
     for _ in range(2):
         gaps.went(BATCH, BATCH / PER_S)

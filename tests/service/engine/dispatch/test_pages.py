@@ -1,12 +1,10 @@
 """What is read of a stretch of time comes in the order of its time, whole, whatever shards and tables it lies in."""
 
 import random
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
+from attrs import evolve
 
-from support.embedded import embedded
 from tarry.service.engine.dispatch.pages import Pages
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -18,19 +16,10 @@ from tarry.store.timers import timers
 NOW = 1_795_000_000_000
 
 
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    backend = embedded(tmp_path / "tarry.db")
-    yield Store(backend)
-    await backend.aclose()
-
-
 async def fill(store: Store, topic: Topic, dice: random.Random, span: int) -> dict[int, int]:
     """Due times by entry: messages, some of which are moved, and retries."""
-    drafts = tuple(
-        Draft(topic=topic, queue=topic.queues[0], body=b"1", deliver_at=NOW + dice.randrange(1, span))
-        for _ in range(150)
-    )
+    draft = Draft(topic=topic, queue=topic.queues[0], body=b"1")
+    drafts = tuple(evolve(draft, deliver_at=NOW + dice.randrange(1, span)) for _ in range(150))
     (receipts,) = await store.publish([Publication(drafts)], NOW)
     assert isinstance(receipts, list)
     dues = {one.id: one.due for one in receipts}
@@ -39,9 +28,7 @@ async def fill(store: Store, topic: Topic, dice: random.Random, span: int) -> di
         assert verdict.due is not None
         dues[move[0]] = verdict.due
     group = await store.add_group(topic, "billing", NOW)
-    await store.publish(
-        [Publication(tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1") for _ in range(50)))], NOW
-    )
+    await store.publish([Publication((draft,) * 50)], NOW)
     turn = await store.turn(group, [], [ClaimRequest("c", 50, 10_000)], NOW)
     assert turn.claims[0] is not None
     for place in range(50):

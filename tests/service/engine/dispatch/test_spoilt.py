@@ -6,22 +6,20 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from tarry.service.clock import Clock
+from support.hand_time import HandTime
 from tarry.service.engine.dispatch.spoilt import TOLD, Spoilt
 from tarry.store.errors import DuplicateKey, Locked, Refused, StoreError, Unavailable, Unfit
 from tarry.store.ids import IdMaker
 from tarry.store.store import Store
 from tarry.store.timers import spoilt as rows
 
-NOW = 1_795_000_000_000
 
-
-class Promoting:
+class Promoting(HandTime):
     """Promotes what is not spoilt, all or nothing."""
 
     def __init__(self, *spoilt: int) -> None:
+        super().__init__()
         self.spoilt = set(spoilt)
-        self.ms = NOW
         self.tried: list[list[int]] = []
         self.away_at: int | None = None
         self.error: Exception = Refused("out of range")
@@ -45,13 +43,9 @@ class Promoting:
             raise self.error
         return list(entries)
 
-    async def sample(self) -> int:
-        return self.ms
-
     async def over(self) -> Spoilt:
-        clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
-        await clock.take()
-        return Spoilt(cast(Store, self), clock)
+        await self.clock.take()
+        return Spoilt(cast(Store, self), self.clock)
 
 
 @pytest.mark.parametrize("spoilt", [[0], [499], [250], [7, 8], list(range(0, 500, 50)), list(range(100, 140))])

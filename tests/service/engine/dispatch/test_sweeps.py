@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from tarry.service.clock import Clock
+from support.hand_time import HandTime
 from tarry.service.engine.cluster.ownership import whole
 from tarry.service.engine.consume.groups import Groups
 from tarry.service.engine.dispatch.loader import Loader
@@ -37,11 +37,11 @@ class Awaiting:
         self.told: list[int] = []
 
 
-class Rows:
+class Rows(HandTime):
     """A store that has what is due, and a hand that holds what it was told of."""
 
     def __init__(self) -> None:
-        self.ms = NOW
+        super().__init__(NOW)
         self.due: list[tuple[int, int]] = []
         self.held: set[int] = set()
         self.sweeping = False
@@ -155,9 +155,6 @@ class Rows:
     def known(self, until: int) -> int:
         return sum(due <= until for due in self.soon)
 
-    async def sample(self) -> int:
-        return self.ms
-
     def queue_seen(self, queue_id: int) -> None:
         self.grown.append(queue_id)
 
@@ -169,14 +166,12 @@ def rows() -> Rows:
 
 @pytest.fixture
 async def sweeps(rows: Rows) -> Sweeps:
-    clock = Clock(rows.sample, monotonic=lambda: rows.ms * 1_000_000)
-    await clock.take()
-
-    rows.coverage = Coverage(clock, rows.ownership, shared=True)
+    await rows.clock.take()
+    rows.coverage = Coverage(rows.clock, rows.ownership, shared=True)
     return Sweeps(
         cast(Store, rows),
         cast(Pending, rows),
-        clock,
+        rows.clock,
         rows.ownership,
         rows.coverage,
         cast(Signals, rows),

@@ -1,13 +1,8 @@
 """What is done for the forecast: changes are added up, and all rows are counted every hour."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import trio
 
-from support.embedded import embedded
-from tarry.service.clock import Clock
+from support.hand_time import HandTime
 from tarry.service.engine.publish.forecast import Forecast
 from tarry.service.metrics import Metrics
 from tarry.store import catalogue
@@ -19,20 +14,16 @@ from tarry.store.timers import forecast
 HOUR = 3_600_000
 
 
-class Town:
-    """A forecast over a real store, with a clock that is moved by hand."""
+class Town(HandTime):
+    """A forecast over a real store."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__(1_795_000_020_000)
         self.store = store
-        self.ms = 1_795_000_020_000
-        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.forecast = self.another()
 
     def another(self) -> Forecast:
         return Forecast(self.store, self.clock, Metrics())
-
-    async def sample(self) -> int:
-        return self.ms
 
     async def schedule(self, topic: Topic, *delays: int) -> None:
         drafts = tuple(
@@ -46,13 +37,8 @@ class Town:
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    backend = embedded(tmp_path / "tarry.db")
-    town = Town(Store(backend))
-    await town.clock.take()
-    yield town
-    with trio.CancelScope(shield=True):
-        await backend.aclose()
+async def town(store: Store) -> Town:
+    return await Town(store).begun()
 
 
 async def topic_of(town: Town) -> Topic:

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import trio
 
 from support.embedded import embedded
+from support.running import running
 from tarry.service.making import begin
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
@@ -20,14 +20,8 @@ from tarry.store.store import Store
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    backend = embedded(tmp_path / "tarry.db")
-    server = begin(backend, Settings(), Metrics())
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(server.run)
-        await server.ready.wait()
+    async with running(begin(embedded(tmp_path / "tarry.db"), Settings(), Metrics())) as server:
         yield server.node
-        nursery.cancel_scope.cancel()
-    await backend.aclose()
 
 
 @pytest.mark.parametrize(

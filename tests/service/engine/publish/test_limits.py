@@ -1,15 +1,10 @@
 """Limits: what is taken and not written is given back, and what is written meanwhile is counted once, or twice for a
 second."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import trio
 
-from support.embedded import embedded
 from support.engine import Cluster
-from tarry.service.clock import Clock
+from support.hand_time import HandTime
 from tarry.service.engine.publish import limits
 from tarry.service.engine.publish.limits import Limits
 from tarry.service.errors import TooMany
@@ -19,17 +14,13 @@ from tarry.store.records import Draft, Publication, Topic
 from tarry.store.store import Store
 
 
-class Town:
-    """Limits over a real store, with a clock that is moved by hand."""
+class Town(HandTime):
+    """Limits over a real store."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__()
         self.store = store
-        self.ms = 1_795_000_000_000
-        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.limits = Limits(store, self.clock, Cluster().nodes)
-
-    async def sample(self) -> int:
-        return self.ms
 
     async def topic(self, name: str = "orders", **limits: int) -> Topic:
         return await self.store.write(catalogue.add_topic, TopicDraft(name, **limits), 1)  # type: ignore[arg-type]
@@ -42,13 +33,8 @@ class Town:
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    backend = embedded(tmp_path / "tarry.db")
-    town = Town(Store(backend))
-    await town.clock.take()
-    yield town
-    with trio.CancelScope(shield=True):
-        await backend.aclose()
+async def town(store: Store) -> Town:
+    return await Town(store).begun()
 
 
 async def test_what_is_not_written_is_given_back(town: Town) -> None:

@@ -1,15 +1,12 @@
 """Shaping: where a message of a window comes to lie, and how full and how late a second is said to be."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from support.embedded import embedded
-from tarry.service.clock import Clock
+from support.hand_time import HandTime
 from tarry.service.engine.publish.shaping import Shaping
 from tarry.service.engine.state.pace import Pace
 from tarry.store import catalogue
@@ -23,27 +20,19 @@ SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 NOW = 1_795_000_020_000 // HOUR * HOUR
 
 
-class Town:
-    """Shaping over a real store and a real wheel, with a clock that stands."""
+class Town(HandTime):
+    """Shaping over a real store and a real wheel, while time stands still."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__(NOW)
         self.store = store
-        self.clock = Clock(self.sample, monotonic=lambda: NOW * 1_000_000)
         self.wheel, self.pace = TimingWheel(NOW), Pace()
         self.shaping = Shaping(store, self.clock, self.wheel, self.pace)
 
-    async def sample(self) -> int:
-        return NOW
-
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    backend = embedded(tmp_path / "tarry.db")
-    town = Town(Store(backend))
-    await town.clock.take()
-    yield town
-    with trio.CancelScope(shield=True):
-        await backend.aclose()
+async def town(store: Store) -> Town:
+    return await Town(store).begun()
 
 
 async def test_it_goes_round_what_others_have_there(town: Town) -> None:

@@ -11,6 +11,8 @@ from tarry.service.engine.state.due_lanes import Batch, DueLanes
 from tarry.wheel.columns import Columns
 
 timers = st.tuples(st.integers(0, 50), st.integers(-40, 40))
+limits = st.integers(1, 12)
+rooms = st.one_of(st.just({}), st.dictionaries(st.integers(1, 5), st.integers(-1, 5), max_size=5))
 
 
 def shard_of(entry: int) -> int:
@@ -32,19 +34,24 @@ class LanesMachine(RuleBasedStateMachine):
             self.lanes.put({topic: Columns.of(mine)})
             self.waiting[topic] += mine
 
-    @rule(
-        limit=st.integers(1, 12),
-        rooms=st.one_of(st.just({}), st.dictionaries(st.integers(1, 5), st.integers(-1, 5), max_size=5)),
-    )
-    def take(self, limit: int, rooms: dict[int, int]) -> None:
+    def wanted(self, rooms: dict[int, int]) -> dict[int, int]:
+        """How many may go of each topic of which some may."""
         busy = {topic for batch in self.flying for topic in batch.topics}
-        free = {topic for topic, some in self.waiting.items() if some and topic not in busy and rooms.get(topic, 1) > 0}
+        return {
+            topic: min(len(some), rooms.get(topic, 99))
+            for topic, some in self.waiting.items()
+            if some and topic not in busy and rooms.get(topic, 1) > 0
+        }
+
+    @rule(limit=limits, rooms=rooms)
+    def take(self, limit: int, rooms: dict[int, int]) -> None:
+        wanted = self.wanted(rooms)
+        free = set(wanted)
         batch = self.lanes.take(limit, lambda topic: rooms.get(topic, 99))
         if batch is None:
             assert not free
             return
         assert set(batch.topics) <= free
-        wanted = {topic: min(len(self.waiting[topic]), rooms.get(topic, 99)) for topic in free}
         share = limit // min(limit, len(free))
         if len(batch.topics) < min(limit, len(free)):  # the few go by themselves, or the many
             assert sum(wanted.values()) > limit
@@ -60,17 +67,9 @@ class LanesMachine(RuleBasedStateMachine):
         assert max(self.passed_over.values(), default=0) <= 5, "everybody has a turn"
         self.fly(batch, wanted)
 
-    @rule(
-        limit=st.integers(1, 12),
-        rooms=st.one_of(st.just({}), st.dictionaries(st.integers(1, 5), st.integers(-1, 5), max_size=5)),
-    )
+    @rule(limit=limits, rooms=rooms)
     def take_few(self, limit: int, rooms: dict[int, int]) -> None:
-        busy = {topic for batch in self.flying for topic in batch.topics}
-        wanted = {
-            topic: min(len(some), rooms.get(topic, 99))
-            for topic, some in self.waiting.items()
-            if some and topic not in busy and rooms.get(topic, 1) > 0
-        }
+        wanted = self.wanted(rooms)
         batch = self.lanes.take_few(limit, lambda topic: rooms.get(topic, 99))
         if batch is None:
             assert len(wanted) > limit or all(many > limit for many in wanted.values())
@@ -145,16 +144,18 @@ def lane(first: int, many: int) -> Columns:
     return Columns.of((first + one, first + one) for one in range(many))
 
 
+def some(batch: Batch | None) -> Batch:
+    assert batch is not None
+    return batch
+
+
 def test_a_crowd_s_share_keeps_none_of_the_few_waiting() -> None:
     lanes = DueLanes()
     lanes.put({1: lane(0, 20_000), 2: lane(20_000, 60), 3: lane(30_000, 30), 4: lane(40_000, 20)})
-    batch = lanes.take_few(100)
-    assert batch is not None
+    batch = some(lanes.take_few(100))
     assert sorted(batch.topics) == [3, 4]
     lanes.over(batch)
-    batch = lanes.take_few(100)
-    assert batch is not None
-    assert batch.topics == [2]
+    assert some(lanes.take_few(100)).topics == [2]
 
 
 def test_one_between_few_and_many_has_its_turn_however_often_few_go() -> None:
@@ -163,8 +164,7 @@ def test_one_between_few_and_many_has_its_turn_however_often_few_go() -> None:
     gone: set[int] = set()
     for number in range(3):
         lanes.put({3: lane(30_000 + number, 1)})
-        for batch in (lanes.take_few(100), lanes.take(500)):
-            assert batch is not None
+        for batch in (some(lanes.take_few(100)), some(lanes.take(500))):
             gone.update(batch.topics)
             lanes.over(batch)
     assert gone == {1, 2, 3}
@@ -176,8 +176,7 @@ def test_a_lane_that_is_always_appended_to_does_not_grow() -> None:
     for number in range(2_000):
         lanes.put({1: Columns.of((number * 100 + one, number * 100 + one) for one in range(100))})
         if number >= 10:
-            batch = lanes.take(100)
-            assert batch is not None
+            batch = some(lanes.take(100))
             assert batch.entries[0] == (number - 10) * 100
             lanes.over(batch)
     assert len(lanes) == 1_000
@@ -193,9 +192,7 @@ def test_a_few_do_not_ride_with_the_many() -> None:
     for _ in range(4):
         due += 1
         lanes.put({2: Columns.of([(due, 10_000 + due)])})
-        together = lanes.take(1_000), lanes.take(1_000)
-        assert None not in together
-        batches = [batch for batch in together if batch is not None]
+        batches = [some(lanes.take(1_000)), some(lanes.take(1_000))]
         assert sorted((batch.topics, len(batch.entries)) for batch in batches) == [([1], 1_000), ([2], 1)]
         for batch in batches:
             lanes.over(batch)
@@ -204,8 +201,7 @@ def test_a_few_do_not_ride_with_the_many() -> None:
         due += 1
         if len(taken) < 6:
             lanes.put({2: Columns.of([(due, 10_000 + due)])})
-        following = lanes.take(300)
-        assert following is not None
+        following = some(lanes.take(300))
         taken += following.topics
         lanes.over(following)
     assert taken[:6] in ([2, 1] * 3, [1, 2] * 3)
@@ -216,8 +212,7 @@ def test_many_lanes_take_turns() -> None:
     lanes.put({topic: Columns.of((1, topic * 10 + one) for one in range(3)) for topic in range(2_500)})
     turns = []
     for _ in range(8):
-        batch = lanes.take(1_000)
-        assert batch is not None
+        batch = some(lanes.take(1_000))
         turns.append(set(batch.topics))
         lanes.over(batch)
     assert turns[0] | turns[1] | turns[2] == set(range(2_500))

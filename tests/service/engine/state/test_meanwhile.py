@@ -4,7 +4,6 @@ with topics and groups that messages can be claimed from, and no older than what
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 from attrs import define, field
@@ -16,7 +15,6 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.cleaning import removal
 from tarry.store.errors import GroupGone, TopicGone
-from tarry.store.opening import open_backend
 from tarry.store.ports import Backend
 from tarry.store.records import ClaimRequest, Draft, Group, Publication, Topic
 from tarry.store.store import Store
@@ -180,71 +178,56 @@ class LateStore(Store):
         return found
 
 
+@pytest.fixture
+def late_store(store: Store) -> LateStore:
+    return LateStore(store.backend)
+
+
 @pytest.mark.parametrize("late", [1, 2])  # what is removed, and a page of topics with their groups
-async def test_an_older_answer_that_comes_later_changes_nothing(tmp_path: Path, late: int) -> None:
+async def test_an_older_answer_that_comes_later_changes_nothing(late_store: LateStore, clock: Clock, late: int) -> None:
     """A refresh read a topic before it gained queues and its group was paused, and has the answer after."""
-    backend = await open_backend(f"sqlite:///{tmp_path}/tarry.db")
-    try:
-        await backend.migrate()
-        clock = Clock(backend.now)
-        await clock.take()
-        store = LateStore(backend)
-        directory = Directory(store, clock, auto_create=True)
-        group = await directory.group(await directory.topic("orders"), "billing")
-        await directory.refresh()
+    directory = Directory(late_store, clock, auto_create=True)
+    group = await directory.group(await directory.topic("orders"), "billing")
+    await directory.refresh()
 
-        async def meanwhile() -> None:
-            draft = TopicDraft("orders", queues=3, release_rate=7)
-            await directory.put_topic(draft, {"queues", "release_rate"}, lambda *_: None)
-            await store.write(catalogue.pause_group, group, paused=True)
-            await directory.read_group(group)
+    async def meanwhile() -> None:
+        draft = TopicDraft("orders", queues=3, release_rate=7)
+        await directory.put_topic(draft, {"queues", "release_rate"}, lambda *_: None)
+        await late_store.write(catalogue.pause_group, group, paused=True)
+        await directory.read_group(group)
 
-        store.late, store.meanwhile = store.answers + late, meanwhile
-        await directory.refresh()
-        topic = await directory.topic("orders")
-        assert (len(topic.queues), topic.release_rate) == (3, 7)
-        assert directory.paused == {group.id}
-        (now_known,) = directory.groups_of(topic)
-        assert now_known.retry_queue_of.keys() == {queue.id for queue in topic.queues}
-    finally:
-        await backend.aclose()
+    late_store.late, late_store.meanwhile = late_store.answers + late, meanwhile
+    await directory.refresh()
+    topic = await directory.topic("orders")
+    assert (len(topic.queues), topic.release_rate) == (3, 7)
+    assert directory.paused == {group.id}
+    (now_known,) = directory.groups_of(topic)
+    assert now_known.retry_queue_of.keys() == {queue.id for queue in topic.queues}
 
 
-async def test_an_older_look_tells_of_the_groups_of_which_a_later_one_did_not(tmp_path: Path) -> None:
-    backend = await open_backend(f"sqlite:///{tmp_path}/tarry.db")
-    try:
-        await backend.migrate()
-        clock = Clock(backend.now)
-        await clock.take()
-        store = LateStore(backend)
-        directory = Directory(store, clock, auto_create=True)
-        topic = await directory.topic("orders")
-        group = await directory.group(topic, "billing")
-        await store.add_group(topic, "mails", clock.now())
+async def test_an_older_look_tells_of_the_groups_of_which_a_later_one_did_not(
+    late_store: LateStore, clock: Clock
+) -> None:
+    directory = Directory(late_store, clock, auto_create=True)
+    topic = await directory.topic("orders")
+    group = await directory.group(topic, "billing")
+    await late_store.add_group(topic, "mails", clock.now())
 
-        async def meanwhile() -> None:
-            await store.write(catalogue.pause_group, group, paused=True)
-            await directory.read_group(group)
+    async def meanwhile() -> None:
+        await late_store.write(catalogue.pause_group, group, paused=True)
+        await directory.read_group(group)
 
-        store.late, store.meanwhile = store.answers + 2, meanwhile
-        await directory.refresh()
-        assert [(one.name, one.paused) for one in directory.groups_of(topic)] == [("billing", True), ("mails", False)]
-    finally:
-        await backend.aclose()
+    late_store.late, late_store.meanwhile = late_store.answers + 2, meanwhile
+    await directory.refresh()
+    assert [(one.name, one.paused) for one in directory.groups_of(topic)] == [("billing", True), ("mails", False)]
 
 
-async def test_a_claim_of_queues_that_were_not_heard_of_is_looked_up(tmp_path: Path) -> None:
+async def test_a_claim_of_queues_that_were_not_heard_of_is_looked_up(
+    store: Store, directory: Directory, clock: Clock
+) -> None:
     """Another server has given the topic more queues, and has handed out of them."""
-    backend = await open_backend(f"sqlite:///{tmp_path}/tarry.db")
-    try:
-        await backend.migrate()
-        clock = Clock(backend.now)
-        await clock.take()
-        directory = Directory(Store(backend), clock, auto_create=True)
-        group = await directory.group(await directory.topic("orders"), "billing")
-        wide = await Store(backend).write(catalogue.add_topic, TopicDraft("orders", queues=3), clock.now())
-        found = await directory.look_up_group(group.id, [wide.queues[2].id])
-        assert found is not None
-        assert wide.queues[2].id in found.queue_ids
-    finally:
-        await backend.aclose()
+    group = await directory.group(await directory.topic("orders"), "billing")
+    wide = await store.write(catalogue.add_topic, TopicDraft("orders", queues=3), clock.now())
+    found = await directory.look_up_group(group.id, [wide.queues[2].id])
+    assert found is not None
+    assert wide.queues[2].id in found.queue_ids

@@ -2,20 +2,21 @@
 
 import pytest
 
+from support.hand_time import HandSeconds
 from tarry.service.engine.state.rates import Rate, Rates
 
 
-class Seconds:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def seconds() -> HandSeconds:
+    return HandSeconds()
 
 
-def test_a_steady_stream() -> None:
-    seconds = Seconds()
-    rates = Rates(seconds)
+@pytest.fixture
+def rates(seconds: HandSeconds) -> Rates:
+    return Rates(seconds)
+
+
+def test_a_steady_stream(seconds: HandSeconds, rates: Rates) -> None:
     for _ in range(300):
         rates.count(1, published=10)
         rates.count(1, delivered=4)
@@ -25,20 +26,13 @@ def test_a_steady_stream() -> None:
     assert rates.of(2) == Rate()
 
 
-def test_just_begun() -> None:
-    seconds = Seconds()
-    rates = Rates(seconds)
+def test_of_one_moment(seconds: HandSeconds, rates: Rates) -> None:
+    """What is older than a minute is forgotten."""
     rates.count(1, published=50)
     assert rates.of(1).published == 50
     seconds.now += 10
     assert rates.of(1).published == 5
-
-
-def test_what_is_older_than_a_minute_is_forgotten() -> None:
-    seconds = Seconds()
-    rates = Rates(seconds)
-    rates.count(1, published=50)
-    seconds.now += 54
+    seconds.now += 44
     assert rates.of(1).published > 0
     seconds.now += 10
     assert rates.of(1) == Rate()

@@ -1,13 +1,10 @@
 """The groups of all topics come in pages without a gap, whatever they are sorted by, and a page costs what it holds."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 import trio
 
 from support.counting import counted
-from support.directories import open_directory
+from tarry.service.clock import Clock
 from tarry.service.engine.state.directory import Directory
 from tarry.service.engine.topics.group_ranking import GroupPageStart, GroupRanking, GroupSort
 from tarry.store import catalogue
@@ -37,27 +34,22 @@ class Town:
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    async with open_directory(tmp_path) as (store, directory, clock):
-        town = Town(store, directory)
-        for number, name in enumerate("ebdca"):
-            topic = await town.directory.topic(name, create=True)
-            messages = 0 if name == "c" else 1 + number
-            publication = Publication(
-                tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1") for _ in range(messages))
-            )
-            if messages:
-                await store.publish([publication], clock.now())
-            for group_name in "zyx":
-                group = await town.directory.group(
-                    topic, group_name, create=True, latest=group_name == "z", ladder=Ladder(())
-                )
-                if messages and group_name == "y":
-                    turn = await store.turn(group, (), [ClaimRequest("c1", messages, 60_000)], clock.now())
-                    (claim,) = turn.claims
-                    assert claim is not None
-                    await store.turn(group, [Settlement(claim.key, "fail")], (), clock.now())
-        yield town
+async def town(store: Store, directory: Directory, clock: Clock) -> Town:
+    for number, name in enumerate("ebdca"):
+        topic = await directory.topic(name, create=True)
+        messages = 0 if name == "c" else 1 + number
+        if messages:
+            draft = Draft(topic=topic, queue=topic.queues[0], body=b"1")
+            await store.publish([Publication((draft,) * messages)], clock.now())
+        for group_name in "zyx":
+            latest = group_name == "z"
+            group = await directory.group(topic, group_name, create=True, latest=latest, ladder=Ladder(()))
+            if messages and group_name == "y":
+                turn = await store.turn(group, (), [ClaimRequest("c1", messages, 60_000)], clock.now())
+                (claim,) = turn.claims
+                assert claim is not None
+                await store.turn(group, [Settlement(claim.key, "fail")], (), clock.now())
+    return Town(store, directory)
 
 
 ORDERS: dict[GroupSort, str] = {

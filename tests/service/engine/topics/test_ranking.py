@@ -1,12 +1,9 @@
 """The ranking pages through topics without a gap, whatever it is sorted by, and a page costs what it holds."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from support.counting import counted
-from support.directories import open_directory
+from tarry.service.clock import Clock
 from tarry.service.engine.state import directory as directories
 from tarry.service.engine.state.directory import Directory
 from tarry.service.engine.state.rates import Rates
@@ -37,17 +34,16 @@ class Town:
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    async with open_directory(tmp_path) as (store, directory, clock):
-        town = Town(store, directory, Rates(lambda: 30.0))
-        for number, name in enumerate("mlkjihgfedcba"):
-            topic = await town.directory.topic(name, create=True)
-            if number % 3 == 0:
-                await town.directory.group(topic, "g", create=True)
-                drafts = tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1") for _ in range(1 + number))
-                await store.publish([Publication(drafts)], clock.now())
-                town.rates.count(topic.id, published=100 - number)
-        yield town
+async def town(store: Store, directory: Directory, clock: Clock) -> Town:
+    town = Town(store, directory, Rates(lambda: 30.0))
+    for number, name in enumerate("mlkjihgfedcba"):
+        topic = await directory.topic(name, create=True)
+        if number % 3 == 0:
+            await directory.group(topic, "g", create=True)
+            draft = Draft(topic=topic, queue=topic.queues[0], body=b"1")
+            await store.publish([Publication((draft,) * (1 + number))], clock.now())
+            town.rates.count(topic.id, published=100 - number)
+    return town
 
 
 ORDERS: dict[Sort, str] = {"name": "abcdefghijklm", "rate": "mjgdabcefhikl", "backlog": "adgjmbcefhikl"}

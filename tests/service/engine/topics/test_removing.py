@@ -8,7 +8,9 @@ import trio
 
 from support import nodes
 from support.embedded import embedded
+from support.running import running
 from support.stores import SQLiteTables
+from support.waiting import until
 from tarry.service.engine.state import directory as directory_module
 from tarry.service.engine.topics.ranking import TopicPageStart
 from tarry.service.errors import TopicConflict, UnknownClaim, UnknownGroup, UnknownTopic
@@ -51,21 +53,15 @@ class Town:
 
     async def cleared(self) -> None:
         """Until the remover has come to the end of a group."""
-        with trio.fail_after(10):
-            while self.tables.rows("SELECT 1 FROM removed WHERE group_id > 0"):
-                await trio.sleep(0.01)
+        await until(lambda: not self.tables.rows("SELECT 1 FROM removed WHERE group_id > 0"))
 
 
 @pytest.fixture
-async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
     town = Town(tmp_path / "tarry.db")
-    nursery.start_soon(town.server.run)
-    await town.server.ready.wait()
-    yield town
-    nursery.cancel_scope.cancel()
+    async with running(town.server):
+        yield town
     town.tables.close()
-    with trio.CancelScope(shield=True):
-        await town.node.store.backend.aclose()
 
 
 async def test_a_removed_group_is_gone_at_once(town: Town, nursery: trio.Nursery) -> None:
@@ -80,8 +76,7 @@ async def test_a_removed_group_is_gone_at_once(town: Town, nursery: trio.Nursery
         ended.set()
 
     nursery.start_soon(poll)
-    while not town.node.groups._coordinators[group.id]._bell.asking:
-        await trio.sleep(0.001)
+    await until(lambda: town.node.groups._coordinators[group.id]._bell.asking)
     assert 'group="g"' in town.metrics.text().decode()
     await town.node.remover.remove_group(group)
     with trio.fail_after(5):
@@ -115,8 +110,7 @@ async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery
         pulled.set()
 
     nursery.start_soon(pull)
-    while not town.node.signals.listeners.awaited:
-        await trio.sleep(0.001)
+    await until(lambda: town.node.signals.listeners.awaited)
     await town.node.remover.remove_topic(topic, force=True)
     with trio.fail_after(5):
         await pulled.wait()
@@ -132,9 +126,7 @@ async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery
     again = await town.node.directory.topic("orders")
     assert again.id != topic.id
     await town.cleared()
-    with trio.fail_after(5):
-        while town.count("message") + town.count("delay"):
-            await trio.sleep(0.01)
+    await until(lambda: not town.count("message") + town.count("delay"))
     assert town.node.directory.groups_of(again) == []
     assert await nodes.claim(town.node, group, "a", 1, 0, HOUR) is None
 
@@ -174,8 +166,7 @@ async def test_clients_of_a_broadcast_topic_go_home(town: Town, nursery: trio.Nu
         ended.set()
 
     nursery.start_soon(poll)
-    while not town.node.signals.listeners.awaited:
-        await trio.sleep(0.001)
+    await until(lambda: town.node.signals.listeners.awaited)
     await town.node.remover.remove_group(group)
     await town.cleared()
     with trio.fail_after(5):
