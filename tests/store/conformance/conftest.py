@@ -8,6 +8,7 @@ import pytest
 from support.store_homes import KINDS, dsn, homes
 from support.store_homes import stage as unwatched
 from support.stores import Kind, Stage
+from tarry.store.records import Group, Topic
 from tarry.store.timers import forecast
 
 __all__ = ["dsn", "homes", "unwatched"]
@@ -39,3 +40,15 @@ async def stage(unwatched: Stage) -> AsyncIterator[Stage]:
     while since < forecast.EVER:
         since, wrong = await unwatched.store.write(forecast.check, since)
         assert not wrong, "the forecast is not what waits"
+
+
+@pytest.fixture
+async def topic(stage: Stage) -> Topic:
+    """A plain one: "orders", of one queue."""
+    return await stage.topic()
+
+
+@pytest.fixture
+async def group(stage: Stage, topic: Topic) -> Group:
+    """A plain one of that topic: "billing"."""
+    return await stage.group(topic)

@@ -61,9 +61,7 @@ async def test_what_was_begun_counts_and_the_rest_comes_again_as_it_was(stage: S
     assert {offset: len(json.loads(history)) for offset, history in histories} == {0: 0, 1: 1, 2: 0, 3: 0}
 
 
-async def test_of_a_client_that_tells_nothing_all_counts(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_of_a_client_that_tells_nothing_all_counts(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(stage.draft(topic))
     await _claim(stage, group, tells=False)
     stage.now += 2 * MINUTE

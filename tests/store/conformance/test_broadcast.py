@@ -240,8 +240,7 @@ async def test_the_state_of_a_group_tells_its_clients(stage: Stage) -> None:
     assert [(queue.offset, queue.end) for queue in state.queues] == [(0, 3)]
 
 
-async def test_a_pull_passes_what_retention_has_taken(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_pull_passes_what_retention_has_taken(stage: Stage, topic: Topic) -> None:
     await tell(stage, topic, *[b"%d" % i for i in range(30)])
     stage.tables.rows("DELETE FROM message WHERE `offset` < 20")
     queue = topic.queues[0]

@@ -6,14 +6,13 @@ import trio.lowlevel
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of, nobody_waits
 from tarry.store import catalogue
-from tarry.store.records import Verdict
+from tarry.store.records import Topic, Verdict
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
 
 
 class TestCancel:
-    async def test_in_time(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_in_time(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR, key="order-7"))
         (verdict,) = await stage.store.cancel([receipt.id], stage.now)
         assert verdict == Verdict("cancelled", topic=topic.id, due_before=receipt.due)
@@ -23,8 +22,7 @@ class TestCancel:
         (row,) = stage.tables.rows("SELECT id, `key`, accepted_at, deliver_at, cancelled_at FROM cancelled")
         assert row == (receipt.id, b"order-7", START, receipt.due, START)
 
-    async def test_again(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_again(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         await stage.store.cancel([receipt.id], stage.now)
         (verdict,) = await stage.store.cancel([receipt.id], stage.now + MINUTE)
@@ -32,8 +30,7 @@ class TestCancel:
         assert stage.count("cancelled") == 1
         assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].cancelled == 1
 
-    async def test_after_promotion(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_after_promotion(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         stage.now += HOUR
         await stage.promote(receipt.id)
@@ -42,22 +39,19 @@ class TestCancel:
         assert stage.count("message") == 1
         assert stage.count("cancelled") == 0
 
-    async def test_after_its_time_but_before_promotion(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_after_its_time_but_before_promotion(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         stage.now += 2 * HOUR
         (verdict,) = await stage.store.cancel([receipt.id], stage.now)
         assert verdict.result == "cancelled"
         assert await stage.promote(receipt.id) == []
 
-    async def test_published_now(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_published_now(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.publish(stage.draft(topic))
         (verdict,) = await stage.store.cancel([receipt.id], stage.now)
         assert verdict.result == "too_late"
 
-    async def test_unknown(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_unknown(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         verdicts = await stage.store.cancel([0, receipt.id ^ 1, receipt.id + 16, (1 << 63) - 1], stage.now)
         assert verdicts == [Verdict("not_found")] * 4
@@ -83,8 +77,7 @@ class TestCancel:
         states = await stage.store.read(catalogue.topic_states, [topic, other])
         assert [states[t.id].cancelled for t in (topic, other)] == [1, 1]
 
-    async def test_many(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_many(self, stage: Stage, topic: Topic) -> None:
         ids = ids_of(await stage.schedule(topic, *[HOUR] * 1500))
         verdicts = await stage.store.cancel(ids, stage.now)
         assert all(v.result == "cancelled" and v.fresh for v in verdicts)
@@ -110,8 +103,7 @@ class TestCancel:
             assert [v.result for v in verdicts] == ["cancelled"] * 8
             assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].cancelled == 8
 
-    async def test_of_two_at_once_one_is_fresh(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_of_two_at_once_one_is_fresh(self, stage: Stage, topic: Topic) -> None:
         for receipt in await stage.schedule(topic, *[HOUR] * 30):
             verdicts: list[Verdict] = []
 
@@ -126,10 +118,9 @@ class TestCancel:
             assert sorted((v.result, v.fresh) for v in verdicts) == [("cancelled", False), ("cancelled", True)]
         assert stage.count("cancelled") == 30
 
-    async def test_a_row_that_somebody_holds(self, stage: Stage) -> None:
+    async def test_a_row_that_somebody_holds(self, stage: Stage, topic: Topic) -> None:
         if stage.kind == "sqlite":
             pytest.skip("one writer at a time")
-        topic = await stage.topic()
         held, free = await stage.schedule(topic, HOUR, HOUR)
         with connect_raw(stage.dsn) as other, other.cursor() as cursor:
             cursor.execute("SELECT id FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (held.id & 15, held.id))
@@ -148,8 +139,7 @@ class TestCancel:
 
 class TestReschedule:
     @pytest.mark.parametrize("to", [MINUTE, 3 * HOUR, HOUR + 1])
-    async def test_both_ways(self, stage: Stage, to: int) -> None:
-        topic = await stage.topic()
+    async def test_both_ways(self, stage: Stage, to: int, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         due = stage.now + to
         (verdict,) = await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
@@ -163,23 +153,20 @@ class TestReschedule:
         assert (message.id, message.deliver_at) == (receipt.id, due)
         assert stage.count("moved") == 0
 
-    async def test_into_the_past_is_now(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_into_the_past_is_now(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         (verdict,) = await stage.store.write(timers.reschedule, [(receipt.id, START - HOUR)], stage.now)
         assert (verdict.result, verdict.due, verdict.deliver_at) == ("rescheduled", START, START - HOUR)
         assert len(await stage.promote(receipt.id)) == 1
 
-    async def test_back_to_where_it_was(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_back_to_where_it_was(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         for due in (receipt.due + MINUTE, receipt.due, receipt.due):
             await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
         assert stage.count("moved") == 0
         assert await stage.waiting() == {receipt.id: receipt.due}
 
-    async def test_several_times(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_several_times(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         before = receipt.due
         for i in range(1, 6):
@@ -192,8 +179,7 @@ class TestReschedule:
         assert (verdict.result, verdict.due_before) == ("cancelled", before)
         assert stage.count("moved") == 0
 
-    async def test_twice_in_one_batch(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_twice_in_one_batch(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         one, two = stage.now + MINUTE, stage.now + 2 * MINUTE
         verdicts = await stage.store.write(timers.reschedule, [(receipt.id, one), (receipt.id, two)], stage.now)
@@ -201,8 +187,7 @@ class TestReschedule:
         assert await stage.waiting() == {receipt.id: two}
         assert stage.count("moved") == 1
 
-    async def test_what_does_not_wait(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_what_does_not_wait(self, stage: Stage, topic: Topic) -> None:
         cancelled, streamed = await stage.schedule(topic, HOUR, SECOND)
         await stage.store.cancel([cancelled.id], stage.now)
         stage.now += SECOND
@@ -216,8 +201,7 @@ class TestReschedule:
         ]
         assert stage.count("moved") == stage.count("delay") == 0
 
-    async def test_two_messages_to_one_millisecond(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_two_messages_to_one_millisecond(self, stage: Stage, topic: Topic) -> None:
         receipts = await stage.schedule(topic, *(HOUR + i for i in range(40)))
         due = stage.now + MINUTE
         await stage.store.write(timers.reschedule, [(receipt.id, due) for receipt in receipts], stage.now)

@@ -64,9 +64,7 @@ async def test_names_are_bytes(stage: Stage) -> None:
         assert await stage.store.read(catalogue.find_topics, [topic.name]) == [topic]
 
 
-async def test_changes(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_changes(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.store.change_topic(topic, TopicDraft("orders", retention=5 * MINUTE, ladder=Ladder((7,))), stage.now)
     (changed,) = await stage.store.read(catalogue.find_topics, ["orders"])
     assert (changed.retention, changed.ladder) == (5 * MINUTE, Ladder((7,)))
@@ -88,8 +86,7 @@ async def test_any_ladder(stage: Stage, ladder: Ladder) -> None:
     assert group.ladder == ladder
 
 
-async def test_a_group_begins_at_the_earliest(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_group_begins_at_the_earliest(stage: Stage, topic: Topic) -> None:
     await stage.publish(stage.draft(topic, b"before"))
     group = await stage.group(topic)
     assert bodies(await stage.claim(group)) == [b"before"]
@@ -107,9 +104,7 @@ async def test_or_behind_the_latest(stage: Stage) -> None:
     assert sorted(stage.column("SELECT origin FROM `cursor`")) == [0, 0, 2, 3]
 
 
-async def test_a_group_added_again_stays_where_it_is(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_a_group_added_again_stays_where_it_is(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(4)))
     await stage.claim(group, 2)
     again = await stage.group(topic, latest=True, ladder=Ladder((1,)))
@@ -148,9 +143,8 @@ async def test_the_limits_of_a_topic(stage: Stage) -> None:
             assert found.limited == (draft.release_rate is None and draft != TopicDraft("orders"))
 
 
-async def test_a_group_is_paused_until_it_is_resumed(stage: Stage) -> None:
+async def test_a_group_is_paused_until_it_is_resumed(stage: Stage, topic: Topic) -> None:
     """It is written down; what is changed of it otherwise changes nothing of that, and the group beside it is none."""
-    topic = await stage.topic()
     group, other = await stage.group(topic), await stage.group(topic, "mail")
     assert await stage.store.read(catalogue.paused_groups) == []
     for paused in (True, True, False, False):
@@ -205,8 +199,7 @@ async def test_states(stage: Stage) -> None:
     assert await stage.store.read(catalogue.queue_ends, [topic.queues[0].id]) == {topic.queues[0].id: 4}
 
 
-async def test_several_makers_count_into_one_topic(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_several_makers_count_into_one_topic(stage: Stage, topic: Topic) -> None:
     await stage.publish(stage.draft(topic))
     stage.store.tally_shard = 16
     await stage.publish(stage.draft(topic), stage.draft(topic))

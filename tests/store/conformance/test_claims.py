@@ -109,18 +109,14 @@ class TestClaiming:
         got = [body for claim in turn.claims if claim for body in bodies(claim)]
         assert got == [b"%d" % i for i in range(min(count, 7 * (PAGE // 3)))]
 
-    async def test_large_bodies_shorten_a_claim(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_large_bodies_shorten_a_claim(self, stage: Stage, topic: Topic, group: Group) -> None:
         body = b"x" * (256 << 10)
         for _ in range(2):
             await stage.publish(*(stage.draft(topic, body) for _ in range(20)))
         turn = await stage.turn(group, requests=[ClaimRequest("a", 100, MINUTE), ClaimRequest("b", 100, MINUTE)])
         assert [claim and claim.size for claim in turn.claims] == [CLAIM_BYTES // len(body), 8]
 
-    async def test_one_larger_than_a_claim(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_one_larger_than_a_claim(self, stage: Stage, topic: Topic, group: Group) -> None:
         await stage.publish(*(stage.draft(topic) for _ in range(3)))
         large = "zeroblob(%d)" if stage.kind == "sqlite" else "REPEAT('x', %d)"
         stage.tables.rows(f"UPDATE message SET body = {large % (CLAIM_BYTES + 1)} WHERE `offset` = 1")

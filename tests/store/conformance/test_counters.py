@@ -15,7 +15,7 @@ from support.stores import HOUR, MINUTE, SECOND, START, Stage
 from tarry.store import catalogue
 from tarry.store.groups import locked_rows
 from tarry.store.looking import group_counts
-from tarry.store.records import Settlement
+from tarry.store.records import Group, Settlement, Topic
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
 from tarry.store.timers import timers
@@ -262,9 +262,8 @@ async def test_everything_comes_to_rest(stage: Stage) -> None:
         assert not hand.retries
 
 
-async def test_what_an_outbox_wrote_is_counted_when_it_leaves(stage: Stage) -> None:
+async def test_what_an_outbox_wrote_is_counted_when_it_leaves(stage: Stage, topic: Topic) -> None:
     """It is marked in `delay`, and counted by whoever takes it from there: promotion or a cancel."""
-    topic = await stage.topic()
     receipts = await stage.schedule(topic, SECOND, SECOND, HOUR, HOUR)
     stage.tables.rows("UPDATE delay SET uncounted = 1")
     stage.tables.rows("UPDATE tally SET scheduled = 0")
@@ -280,8 +279,7 @@ async def test_what_an_outbox_wrote_is_counted_when_it_leaves(stage: Stage) -> N
     assert (state.accepted, state.streamed, state.cancelled, state.pending) == (4, 3, 1, 0)
 
 
-async def test_what_an_outbox_cancelled_is_counted_in_batches(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_what_an_outbox_cancelled_is_counted_in_batches(stage: Stage, topic: Topic) -> None:
     assert await stage.store.count_outbox(2) == {}
     stage.tables.rows(
         "INSERT INTO outbox_cancel (shard, id, topic_id, scheduled) "
@@ -294,9 +292,7 @@ async def test_what_an_outbox_cancelled_is_counted_in_batches(stage: Stage) -> N
     assert (state.accepted, state.cancelled) == (2, 3)
 
 
-async def test_an_ack_from_outside_is_counted_by_the_next_turn(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_an_ack_from_outside_is_counted_by_the_next_turn(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(*(stage.draft(topic) for _ in range(3)))
     claim = await stage.claim(group)
     stage.tables.rows("UPDATE claim SET outcome = x'101000'")

@@ -15,7 +15,7 @@ from tarry.store.looking import dead_letters
 from tarry.store.looking.dead_letters import DeadSearch
 from tarry.store.operating import redriving
 from tarry.store.operating.redriving import Letters
-from tarry.store.records import DeadLetter, Group
+from tarry.store.records import DeadLetter, Group, Topic
 from tarry.wheel.ladder import Ladder
 
 
@@ -33,9 +33,7 @@ async def _exhaust(stage: Stage, group: Group) -> int:
         await stage.fall_due()
 
 
-async def test_seventeen_deliveries_then_dead_once(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_seventeen_deliveries_then_dead_once(stage: Stage, topic: Topic, group: Group) -> None:
     body, headers = bytes(range(256)) * 400, b'{"trace":"1"}'
     (receipt,) = await stage.publish(
         stage.draft(topic, body, key="k🐢", ordering_key="o", tag="t", headers=headers, content_type="x/y")
@@ -57,8 +55,7 @@ async def test_seventeen_deliveries_then_dead_once(stage: Stage) -> None:
     assert await stage.claim_some(group) is None
 
 
-async def test_without_a_ladder_the_first_failure_is_the_last(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_without_a_ladder_the_first_failure_is_the_last(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder(()))
     await stage.publish(stage.draft(topic, b"a"), stage.draft(topic, b"b"))
     settled = await stage.fail(group, await stage.claim(group), reason="no")
@@ -68,8 +65,7 @@ async def test_without_a_ladder_the_first_failure_is_the_last(stage: Stage) -> N
     assert stage.column("SELECT outcome FROM delivery") == [b"\3\3"]
 
 
-async def test_by_a_lost_lease(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_by_a_lost_lease(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder(()))
     await stage.publish(stage.draft(topic))
     claim = await stage.claim(group, lease=MINUTE)
@@ -83,15 +79,13 @@ async def test_by_a_lost_lease(stage: Stage) -> None:
     assert stage.column("SELECT outcome FROM delivery") == [b"\5"]
 
 
-async def test_the_last_rung_overrules_a_wait_of_one_s_own(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_the_last_rung_overrules_a_wait_of_one_s_own(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder(()))
     await stage.publish(stage.draft(topic))
     assert (await stage.fail(group, await stage.claim(group), retry_after=SECOND)).dead == 1
 
 
-async def test_a_scheduled_one(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_scheduled_one(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder((SECOND, SECOND)))
     (receipt,) = await stage.publish(stage.draft(topic, b"later", MINUTE, key="k"))
     stage.now += MINUTE
@@ -113,8 +107,7 @@ async def test_pages_by_id(stage: Stage) -> None:
     assert {letter.message.queue for letter in got} == {0, 1}
 
 
-async def test_each_group_has_its_own(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_each_group_has_its_own(stage: Stage, topic: Topic) -> None:
     group, other = await stage.group(topic, ladder=Ladder(())), await stage.group(topic, "shipping")
     await stage.publish(stage.draft(topic))
     await _exhaust(stage, group)
@@ -124,9 +117,8 @@ async def test_each_group_has_its_own(stage: Stage) -> None:
     assert len(await stage.store.read(dead_letters_of, group, 0, 10)) == 1
 
 
-async def test_many_poisoned_among_many(stage: Stage) -> None:
+async def test_many_poisoned_among_many(stage: Stage, topic: Topic) -> None:
     """Those that are sound go through; those that are not die once each."""
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder((SECOND, 2 * SECOND, 3 * SECOND)))
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(300)))
     deliveries: dict[bytes, int] = {}
@@ -150,9 +142,8 @@ async def test_many_poisoned_among_many(stage: Stage) -> None:
     assert (state.acked, state.dead, state.retried) == (270, 30, 90)
 
 
-async def test_a_second_exhaustion_replaces_the_letter(stage: Stage) -> None:
+async def test_a_second_exhaustion_replaces_the_letter(stage: Stage, topic: Topic) -> None:
     """As after a seek: the group gets the message again from the stream."""
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder(()))
     await stage.publish(stage.draft(topic, b"again"))
     await stage.fail(group, await stage.claim(group), reason="first")
@@ -244,9 +235,8 @@ SOUGHT = [
 ]
 
 
-async def test_letters_are_sought_by_what_they_say(stage: Stage) -> None:
+async def test_letters_are_sought_by_what_they_say(stage: Stage, topic: Topic) -> None:
     """Page by page, several of one millisecond among them; and among those that are named."""
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder(()))
     ids: list[int] = []
     for key, tag, reason, dead_at in (("a", "t", "no route", 1), ("b", "t", "no route", 1), ("b", None, "no", 2)):
@@ -393,9 +383,8 @@ async def test_whatever_an_operator_does_every_letter_is_there_once(stage: Stage
 
 @pytest.mark.slow
 @pytest.mark.parametrize("search", [DeadSearch(), DeadSearch(reason="no")])
-async def test_a_page_ends_at_its_bytes(stage: Stage, search: DeadSearch) -> None:
+async def test_a_page_ends_at_its_bytes(stage: Stage, search: DeadSearch, topic: Topic) -> None:
     """At 8 MiB. The order of the letters is by chance."""
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder(()))
     sizes = [3 << 20, 3 << 20, 3 << 20, 3 << 20, 7 << 20, 1, 1]
     for size in sizes:

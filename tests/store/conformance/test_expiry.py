@@ -138,9 +138,7 @@ class TestClaims:
         assert sum(turn.expired for turn in turns) == 1500
         conserves(stage)
 
-    async def test_with_tags(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_with_tags(self, stage: Stage, topic: Topic, group: Group) -> None:
         for text, tag in (("1x", "red"), ("2", "blue"), ("3x", "blue"), ("4", "red"), ("5x", "red"), ("6", "red")):
             await tell(stage, topic, text, tag=tag)
         stage.now += SECOND
@@ -151,9 +149,7 @@ class TestClaims:
             await life(stage, b"1x") == await life(stage, b"3x") == await life(stage, b"5x") == ["published", "expired"]
         )
 
-    async def test_a_long_run_among_other_tags(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_a_long_run_among_other_tags(self, stage: Stage, topic: Topic, group: Group) -> None:
         await tell(stage, topic, "x " * 700, tag="red")
         await tell(stage, topic, "no " * 700, tag="blue")
         await tell(stage, topic, "yes", tag="red")
@@ -162,9 +158,7 @@ class TestClaims:
         state = await stage.store.read(catalogue.group_state, group)
         assert (state.expired, state.skipped) == (700, 700)
 
-    async def test_promotion_does_not_look_at_it(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_promotion_does_not_look_at_it(self, stage: Stage, topic: Topic, group: Group) -> None:
         await stage.publish(stage.draft(topic, b"late", SECOND, expires_at=stage.now + 2 * SECOND))
         stage.now += HOUR
         assert len(await stage.fall_due()) == 1
@@ -184,9 +178,8 @@ class TestClaims:
 
 
 class TestTheLadder:
-    async def test_what_comes_back_is_judged_again(self, stage: Stage) -> None:
+    async def test_what_comes_back_is_judged_again(self, stage: Stage, topic: Topic) -> None:
         """Its rung is over before it expires; it is claimed after."""
-        topic = await stage.topic()
         group = await stage.group(topic, ladder=Ladder((SECOND,)))
         await tell(stage, topic, "ax", 2 * SECOND)
         await stage.fail(group, await stage.claim(group))
@@ -199,8 +192,7 @@ class TestTheLadder:
         assert await life(stage, b"ax") == ["published", "claimed", "failed", "returned", "expired"]
 
     @pytest.mark.parametrize("how", ["fail", "lose", "suspend"])
-    async def test_what_would_come_back_too_late_expires_at_once(self, stage: Stage, how: str) -> None:
-        topic = await stage.topic()
+    async def test_what_would_come_back_too_late_expires_at_once(self, stage: Stage, how: str, topic: Topic) -> None:
         group = await stage.group(topic, ladder=Ladder((SECOND, MINUTE)))
         await tell(stage, topic, "ax", 2 * SECOND)
         claim = await stage.claim(group, lease=SECOND)
@@ -215,9 +207,8 @@ class TestTheLadder:
         assert await life(stage, b"ax") == ["published", "claimed", "expired"]
         conserves(stage)
 
-    async def test_the_last_rung_comes_first(self, stage: Stage) -> None:
+    async def test_the_last_rung_comes_first(self, stage: Stage, topic: Topic) -> None:
         """Who has had all attempts is a dead letter, though its time is past."""
-        topic = await stage.topic()
         group = await stage.group(topic, ladder=Ladder(()))
         await tell(stage, topic, "ax")
         claim = await stage.claim(group)
@@ -370,8 +361,7 @@ class TestOperators:
         assert claim is not None
         assert (bodies(claim), many) == ([b"b"], 1)
 
-    async def test_it_is_not_moved_past_its_end(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_it_is_not_moved_past_its_end(self, stage: Stage, topic: Topic) -> None:
         end = stage.now + HOUR
         (receipt,) = await stage.publish(stage.draft(topic, b"1", MINUTE, expires_at=end))
         for at in (end, end + 1):
@@ -420,8 +410,7 @@ class TestReaders:
         assert stops == 1, "so many at once and no more"
 
 
-async def test_it_tells_when_it_expires_wherever_it_is(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_it_tells_when_it_expires_wherever_it_is(stage: Stage, topic: Topic) -> None:
     at = stage.now + HOUR
     later, soon = await stage.publish(
         stage.draft(topic, b"1", MINUTE, expires_at=at), stage.draft(topic, b"2", expires_at=at)

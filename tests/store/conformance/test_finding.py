@@ -38,8 +38,7 @@ async def test_what_waits_and_what_was_cancelled(stage: Stage, limit: int) -> No
     assert await found(stage, topic, between, limit) == sorted([*ids[5:7], ids[19]])
 
 
-async def test_more_than_one_read(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_more_than_one_read(stage: Stage, topic: Topic) -> None:
     ids: list[int] = []
     for _ in range(4):
         ids += ids_of(await stage.schedule(topic, *(i * SECOND + 1 for i in range(1000))))

@@ -43,8 +43,7 @@ def listen(stage: Stage) -> dict[int, str]:
 
 
 class TestAfterwards:
-    async def test_a_cancel_and_another_time_are_told_what_it_is(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_a_cancel_and_another_time_are_told_what_it_is(self, stage: Stage, topic: Topic) -> None:
         no, gone, waits = await guard(stage, topic, "a", "b", "c")
         await stage.store.cancel([gone.id], stage.now)
         stage.now += SECOND
@@ -70,8 +69,7 @@ class TestPromotion:
         asked = await stage.store.read(guarded.questions, [one.id, plain.id, 5])
         assert asked == [Guarded(one.id, one.due, "unpaid", "order-7")]
 
-    async def test_who_listens_to_nothing_leaves_it_too(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_who_listens_to_nothing_leaves_it_too(self, stage: Stage, topic: Topic) -> None:
         (one,) = await guard(stage, topic, "order-7")
         stage.now += HOUR
         assert await stage.promote(one.id) == []
@@ -89,8 +87,7 @@ class TestPromotion:
         await stage.promote(*ids_of(receipts))
         assert told == dict.fromkeys(ids_of(receipts), "unpaid")
 
-    async def test_true_is_sent(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_true_is_sent(self, stage: Stage, topic: Topic) -> None:
         (one,) = await guard(stage, topic, "order-7", headers=b'{"a":"b"}', tag="red")
         stage.now += SECOND
         promoted, suppressed, left = await stage.store.promote_guarded({one.id: True}, stage.now, fresh)
@@ -100,8 +97,7 @@ class TestPromotion:
         state = await counts(stage, topic)
         assert (state.accepted, state.streamed, state.suppressed, state.pending) == (1, 1, 0, 0)
 
-    async def test_false_ends_it(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_false_ends_it(self, stage: Stage, topic: Topic) -> None:
         one, other = await guard(stage, topic, "order-7", "order-8")
         stage.now += SECOND
         answers = {one.id: False, other.id: True}
@@ -117,8 +113,7 @@ class TestPromotion:
         assert (state.accepted, state.streamed, state.suppressed, state.cancelled, state.pending) == (2, 1, 1, 0, 0)
         assert await stage.promote(one.id) == []
 
-    async def test_without_an_answer_it_stays(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_without_an_answer_it_stays(self, stage: Stage, topic: Topic) -> None:
         (one,) = await guard(stage, topic, "order-7")
         stage.now += SECOND
         for answers, young in (({one.id: True}, False), ({one.id: False}, False), ({one.id ^ 1: True}, True)):
@@ -126,16 +121,14 @@ class TestPromotion:
             assert done == ([], [], {one.id} if one.id in answers else set())
         assert stage.count("delay") == 1
 
-    async def test_before_its_time_no_answer_counts(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_before_its_time_no_answer_counts(self, stage: Stage, topic: Topic) -> None:
         one, other = await guard(stage, topic, "order-7", "order-8")
         assert await stage.store.promote_guarded({one.id: True, other.id: False}, stage.now, fresh) == ([], [], set())
         assert stage.count("delay") == 2
 
-    async def test_what_another_has_locked_is_left(self, stage: Stage) -> None:
+    async def test_what_another_has_locked_is_left(self, stage: Stage, topic: Topic) -> None:
         if stage.kind == "sqlite":
             pytest.skip("one writer at a time")
-        topic = await stage.topic()
         yes, no = await guard(stage, topic, "order-7", "order-8")
         await stage.schedule(topic, HOUR)
         answers = {yes.id: True, no.id: False}
@@ -152,8 +145,7 @@ class TestPromotion:
         promoted, suppressed, left = await stage.store.promote_guarded(answers, stage.now, fresh)
         assert (len(promoted), len(suppressed), left) == (1, 1, set())
 
-    async def test_a_topic_that_is_gone(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_a_topic_that_is_gone(self, stage: Stage, topic: Topic) -> None:
         yes, no = await guard(stage, topic, "order-7", "order-8")
         await stage.store.remove_topic(topic, stage.now, force=True)
         stage.now += SECOND
@@ -162,8 +154,7 @@ class TestPromotion:
 
 
 class TestMeanwhile:
-    async def test_cancelled(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_cancelled(self, stage: Stage, topic: Topic) -> None:
         yes, no = await guard(stage, topic, "order-7", "order-8")
         stage.now += SECOND
         await stage.store.cancel([yes.id, no.id], stage.now)
@@ -187,8 +178,7 @@ class TestMeanwhile:
         assert (len(promoted), len(suppressed), left) == (1, 1, set())
         assert stage.count("moved") == 0
 
-    async def test_what_is_said_of_one_that_has_ended(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_what_is_said_of_one_that_has_ended(self, stage: Stage, topic: Topic) -> None:
         (one,) = await guard(stage, topic, "order-7")
         stage.now += SECOND
         await stage.store.promote_guarded({one.id: False}, stage.now, fresh)
@@ -256,8 +246,7 @@ class TestTimers:
 
 
 class TestLooking:
-    async def test_by_state(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_by_state(self, stage: Stage, topic: Topic) -> None:
         one, two, three = await guard(stage, topic, "a", "b", "c", delay=MINUTE)
         await stage.store.cancel([two.id], stage.now)
         stage.now += HOUR
@@ -275,8 +264,7 @@ class TestNames:
         await stage.store.write(guarded.forget, "open")
         assert await stage.store.read(guarded.noted) == ["unpaid"]
 
-    async def test_how_many_wait_page_by_page(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_how_many_wait_page_by_page(self, stage: Stage, topic: Topic) -> None:
         await guard(stage, topic, *"abcdefg", delay=HOUR)
         await stage.publish(*(stage.draft(topic, delay=HOUR, key=key, guard="open") for key in "xyz"))
         moved = await stage.schedule(topic, *[HOUR] * 20)

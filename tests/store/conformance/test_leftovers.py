@@ -36,8 +36,7 @@ async def test_where_nothing_ever_was_there_is_nothing(stage: Stage) -> None:
     assert (await stage.store.read(leftovers.find_leftovers, [], [])).queues == frozenset()
 
 
-async def test_each_kind_is_told_from_its_first_row(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_each_kind_is_told_from_its_first_row(stage: Stage, topic: Topic) -> None:
     billing = await stage.group(topic, ladder=Ladder((SECOND,)))
     idle = await stage.group(topic, "idle")
     await stage.publish(stage.draft(topic))
@@ -55,8 +54,7 @@ async def test_each_kind_is_told_from_its_first_row(stage: Stage) -> None:
     assert await what_is_left(stage, topic, billing, idle) == sorted(["log of idle, topic", *expected])
 
 
-async def test_what_is_cleaned_is_left_no_more(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_what_is_cleaned_is_left_no_more(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder(()))
     (receipt,) = await stage.publish(stage.draft(topic))
     await stage.fail(group, await stage.claim(group))
@@ -81,9 +79,8 @@ async def test_more_than_a_statement_takes(stage: Stage) -> None:
     assert left.queues == {topics[1].queues[599].id}
 
 
-async def test_of_the_shards_those_are_told_where_somebody_cancels_or_moves(stage: Stage) -> None:
+async def test_of_the_shards_those_are_told_where_somebody_cancels_or_moves(stage: Stage, topic: Topic) -> None:
     """And no others: what waits is nothing to clean."""
-    topic = await stage.topic()
     empty = LeftShards(frozenset(), frozenset())
     assert await stage.store.read(leftovers.find_shards) == empty
     ids = [receipt.id for receipt in await stage.schedule(topic, HOUR, HOUR, HOUR)]

@@ -15,6 +15,7 @@ import trio
 from support.stores import SECOND, Stage
 from tarry.store.ids import due_of
 from tarry.store.looking import tracing
+from tarry.store.records import Group, Topic
 from tarry.store.timers import timers
 
 WORKERS = 5
@@ -139,9 +140,7 @@ class Book:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_answers_about_a_message_have_an_order(stage: Stage, seed: int) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_answers_about_a_message_have_an_order(stage: Stage, seed: int, topic: Topic, group: Group) -> None:
     dice = random.Random(seed)
     book = Book(stage, dice)
     handed: list[int] = []

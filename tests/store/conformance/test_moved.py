@@ -15,6 +15,7 @@ from tarry.store.mysql.connection import Connection, connect
 from tarry.store.mysql.dsn import Dsn
 from tarry.store.mysql.redis_offsets import RedisOffsets
 from tarry.store.ports import Transaction
+from tarry.store.records import Topic
 from tarry.store.sqlite.connection import SQLiteTransaction
 from tarry.store.timers import timers
 
@@ -70,8 +71,7 @@ READINGS: dict[str, Reading] = {
 }
 
 
-async def test_sweeps_do_not_read_what_was_moved_ahead(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_sweeps_do_not_read_what_was_moved_ahead(stage: Stage, topic: Topic) -> None:
     await stage.schedule(topic, *(MINUTE + i for i in range(20)))  # late, and the same in each count
     costs: dict[int, dict[str, int]] = {}
     for many in (100, 800):
@@ -85,8 +85,7 @@ async def test_sweeps_do_not_read_what_was_moved_ahead(stage: Stage) -> None:
         assert cost - costs[100][name] < 70, costs
 
 
-async def test_what_was_moved_and_falls_due_is_read_once(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_what_was_moved_and_falls_due_is_read_once(stage: Stage, topic: Topic) -> None:
     ids = ids_of(await stage.schedule(topic, *(HOUR + i for i in range(50))))
     await stage.store.write(timers.reschedule, [(id_, START + 2 * HOUR) for id_ in ids], START)
     assert await stage.store.read(timers.near, 0, START + HOUR + MINUTE, 1000) == []
@@ -94,8 +93,7 @@ async def test_what_was_moved_and_falls_due_is_read_once(stage: Stage) -> None:
     assert sorted(found) == sorted((START + 2 * HOUR, id_) for id_ in ids)
 
 
-async def test_the_row_lies_where_its_time_says(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_the_row_lies_where_its_time_says(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.schedule(topic, HOUR)
     home = shard_of(receipt.id)
     for ahead, shard in ((2 * HOUR, home + SHARDS), (3 * HOUR, home + SHARDS), (HOUR, home)):
@@ -106,8 +104,7 @@ async def test_the_row_lies_where_its_time_says(stage: Stage) -> None:
     assert [one.entry for one in await stage.fall_due()] == [receipt.id]
 
 
-async def test_an_id_is_not_given_again_while_its_message_lies_apart(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_an_id_is_not_given_again_while_its_message_lies_apart(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.schedule(topic, HOUR)
     await stage.store.write(timers.reschedule, [(receipt.id, START + 2 * HOUR)], START)
     taken = iter([receipt.id])

@@ -12,14 +12,13 @@ from tarry.store import catalogue
 from tarry.store.errors import StoreError
 from tarry.store.ids import shard_of
 from tarry.store.ports import Transaction
-from tarry.store.records import Promoted
+from tarry.store.records import Group, Promoted, Topic
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
 
 
-async def test_never_early(stage: Stage) -> None:
+async def test_never_early(stage: Stage, topic: Topic) -> None:
     """I2, to the millisecond."""
-    topic = await stage.topic()
     (receipt,) = await stage.schedule(topic, HOUR)
     for now in (stage.now, receipt.due - SECOND, receipt.due - 1):
         stage.now = now
@@ -32,8 +31,7 @@ async def test_never_early(stage: Stage) -> None:
     assert stage.count("delay") == 0
 
 
-async def test_only_what_is_due_of_a_batch(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_only_what_is_due_of_a_batch(stage: Stage, topic: Topic) -> None:
     receipts = await stage.schedule(topic, *(i * SECOND for i in range(1, 21)))
     stage.now += 10 * SECOND
     promoted = await stage.promote(*ids_of(receipts))
@@ -41,8 +39,7 @@ async def test_only_what_is_due_of_a_batch(stage: Stage) -> None:
     assert set(await stage.waiting()) == set(ids_of(receipts[10:]))
 
 
-async def test_again_finds_nothing(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_again_finds_nothing(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.schedule(topic, MINUTE)
     stage.now += MINUTE
     assert len(await stage.promote(receipt.id, receipt.id)) == 1
@@ -51,18 +48,16 @@ async def test_again_finds_nothing(stage: Stage) -> None:
     assert stage.column("SELECT next_offset FROM queue") == [1]
 
 
-async def test_nothing_and_the_unknown(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_nothing_and_the_unknown(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic))
     assert await stage.promote() == []
     assert await stage.promote(12345, ~12345, receipt.id, (1 << 63) - 1, -(1 << 63)) == []
     assert stage.count("message") == 1
 
 
-async def test_what_lies_between_those_asked_for_is_left_alone(stage: Stage) -> None:
+async def test_what_lies_between_those_asked_for_is_left_alone(stage: Stage, topic: Topic) -> None:
     """Not for a moment is it locked: who met the lock would take the message for gone, or its cancel for too late. And
     nobody waits for a message that a transaction adds there, however long that stays open."""
-    topic = await stage.topic()
     ids = sorted(ids_of(await stage.schedule(topic, *range(1, 97))), key=lambda id_: (shard_of(id_), id_))
     ends = {place for place, (a, b) in enumerate(pairwise(ids), 1) if shard_of(a) != shard_of(b)} | {0, len(ids)}
     asked = [id_ for place, id_ in enumerate(ids) if place in ends or place + 1 in ends]
@@ -102,9 +97,8 @@ async def test_what_lies_between_those_asked_for_is_left_alone(stage: Stage) -> 
     assert all(verdict.result == "cancelled" for verdict in await stage.store.cancel(sorted(between), stage.now))
 
 
-async def test_in_order_of_time(stage: Stage) -> None:
+async def test_in_order_of_time(stage: Stage, topic: Topic) -> None:
     """By `deliver_at`, then by acceptance; neither by shard nor as the wheel named them."""
-    topic = await stage.topic()
     expected: list[tuple[int, int, int]] = []
     for accepted in range(3):
         drafts = [stage.draft(topic, delay=MINUTE + (7 * i) % 20 * 100 - accepted) for i in range(20)]
@@ -117,8 +111,7 @@ async def test_in_order_of_time(stage: Stage) -> None:
     assert [message.offset for message in got] == list(range(60))
 
 
-async def test_a_rescheduled_one_comes_at_its_new_time(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_rescheduled_one_comes_at_its_new_time(stage: Stage, topic: Topic) -> None:
     early, late, still = await stage.schedule(topic, HOUR, 2 * HOUR, 90 * MINUTE)
     await stage.store.write(
         timers.reschedule, [(early.id, stage.now + 3 * HOUR), (late.id, stage.now + MINUTE)], stage.now
@@ -135,8 +128,7 @@ async def test_a_rescheduled_one_comes_at_its_new_time(stage: Stage) -> None:
     assert stage.count("moved") == 0
 
 
-async def test_the_cancelled_do_not_come(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_the_cancelled_do_not_come(stage: Stage, topic: Topic) -> None:
     receipts = await stage.schedule(topic, *[MINUTE] * 10)
     await stage.store.cancel(ids_of(receipts[::2]), stage.now)
     stage.now += MINUTE
@@ -174,9 +166,7 @@ async def test_topics_queues_and_retries_in_one_transaction(stage: Stage) -> Non
     assert stage.count("redelivery") == 4
 
 
-async def test_retries_in_order_of_time(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_retries_in_order_of_time(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(40)))
     claim = await stage.claim(group, 40)
     order: list[int] = []
@@ -222,11 +212,10 @@ async def test_two_promoters(stage: Stage, rows: str) -> None:
         assert offsets == (100, 100, 0, 99)
 
 
-async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage) -> None:
+async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage, topic: Topic) -> None:
     """A user's transaction that cancels through the outbox may stay open for an hour: nobody waits for it."""
     if stage.kind == "sqlite":
         pytest.skip("one writer at a time")
-    topic = await stage.topic()
     held, free = await stage.schedule(topic, MINUTE, MINUTE)
     stage.now += MINUTE
     with connect_raw(stage.dsn) as other, other.cursor() as cursor:
@@ -238,12 +227,10 @@ async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage) -> None
 
 
 @pytest.mark.parametrize("count", [1, 2, 20])
-async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int) -> None:
+async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int, topic: Topic, group: Group) -> None:
     """Not even when all other rows go, and the server might read the whole table instead of its key."""
     if stage.kind == "sqlite":
         pytest.skip("one writer at a time")
-    topic = await stage.topic()
-    group = await stage.group(topic)
     ids = ids_of(await stage.schedule(topic, *[SECOND] * count))
     await stage.publish(*(stage.draft(topic) for _ in range(count)))
     failed = await stage.fail(group, await stage.claim(group, count), retry_after=SECOND)
@@ -266,9 +253,8 @@ async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int) -> 
     assert stage.count("delay") == stage.count("retry") == 0
 
 
-async def test_the_row_count_is_asserted(stage: Stage) -> None:
+async def test_the_row_count_is_asserted(stage: Stage, topic: Topic) -> None:
     """A promotion that would stream other rows than those it has locked is rolled back."""
-    topic = await stage.topic()
     receipts = await stage.schedule(topic, MINUTE, MINUTE)
     stage.now += MINUTE
 
@@ -302,9 +288,7 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
         assert stage.column("SELECT next_offset FROM queue") == [0]
 
 
-async def test_the_near_sweep_sees_its_window(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_the_near_sweep_sees_its_window(stage: Stage, topic: Topic, group: Group) -> None:
     inside, moved_in, moved_out, outside = await stage.schedule(topic, 2 * MINUTE, HOUR, 2 * MINUTE, HOUR)
     await stage.publish(stage.draft(topic, b"fails"))
     settled = await stage.fail(group, await stage.claim(group), retry_after=2 * MINUTE)
@@ -322,9 +306,8 @@ async def test_the_near_sweep_sees_its_window(stage: Stage) -> None:
 
 
 @pytest.mark.slow
-async def test_many_bodies_at_once(stage: Stage) -> None:
+async def test_many_bodies_at_once(stage: Stage, topic: Topic) -> None:
     """The bodies never leave the server, so no packet limits a batch of promotions."""
-    topic = await stage.topic()
     receipts: list[int] = []
     for _ in range(4):
         receipts += ids_of(await stage.publish(*(stage.draft(topic, b"x" * (200 << 10), SECOND) for _ in range(50))))

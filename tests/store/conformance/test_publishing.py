@@ -17,8 +17,7 @@ from tarry.store.stream import idempotency, publishing, stretches
 from tarry.store.timers import timers
 
 
-async def test_now_goes_straight_to_the_stream(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_now_goes_straight_to_the_stream(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(
         stage.draft(
             topic, b'{"order":7}', key="order-7", ordering_key="c", tag="t", headers=b'{"a":"b"}', content_type="x/y"
@@ -33,8 +32,7 @@ async def test_now_goes_straight_to_the_stream(stage: Stage) -> None:
     assert (message.accepted_at, message.deliver_at, message.streamed_at) == (START, START, START)
 
 
-async def test_later_waits_in_delay(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_later_waits_in_delay(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=48 * HOUR))
     due = START + 48 * HOUR
     assert receipt == Receipt(receipt.id, "scheduled", due, due)
@@ -44,16 +42,14 @@ async def test_later_waits_in_delay(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("delay", [-HOUR, -1, 0, -START - 1, -60_000_000_000_000])
-async def test_a_time_that_has_come_is_now(stage: Stage, delay: int) -> None:
-    topic = await stage.topic()
+async def test_a_time_that_has_come_is_now(stage: Stage, delay: int, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=delay))
     assert (receipt.state, receipt.offset, receipt.deliver_at) == ("published", 0, START + delay)
     (message,) = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert message.deliver_at == START + delay
 
 
-async def test_one_millisecond_later_is_later(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_one_millisecond_later_is_later(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=1))
     assert (receipt.state, receipt.due) == ("scheduled", START + 1)
 
@@ -88,8 +84,7 @@ async def test_many_requests_in_one_transaction_are_answered_in_order(stage: Sta
         assert states[topic.id].accepted == states[topic.id].streamed == 20
 
 
-async def test_ids_are_unique(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_ids_are_unique(stage: Stage, topic: Topic) -> None:
     ids: list[int] = []
     for delay in (None, HOUR):
         for _ in range(3):
@@ -97,9 +92,8 @@ async def test_ids_are_unique(stage: Stage) -> None:
     assert len(set(ids)) == 4200
 
 
-async def test_a_request_is_all_or_none(stage: Stage) -> None:
+async def test_a_request_is_all_or_none(stage: Stage, topic: Topic) -> None:
     """Whatever is refused takes its whole transaction along."""
-    topic = await stage.topic()
     broken = stage.draft(topic, b"second", HOUR, key="\ud800")  # half a surrogate pair: no UTF-8
     with pytest.raises((Refused, UnicodeEncodeError)):
         await stage.publish(stage.draft(topic, b"first", HOUR), stage.draft(topic, b"now"), broken)
@@ -131,9 +125,8 @@ async def test_any_body(stage: Stage, delay: int | None) -> None:
 
 
 @pytest.mark.slow
-async def test_more_than_one_packet(stage: Stage) -> None:
+async def test_more_than_one_packet(stage: Stage, topic: Topic) -> None:
     """A request beyond max_allowed_packet goes in several statements of one transaction."""
-    topic = await stage.topic()
     drafts = [stage.draft(topic, bytes([i]) * (256 << 10), HOUR if i % 2 else None) for i in range(140)]
     receipts = await stage.publish(*drafts)
     assert len(receipts) == 140
@@ -153,8 +146,7 @@ async def labelled(stage: Stage, topic: Topic, key: str, after: int, limit: int)
 @pytest.mark.parametrize(
     "key", ["order-7", "Order-7", "order-7 ", "órder-7", "🐢" * 60, "a\0b", "'; DROP TABLE x; --", "%"]
 )
-async def test_keys_are_bytes(stage: Stage, key: str) -> None:
-    topic = await stage.topic()
+async def test_keys_are_bytes(stage: Stage, key: str, topic: Topic) -> None:
     others = ["order-7", "Order-7", "ORDER-7", "order-7 ", " order-7", "orde\u0301r-7", "a", "🐢", "_"]
     for other in others:
         await stage.publish(stage.draft(topic, delay=HOUR, key=other))
@@ -179,9 +171,8 @@ async def test_labels_page_by_id(stage: Stage) -> None:
     assert await labelled(stage, topic, "none", 0, 4) == []
 
 
-async def test_a_later_run_of_a_batch_has_the_same_ids(stage: Stage) -> None:
+async def test_a_later_run_of_a_batch_has_the_same_ids(stage: Stage, topic: Topic) -> None:
     """Whatever became of the COMMIT of the one before, a message is there once."""
-    topic = await stage.topic()
     batch = [Publication((stage.draft(topic), stage.draft(topic, delay=HOUR)))]
     made: list[int] = []
     runs: list[list[int]] = []
@@ -204,8 +195,7 @@ async def test_a_later_run_of_a_batch_has_the_same_ids(stage: Stage) -> None:
 
 
 class TestIdempotency:
-    async def test_the_same_request_gives_the_first_answer(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_the_same_request_gives_the_first_answer(self, stage: Stage, topic: Topic) -> None:
         publication = Publication((stage.draft(topic, b"a", HOUR), stage.draft(topic, b"b")), "once", b"f" * 32)
         first = await stage.ask(publication)
         assert not isinstance(first, Conflict)
@@ -219,8 +209,7 @@ class TestIdempotency:
         assert stage.count("delay") + stage.count("message") == 2
         assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].accepted == 2
 
-    async def test_the_first_answer_outlives_what_became_of_the_message(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_the_first_answer_outlives_what_became_of_the_message(self, stage: Stage, topic: Topic) -> None:
         cancelled = Publication((stage.draft(topic, b"a", HOUR),), "cancelled", b"a" * 32)
         moved = Publication((stage.draft(topic, b"b", HOUR),), "moved", b"b" * 32)
         gone = Publication((stage.draft(topic, b"c", MINUTE),), "promoted", b"c" * 32)
@@ -237,15 +226,13 @@ class TestIdempotency:
             assert replay[0].replayed
             assert (replay[0].id, replay[0].state, replay[0].due) == (first[0].id, "scheduled", first[0].due)
 
-    async def test_another_request_is_a_conflict(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_another_request_is_a_conflict(self, stage: Stage, topic: Topic) -> None:
         await stage.ask(Publication((stage.draft(topic),), "k", b"1" * 32))
         assert await stage.ask(Publication((stage.draft(topic),), "k", b"2" * 32)) == Conflict("k")
         assert stage.count("message") == 1
 
-    async def test_beside_one_that_comes_again_each_has_its_own_id(self, stage: Stage) -> None:
+    async def test_beside_one_that_comes_again_each_has_its_own_id(self, stage: Stage, topic: Topic) -> None:
         """Also the two of a request, of which only one waits for its time."""
-        topic = await stage.topic()
         again = Publication((stage.draft(topic), stage.draft(topic, delay=2 * HOUR)), "k", b"1" * 32)
         await stage.ask(again)
         new = Publication((stage.draft(topic, delay=HOUR), stage.draft(topic)))
@@ -254,8 +241,7 @@ class TestIdempotency:
         assert [due_of(receipt.id) for receipt in answer] == [START + HOUR, START]
         assert await stage.waiting() | {answer[0].id: START + HOUR} == await stage.waiting()
 
-    async def test_a_conflict_leaves_its_neighbours_alone(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_a_conflict_leaves_its_neighbours_alone(self, stage: Stage, topic: Topic) -> None:
         await stage.ask(Publication((stage.draft(topic),), "k", b"1" * 32))
         answers = await stage.store.publish(
             [
@@ -269,8 +255,7 @@ class TestIdempotency:
         got = [message.body for message in await stage.store.read(stretches.pull, topic.queues[0], 1, 10)]
         assert got == [b"before", b"after"]
 
-    async def test_twice_in_one_batch(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_twice_in_one_batch(self, stage: Stage, topic: Topic) -> None:
         same = Publication((stage.draft(topic, b"a"),), "k", b"1" * 32)
         other = Publication((stage.draft(topic, b"b"),), "k", b"2" * 32)
         first, twin, clash = await stage.store.publish([same, same, other], stage.now)
@@ -289,8 +274,7 @@ class TestIdempotency:
             assert not answer[0].replayed
         assert stage.count("message") == 5
 
-    async def test_after_its_window_the_key_is_free(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_after_its_window_the_key_is_free(self, stage: Stage, topic: Topic) -> None:
         publication = Publication((stage.draft(topic),), "k", b"1" * 32)
         await stage.ask(publication)
         stage.now += IDEMPOTENCY_WINDOW - 1
@@ -303,8 +287,7 @@ class TestIdempotency:
         assert not fresh[0].replayed
         assert stage.count("idempotency") == 1
 
-    async def test_old_keys_are_forgotten_in_batches(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_old_keys_are_forgotten_in_batches(self, stage: Stage, topic: Topic) -> None:
         for i in range(5):
             await stage.ask(Publication((stage.draft(topic),), f"old-{i}", b"1" * 32))
         stage.now += MINUTE
@@ -320,8 +303,7 @@ class TestIdempotency:
         assert stage.column("SELECT `key` FROM idempotency") == [b"new"]
 
     @pytest.mark.parametrize("delay", [None, HOUR])
-    async def test_the_same_key_from_two_tasks(self, stage: Stage, delay: int | None) -> None:
-        topic = await stage.topic()
+    async def test_the_same_key_from_two_tasks(self, stage: Stage, delay: int | None, topic: Topic) -> None:
         for round_ in range(10):
             publication = Publication((stage.draft(topic, delay=delay),), f"k{round_}", b"1" * 32)
             answers: list[list[Receipt] | Conflict] = []
@@ -340,9 +322,8 @@ class TestIdempotency:
             assert sorted(receipt.replayed for receipt in receipts) == [False, True, True, True]
         assert stage.count("delay") + stage.count("message") == 10
 
-    async def test_the_same_key_from_two_tasks_after_its_window(self, stage: Stage) -> None:
+    async def test_the_same_key_from_two_tasks_after_its_window(self, stage: Stage, topic: Topic) -> None:
         """All find the old answer and take it away; nobody takes away the new one."""
-        topic = await stage.topic()
         for round_ in range(10):
             publication = Publication((stage.draft(topic, delay=HOUR),), "k", b"1" * 32)
             fresh: list[bool] = []
@@ -371,8 +352,7 @@ class TestTakenIds:
     """Two makers that draw the same numbers."""
 
     @pytest.mark.parametrize("delay", [None, HOUR])
-    async def test_new_numbers_never_earlier(self, stage: Stage, delay: int | None) -> None:
-        topic = await stage.topic()
+    async def test_new_numbers_never_earlier(self, stage: Stage, delay: int | None, topic: Topic) -> None:
         drafts = [stage.draft(topic, delay=delay) for _ in range(20)]
         due = START + (delay or 0)
         seen: set[int] = set()
@@ -392,9 +372,8 @@ class TestTakenIds:
         offsets = stage.column("SELECT `offset` FROM message ORDER BY `offset`")
         assert offsets == list(range(80))
 
-    async def test_not_the_id_of_a_cancelled_message(self, stage: Stage) -> None:
+    async def test_not_the_id_of_a_cancelled_message(self, stage: Stage, topic: Topic) -> None:
         """A cancel that is sent again must not hit a stranger."""
-        topic = await stage.topic()
         first = Store(stage.store.backend, ids=IdMaker(Scripted()))
         second = Store(stage.store.backend, ids=IdMaker(Scripted()))
         publication = Publication((stage.draft(topic, delay=HOUR),))
@@ -408,9 +387,8 @@ class TestTakenIds:
         assert (again.result, again.fresh) == ("cancelled", False)
         assert stage.count("delay") == 1
 
-    async def test_not_the_id_of_a_message_that_was_brought_forward(self, stage: Stage) -> None:
+    async def test_not_the_id_of_a_message_that_was_brought_forward(self, stage: Stage, topic: Topic) -> None:
         """It would stop the promotion of its whole batch, for ever."""
-        topic = await stage.topic()
         first = Store(stage.store.backend, ids=IdMaker(Scripted()))
         second = Store(stage.store.backend, ids=IdMaker(Scripted()))
         publication = Publication((stage.draft(topic, delay=HOUR),))

@@ -8,7 +8,7 @@ import trio
 from support.effort import full, tries
 from support.stores import SECOND, Stage, ids_of
 from tarry.store import catalogue
-from tarry.store.records import Claim, Verdict
+from tarry.store.records import Claim, Topic, Verdict
 from tarry.store.timers import timers
 
 MESSAGES, ROUND = tries(2_000, 10_000), 500
@@ -16,9 +16,8 @@ MESSAGES, ROUND = tries(2_000, 10_000), 500
 
 @pytest.mark.slow
 @full
-async def test_thousands_of_cancels_race_promotion(stage: Stage) -> None:
+async def test_thousands_of_cancels_race_promotion(stage: Stage, topic: Topic) -> None:
     """Each message is cancelled by a transaction of its own while batches that hold it are promoted."""
-    topic = await stage.topic()
     dice = random.Random(stage.kind)
     due: list[int] = []
     for _ in range(10):
@@ -73,9 +72,8 @@ async def test_thousands_of_cancels_race_promotion(stage: Stage) -> None:
 
 
 @pytest.mark.slow
-async def test_reschedules_race_promotion_and_cancel(stage: Stage) -> None:
+async def test_reschedules_race_promotion_and_cancel(stage: Stage, topic: Topic) -> None:
     """A message that was put off is not handed out before, whoever came first."""
-    topic = await stage.topic()
     ids = ids_of(await stage.schedule(topic, *[SECOND] * 600))
     stage.now += SECOND
     later = stage.now + 60 * SECOND

@@ -173,9 +173,7 @@ async def test_a_crash_in_the_middle_is_gone_on_with(stage: Stage) -> None:
     assert remains(stage, [topic.id], [group.id for group in groups], queues) == {}
 
 
-async def test_a_group_of_the_same_name_begins_anew(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_a_group_of_the_same_name_begins_anew(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(4)))
     await stage.ack(group, await stage.claim(group, 3))
     await stage.fail(group, await stage.claim(group, 1))
@@ -191,8 +189,7 @@ async def test_a_group_of_the_same_name_begins_anew(stage: Stage) -> None:
     assert (await stage.store.read(catalogue.group_state, again)).acked == 0
 
 
-async def test_a_topic_of_the_same_name_begins_anew(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_topic_of_the_same_name_begins_anew(stage: Stage, topic: Topic) -> None:
     (first,) = await stage.publish(stage.draft(topic, b"old", key="k"))
     (later,) = await stage.publish(stage.draft(topic, b"old", HOUR, key="k"))
     await stage.ask(Publication((stage.draft(topic, b"old"),), idempotency_key="k"))
@@ -281,8 +278,7 @@ async def test_what_waits_or_is_unsettled_is_in_the_way(stage: Stage) -> None:
     assert await stage.store.read(catalogue.find_topics, ["orders"]) == []
 
 
-async def test_messages_that_no_group_has_read_are_in_the_way(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_messages_that_no_group_has_read_are_in_the_way(stage: Stage, topic: Topic) -> None:
     await stage.publish(stage.draft(topic), stage.draft(topic))
     assert "2 that no group has read" in await refusal(stage, topic)
 
@@ -328,8 +324,7 @@ async def test_clients_of_a_removed_broadcast_group_have_no_offsets(stage: Stage
         await stage.store.read(catalogue.group_state, again)
 
 
-async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage, topic: Topic) -> None:
     reads, lags = await stage.group(topic), await stage.group(topic, "lags")
     await stage.publish(*(stage.draft(topic) for _ in range(5)))
     await stage.ack(reads, await stage.claim(reads))
@@ -373,10 +368,9 @@ async def test_what_an_outbox_commits_after_the_removal_is_dropped_at_its_time(s
     assert await stage.waiting() == {}
 
 
-async def test_an_outbox_in_time_is_in_the_way(stage: Stage) -> None:
+async def test_an_outbox_in_time_is_in_the_way(stage: Stage, topic: Topic) -> None:
     if stage.kind == "sqlite":
         pytest.skip("an outbox is a transaction of the user's on MySQL or MariaDB")
-    topic = await stage.topic()
     user = connect_raw(stage.dsn)
     Outbox().publish(user.cursor(), "orders", b"late", content_type="a/b", delay="1h")
     user.commit()
@@ -384,11 +378,9 @@ async def test_an_outbox_in_time_is_in_the_way(stage: Stage) -> None:
     assert "1 that wait for their time" in await refusal(stage, topic)
 
 
-async def test_a_user_who_holds_a_claim_is_not_waited_for(stage: Stage) -> None:
+async def test_a_user_who_holds_a_claim_is_not_waited_for(stage: Stage, topic: Topic, group: Group) -> None:
     if stage.kind == "sqlite":
         pytest.skip("an outbox is a transaction of the user's on MySQL or MariaDB")
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await stage.publish(*(stage.draft(topic) for _ in range(4)))
     held = await stage.claim(group, 2)
     await stage.claim(group, 2)

@@ -95,9 +95,7 @@ def conserves(stage: Stage, group: Group) -> None:
         assert moves == told + sum(bytes(outcome).count(0) for outcome in outcomes)
 
 
-async def test_what_is_settled_and_old_goes(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_what_is_settled_and_old_goes(stage: Stage, topic: Topic, group: Group) -> None:
     old = await fill(stage, topic, 10, key="order")
     stage.now += DAY
     young = await fill(stage, topic, 5, key="order")
@@ -118,9 +116,8 @@ async def test_what_is_settled_and_old_goes(stage: Stage) -> None:
     assert (state.accepted, state.streamed, state.pending) == (15, 15, 0)
 
 
-async def test_a_topic_may_say_otherwise(stage: Stage) -> None:
+async def test_a_topic_may_say_otherwise(stage: Stage, topic: Topic) -> None:
     """0: as soon as all groups have settled it. Longer than the hard limit: it is that long."""
-    topic = await stage.topic()
     one, other = await stage.group(topic, "one"), await stage.group(topic, "other")
     await fill(stage, topic, 4)
     await stage.store.change_topic(topic, TopicDraft("orders", retention=0), stage.now)
@@ -139,8 +136,7 @@ async def test_a_topic_may_say_otherwise(stage: Stage) -> None:
     assert (await clean(stage, topic)).expired == {one.id: 2, other.id: 2}
 
 
-async def test_before_the_first_group_comes_nothing_goes_at_once(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_before_the_first_group_comes_nothing_goes_at_once(stage: Stage, topic: Topic) -> None:
     await stage.store.change_topic(topic, TopicDraft("orders", retention=0), stage.now)
     (topic,) = await stage.store.read(catalogue.find_topics, [topic.name])
     await fill(stage, topic, 4)
@@ -150,8 +146,7 @@ async def test_before_the_first_group_comes_nothing_goes_at_once(stage: Stage) -
     assert (await clean(stage, topic)).rows == 4
 
 
-async def test_a_cursor_holds_back(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_cursor_holds_back(stage: Stage, topic: Topic) -> None:
     quick, slow = await stage.group(topic, "quick"), await stage.group(topic, "slow")
     await fill(stage, topic, 10)
     await stage.ack(quick, await stage.claim(quick, 10))
@@ -163,10 +158,8 @@ async def test_a_cursor_holds_back(stage: Stage) -> None:
     assert bodies(claim) == [b"4", b"5", b"6", b"7", b"8", b"9"]
 
 
-async def test_an_open_claim_holds_back(stage: Stage) -> None:
+async def test_an_open_claim_holds_back(stage: Stage, topic: Topic, group: Group) -> None:
     """All of it: an ack that names ids looks them up."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await fill(stage, topic, 10)
     await stage.ack(group, await stage.claim(group, 3))
     held = await stage.claim(group, 4, lease=30 * DAY)
@@ -219,8 +212,7 @@ async def test_a_dead_letter_outlives_its_message(stage: Stage) -> None:
     conserves(stage, group)
 
 
-async def test_the_hard_limit_takes_what_was_never_claimed(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_the_hard_limit_takes_what_was_never_claimed(stage: Stage, topic: Topic) -> None:
     slow, done = await stage.group(topic, "slow"), await stage.group(topic, "done")
     await fill(stage, topic, 7)
     stage.now += DAY
@@ -243,10 +235,8 @@ async def seen(stage: Stage, *groups: Group) -> None:
     await stage.store.write(retention.see, [group.id for group in groups], stage.now)
 
 
-async def test_an_open_claim_holds_back_past_the_hard_limit(stage: Stage) -> None:
+async def test_an_open_claim_holds_back_past_the_hard_limit(stage: Stage, topic: Topic, group: Group) -> None:
     """What a client holds it may ack and fail; what it fails goes onto its rung, and comes again."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await fill(stage, topic, 6)
     acked, failed, lost = [await stage.claim(group, 2, lease=29 * DAY) for _ in range(3)]
     stage.now += 28 * DAY
@@ -528,9 +518,8 @@ class TestDelays:
         conserves(stage, group)
 
 
-async def test_a_group_that_nobody_asks_for(stage: Stage) -> None:
+async def test_a_group_that_nobody_asks_for(stage: Stage, topic: Topic) -> None:
     """What was published while it was in use it holds back as any other; what comes later for the retention only."""
-    topic = await stage.topic()
     gone, here = await stage.group(topic, "gone"), await stage.group(topic, "here")
     stage.now += 27 * DAY
     await fill(stage, topic, 1)
@@ -638,8 +627,7 @@ async def clean_seeks(stage: Stage, group: Group, limit: int = 100) -> Removed:
 
 
 @pytest.mark.parametrize("limit", [1, 100])
-async def test_seeks_go_with_the_log(stage: Stage, limit: int) -> None:
-    topic = await stage.topic()
+async def test_seeks_go_with_the_log(stage: Stage, limit: int, topic: Topic) -> None:
     group, other = await stage.group(topic), await stage.group(topic, "other")
     await fill(stage, topic, 6)
     await stage.claim(group, 2)
@@ -665,9 +653,7 @@ async def test_seeks_go_with_the_log(stage: Stage, limit: int) -> None:
     assert stage.column(f"SELECT sought FROM `cursor` WHERE group_id = {group.id}") == moved
 
 
-async def test_the_log_goes(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_the_log_goes(stage: Stage, topic: Topic, group: Group) -> None:
     await fill(stage, topic, 6)
     await stage.ack(group, await stage.claim(group, 2))
     stage.now += 1
@@ -683,9 +669,7 @@ async def test_the_log_goes(stage: Stage) -> None:
     assert (await stage.ack(group, open_)).acked == 2
 
 
-async def test_returns_go_once_they_are_settled(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_returns_go_once_they_are_settled(stage: Stage, topic: Topic, group: Group) -> None:
     await fill(stage, topic, 6)
     await stage.fail(group, await stage.claim(group, 6), retry_after=1)
     stage.now += 1
@@ -705,10 +689,8 @@ async def test_returns_go_once_they_are_settled(stage: Stage) -> None:
     conserves(stage, group)
 
 
-async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage) -> None:
+async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage, topic: Topic, group: Group) -> None:
     """The archive looks up in them what was delivered again."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await fill(stage, topic, 4)
     await stage.fail(group, await stage.claim(group, 4), retry_after=1)
     stage.now += 1
@@ -742,8 +724,7 @@ async def test_dead_letters_go(stage: Stage) -> None:
     assert (await stage.store.read(catalogue.group_state, group)).letters == 0
 
 
-async def test_cancelled_messages_go(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_cancelled_messages_go(stage: Stage, topic: Topic) -> None:
     soon = ids_of(await stage.publish(*(stage.draft(topic, b"1", MINUTE, key="k") for _ in range(3))))
     late = ids_of(await stage.publish(stage.draft(topic, b"1", 60 * DAY, key="k")))
     await stage.store.cancel([*soon, *late], stage.now)
@@ -767,8 +748,7 @@ async def test_cancelled_messages_go(stage: Stage) -> None:
     assert (stage.count("cancelled"), stage.count("label")) == (0, 0)
 
 
-async def test_pointers_to_nothing_go(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_pointers_to_nothing_go(stage: Stage, topic: Topic) -> None:
     gone, kept = ids_of(await stage.schedule(topic, MINUTE, MINUTE))
     await stage.store.write(timers.reschedule, [(gone, stage.now + HOUR), (kept, stage.now + HOUR)], stage.now)
     stage.tables.rows(f"DELETE FROM delay WHERE id = {gone}")  # a user's own transaction
@@ -778,9 +758,7 @@ async def test_pointers_to_nothing_go(stage: Stage) -> None:
     assert stage.column("SELECT id FROM moved") == [kept]
 
 
-async def test_two_at_once_do_no_harm(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_two_at_once_do_no_harm(stage: Stage, topic: Topic, group: Group) -> None:
     await fill(stage, topic, 60, key="k")
     await stage.ack(group, await stage.claim(group, 40))
     stage.now += 28 * DAY
@@ -799,12 +777,10 @@ async def test_two_at_once_do_no_harm(stage: Stage) -> None:
     conserves(stage, group)
 
 
-async def test_publishers_and_consumers_go_on_during_a_batch(stage: Stage) -> None:
+async def test_publishers_and_consumers_go_on_during_a_batch(stage: Stage, topic: Topic, group: Group) -> None:
     """A batch that is not committed yet holds up nobody (on the embedded store there is one writer at a time)."""
     if stage.kind == "sqlite":
         pytest.skip("one writer")
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await fill(stage, topic, 20, key="k")
     await stage.ack(group, await stage.claim(group, 20))
     stage.now += 8 * DAY

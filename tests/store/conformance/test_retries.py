@@ -159,9 +159,7 @@ async def test_what_is_not_in_its_hands(stage: Stage) -> None:
     assert stage.count("retry") == 2
 
 
-async def test_reasons_and_clients_are_remembered(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_reasons_and_clients_are_remembered(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(stage.draft(topic))
     for number, reason in enumerate(['żółw 🐢 "quoted"', None, "x" * 5000]):
         claim = await stage.claim(group, 1, client=f"client-{number}")
@@ -241,8 +239,7 @@ async def test_settlements_of_one_turn_keep_their_own_terms(stage: Stage) -> Non
     assert sorted(stage.column("SELECT attempt FROM retry")) == [1, 2, 2]
 
 
-async def test_jitter_draws_a_rest_out_and_never_cuts_it(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_jitter_draws_a_rest_out_and_never_cuts_it(stage: Stage, topic: Topic) -> None:
     ladder = Ladder((10 * SECOND,), jitter=0.5)
     group = await stage.group(topic, ladder=ladder)
     (known,) = await stage.store.groups([topic])

@@ -7,7 +7,7 @@ import pytest
 
 from support.stores import MINUTE, Stage, bodies
 from tarry.store.ports import Asked, Transaction
-from tarry.store.records import ClaimRequest, Settlement
+from tarry.store.records import ClaimRequest, Group, Settlement, Topic
 from tarry.store.store import Store
 
 
@@ -66,10 +66,8 @@ async def test_who_is_not_alone_reads_behind_its_locks(stage: Stage, ahead: list
     assert seen == list(range(14))
 
 
-async def test_who_stood_in_line_is_of_those_who_are_there_then(stage: Stage) -> None:
+async def test_who_stood_in_line_is_of_those_who_are_there_then(stage: Stage, topic: Topic, group: Group) -> None:
     """Not of those who began to wait, and at that time."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(20)))
     held = await stage.claim(group, 1)
     first, then = ClaimRequest("ann", 2, MINUTE), ClaimRequest("bob", 3, MINUTE)

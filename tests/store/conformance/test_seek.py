@@ -9,7 +9,7 @@ from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store.operating import redriving, replaying, seeking
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
-from tarry.store.records import Group, Settlement
+from tarry.store.records import Group, Settlement, Topic
 from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
 
@@ -248,9 +248,8 @@ async def test_an_empty_queue(stage: Stage, position: Position) -> None:
     assert await seek(stage, group, position) == 0
 
 
-async def test_redriven_then_dead_again_is_one_letter(stage: Stage) -> None:
+async def test_redriven_then_dead_again_is_one_letter(stage: Stage, topic: Topic) -> None:
     """I7 over a seek and a redrive."""
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder(()))
     await stage.publish(stage.draft(topic, b"0"))
     await stage.fail(group, await stage.claim(group), reason="first")
@@ -305,10 +304,8 @@ async def test_a_server_that_knows_fewer_queues_moves_the_group_in_all(stage: St
     assert await rest(stage, (await stage.store.groups([wide]))[0]) == []
 
 
-async def test_a_server_that_knows_fewer_queues_replays_all(stage: Stage) -> None:
+async def test_a_server_that_knows_fewer_queues_replays_all(stage: Stage, topic: Topic, group: Group) -> None:
     """And a topic that gains queues in the midst of a replay has them replayed too, and nothing twice."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     asked = evolve(range_of(group, EARLIEST, LATEST), queues=None)
 
     async def wider(queues: int) -> Group:

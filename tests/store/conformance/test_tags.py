@@ -40,9 +40,7 @@ def conserved(stage: Stage) -> bool:
     return all(int(left) == held.get((group_id, queue_id), 0) for group_id, queue_id, left in rows)
 
 
-async def test_only_the_tags_asked_for_come(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_only_the_tags_asked_for_come(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "blue", "red", None, "green", "red", "blue")
     got = await claim(stage, group)
     assert bodies(got) == [b"1", b"4"]
@@ -56,33 +54,26 @@ async def test_only_the_tags_asked_for_come(stage: Stage) -> None:
     assert (await take(stage, group, tags=None)).claims == (None,), "they count as settled for this group"
 
 
-async def test_several_tags(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_several_tags(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "blue", "red", None, "green")
     assert bodies(await claim(stage, group, tags=frozenset({"blue", "green"}))) == [b"0", b"3"]
     assert conserved(stage)
 
 
-async def test_no_tag_is_like_another(stage: Stage) -> None:
+async def test_no_tag_is_like_another(stage: Stage, topic: Topic, group: Group) -> None:
     """Compared byte by byte, as keys are."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await tell(stage, topic, "Red", "red ", "red", "rèd")
     assert bodies(await claim(stage, group)) == [b"2"]
 
 
-async def test_other_groups_feel_nothing(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_other_groups_feel_nothing(stage: Stage, topic: Topic) -> None:
     group, other = await stage.group(topic), await stage.group(topic, "audit")
     await tell(stage, topic, "blue", "red")
     await claim(stage, group)
     assert bodies(await stage.claim(other)) == [b"0", b"1"]
 
 
-async def test_what_is_skipped_within_a_claim_cannot_be_settled(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_what_is_skipped_within_a_claim_cannot_be_settled(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "red", "blue", "red")
     got = await claim(stage, group)
     assert got.size == 3
@@ -94,19 +85,15 @@ async def test_what_is_skipped_within_a_claim_cannot_be_settled(stage: Stage) ->
     assert [event.what for event in found.life] == ["published", "skipped"]
 
 
-async def test_a_claim_by_tag_is_filled(stage: Stage) -> None:
+async def test_a_claim_by_tag_is_filled(stage: Stage, topic: Topic, group: Group) -> None:
     """It reads on past other tags until it has as many as were wished for."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await tell(stage, topic, *["red", "blue", "blue"] * 20)
     turn = await take(stage, group, 10, 10)
     assert [len(one.messages) for one in turn.claims if one is not None] == [10, 10]
     assert conserved(stage)
 
 
-async def test_a_claim_is_never_wider_than_a_thousand(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_a_claim_is_never_wider_than_a_thousand(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "red", *["blue"] * 998)
     await tell(stage, topic, "blue", "blue", "red")
     got = await claim(stage, group)
@@ -116,9 +103,7 @@ async def test_a_claim_is_never_wider_than_a_thousand(stage: Stage) -> None:
     assert conserved(stage)
 
 
-async def test_much_is_skipped_in_bounded_steps(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_much_is_skipped_in_bounded_steps(stage: Stage, topic: Topic, group: Group) -> None:
     for _ in range(6):
         await tell(stage, topic, *["blue"] * 1000)
     await tell(stage, topic, "red")
@@ -134,9 +119,7 @@ async def test_much_is_skipped_in_bounded_steps(stage: Stage) -> None:
     assert conserved(stage)
 
 
-async def test_who_asks_for_no_tags_gets_what_comes_next(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_who_asks_for_no_tags_gets_what_comes_next(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "blue", "red", "blue", "green")
     wishes = [ClaimRequest("c", 1, MINUTE, RED), ClaimRequest("c", 5, MINUTE)]
     first, second = (await stage.turn(group, requests=wishes)).claims
@@ -146,8 +129,7 @@ async def test_who_asks_for_no_tags_gets_what_comes_next(stage: Stage) -> None:
     assert conserved(stage)
 
 
-async def test_retries_keep_matching(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_retries_keep_matching(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder((1000, 1000)))
     await tell(stage, topic, "blue", "red", "red")
     await stage.fail(group, await claim(stage, group))
@@ -161,9 +143,7 @@ async def test_retries_keep_matching(stage: Stage) -> None:
     assert conserved(stage)
 
 
-async def test_what_retention_has_taken_is_expired_and_not_skipped(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_what_retention_has_taken_is_expired_and_not_skipped(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "blue", "blue", "red", "blue", "red")
     stage.tables.rows("DELETE FROM message WHERE `offset` IN (0, 3)")
     assert bodies(await claim(stage, group)) == [b"2", b"4"]
@@ -174,9 +154,7 @@ async def test_what_retention_has_taken_is_expired_and_not_skipped(stage: Stage)
     assert conserved(stage)
 
 
-async def test_lost_leases_of_a_claim_by_tag(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_lost_leases_of_a_claim_by_tag(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "red", "blue", "red")
     got = await claim(stage, group)
     stage.now += MINUTE

@@ -4,7 +4,7 @@ from support.stores import HOUR, MINUTE, SECOND, START, Stage
 from tarry.store.looking import tracing
 from tarry.store.operating import redriving
 from tarry.store.operating.redriving import Letters
-from tarry.store.records import Event
+from tarry.store.records import Event, Group, Topic
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
@@ -20,8 +20,7 @@ async def test_unknown(stage: Stage) -> None:
     assert await stage.store.read(tracing.find_message, (1 << 63) - 1) is None
 
 
-async def test_scheduled(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_scheduled(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(
         stage.draft(topic, b"{}", HOUR, key="k", ordering_key="o", tag="t", headers=b"{}", content_type="x/y")
     )
@@ -33,8 +32,7 @@ async def test_scheduled(stage: Stage) -> None:
     assert found.life == (Event("scheduled", START),)
 
 
-async def test_cancelled(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_cancelled(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR, key="k"))
     await stage.store.cancel([receipt.id], START + MINUTE)
     found = await stage.store.read(tracing.find_message, receipt.id)
@@ -43,8 +41,7 @@ async def test_cancelled(stage: Stage) -> None:
     assert found.life == (Event("scheduled", START), Event("cancelled", START + MINUTE))
 
 
-async def test_rescheduled(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_rescheduled(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR))
     await stage.store.write(timers.reschedule, [(receipt.id, START + MINUTE)], START)
     found = await stage.store.read(tracing.find_message, receipt.id)
@@ -68,9 +65,8 @@ async def test_published_and_promoted(stage: Stage) -> None:
     assert found.life == (Event("scheduled", START), Event("promoted", START + MINUTE + 5))
 
 
-async def test_a_whole_life(stage: Stage) -> None:
+async def test_a_whole_life(stage: Stage, topic: Topic) -> None:
     """Failed, lost, suspended, dead in one group; acked in another; each with who, when, and why."""
-    topic = await stage.topic()
     group = await stage.group(topic, "billing", ladder=Ladder((SECOND, 2 * SECOND)))
     other = await stage.group(topic, "shipping")
     (receipt, *_) = await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(3)))
@@ -121,9 +117,7 @@ async def test_a_whole_life(stage: Stage) -> None:
     assert await _life(stage, receipt.id) == lives
 
 
-async def test_suspended(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_suspended(stage: Stage, topic: Topic, group: Group) -> None:
     (receipt,) = await stage.publish(stage.draft(topic))
     claim = await stage.claim(group, 1)
     stage.now += 1
@@ -136,10 +130,8 @@ async def test_suspended(stage: Stage) -> None:
     ]
 
 
-async def test_neighbours_of_a_wide_claim(stage: Stage) -> None:
+async def test_neighbours_of_a_wide_claim(stage: Stage, topic: Topic, group: Group) -> None:
     """The first and the last of a claim, and those just beside it."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     receipts = await stage.publish(*(stage.draft(topic) for _ in range(1002)))
     await stage.ack(group, await stage.claim(group, 1))
     claim = await stage.claim(group, 1000, client="wide")
@@ -149,9 +141,8 @@ async def test_neighbours_of_a_wide_claim(stage: Stage) -> None:
         assert [event.client for event in life if event.what == "acked"] == ([client] if client else [])
 
 
-async def test_a_redriven_one_says_why_it_had_died(stage: Stage) -> None:
+async def test_a_redriven_one_says_why_it_had_died(stage: Stage, topic: Topic) -> None:
     """And why it failed since, each reason at the attempt that it is of: on the ladder, back, and dead again."""
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder((SECOND,)))
     (receipt,) = await stage.publish(stage.draft(topic))
     told: list[str] = []
@@ -168,9 +159,8 @@ async def test_a_redriven_one_says_why_it_had_died(stage: Stage) -> None:
     assert [event.attempt for event in life] == [1, 2, 1, 2]
 
 
-async def test_a_purged_death_has_no_reason_of_another(stage: Stage) -> None:
+async def test_a_purged_death_has_no_reason_of_another(stage: Stage, topic: Topic) -> None:
     """The reasons before a redrive are kept, and stay with the attempts that they are of."""
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder(()))
     (receipt,) = await stage.publish(stage.draft(topic))
     for reason in ("first", "second"):
