@@ -12,6 +12,7 @@ import pytest
 from support.attributes import attributes, each, one_of
 from support.drivers import DRIVERS, close
 from support.letters import dead_letters_of
+from support.store_homes import on_servers
 from support.stores import HOUR, START, Stage
 from tarry.client.coroutines import drive
 from tarry.client.outbox.cursors import CursorTransaction
@@ -156,7 +157,7 @@ async def test_of_a_schedule(stage: Stage, topic: Topic) -> None:
     assert {name: getattr(one, name) for name in LABELS} == labels
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "mysql"], indirect=True)
+@on_servers
 async def test_of_an_outbox(stage: Stage, dsn: str, topic: Topic) -> None:
     stage.now = await stage.store.backend.now()
     connection = DRIVERS["pymysql"](dsn)

@@ -5,10 +5,8 @@ import json
 import pytest
 
 from support.stores import MINUTE, SECOND, START, Stage, bodies
-from tarry.store import catalogue
 from tarry.store.groups import clients
 from tarry.store.groups.failing import FREE_LOSSES
-from tarry.store.looking import tracing
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic
 from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
@@ -30,8 +28,7 @@ async def _told(
 
 
 async def _begin(stage: Stage, group: Group, claim: Claim, *places: int) -> None:
-    (settled,) = await stage.settle(group, Settlement(claim.key, "begin", begun=places))
-    assert settled is not None
+    settled = await stage.settle_one(group, Settlement(claim.key, "begin", begun=places))
     assert not settled.lost
 
 
@@ -90,8 +87,7 @@ async def test_what_was_settled_or_lost_is_not_begun(stage: Stage) -> None:
     await _begin(stage, group, claim, 0, 1)
     assert stage.column("SELECT settled_at FROM claim")[0][:8] == times
     stage.now = claim.lease_until
-    (late,) = await stage.settle(group, Settlement(claim.key, "begin", begun=(1,)))
-    assert late is not None
+    late = await stage.settle_one(group, Settlement(claim.key, "begin", begun=(1,)))
     assert late.lost
 
 
@@ -121,7 +117,7 @@ async def test_the_bound(stage: Stage) -> None:
     assert await stage.claim_some(group) is None
     ((history,),) = stage.tables.rows("SELECT history FROM dead")
     assert len(json.loads(history)) == 2
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.dead, state.retried) == (1, FREE_LOSSES + 1)
 
 
@@ -163,8 +159,7 @@ async def test_a_life_tells_it_as_given_back(stage: Stage) -> None:
     await stage.end_leases(group)
     stage.now += 1
     await stage.fall_due()
-    found = await stage.store.read(tracing.find_message, id_)
-    assert found is not None
+    found = await stage.found(id_)
     events = [(event.what, event.attempt) for event in found.life if event.group is not None]
     assert events == [("claimed", 1), ("suspended", 1), ("returned", 1)]
 

@@ -235,7 +235,7 @@ async def test_the_state_of_a_group_tells_its_clients(stage: Stage) -> None:
     await read(stage, group, "b")
     await tell(stage, group.topic, b"1", b"2", b"3")
     await read(stage, group, "b", size=2)
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert state.clients == ("a", "b")
     assert [(queue.offset, queue.end) for queue in state.queues] == [(0, 3)]
 

@@ -99,7 +99,7 @@ async def test_or_behind_the_latest(stage: Stage) -> None:
     assert await stage.claim_some(group) is None
     await stage.publish(stage.draft(topic, b"after", queue=1))
     assert bodies(await stage.claim(group)) == [b"after"]
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert {q.lag for q in state.queues} == {0}
     assert sorted(stage.column("SELECT origin FROM `cursor`")) == [0, 0, 2, 3]
 
@@ -185,7 +185,7 @@ async def test_states(stage: Stage) -> None:
     claim = await stage.claim(group, 3, client="c1")
     await stage.ack(group, claim, (0,))
     await stage.fail(group, claim, (1,))
-    mine = await stage.store.read(catalogue.group_state, group)
+    mine = await stage.group_state(group)
     assert mine.queues == (
         QueueState(0, 3, 4),
         QueueState(1, 0, 3),
@@ -205,5 +205,5 @@ async def test_several_makers_count_into_one_topic(stage: Stage, topic: Topic) -
     await stage.publish(stage.draft(topic), stage.draft(topic))
     (receipt,) = await stage.schedule(topic, MINUTE)
     await stage.store.cancel([receipt.id], stage.now)
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert (state.accepted, state.streamed, state.cancelled) == (4, 3, 1)

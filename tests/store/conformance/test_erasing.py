@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from support.letters import dead_letters_of
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw
 from tarry.store.erased import content_type_of
 from tarry.store.errors import Contention
@@ -119,8 +120,7 @@ class TestWaiting:
         await stage.store.cancel([id_], stage.now)
         erasure = await _erase(stage, id_)
         assert (erasure.known, _left(stage)) == (True, [])
-        found = await stage.store.read(tracing.find_message, id_)
-        assert found is not None
+        found = await stage.found(id_)
         assert (found.state, found.erased_at, found.key) == ("cancelled", stage.now, "k")
 
     async def test_promoted(self, stage: Stage, topic: Topic) -> None:
@@ -250,10 +250,9 @@ async def test_beside_the_group_at_work(stage: Stage, rounds: int, topic: Topic)
                 await stage.ack(group, again)
 
 
+@on_servers
 async def test_a_turn_that_read_before_writes_nothing_back(stage: Stage, topic: Topic) -> None:
     """The cursor is held as a turn holds it: the erasure waits, and then finds what the turn has written."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer")
     group = await stage.group(topic, ladder=Ladder(()))
     id_ = await _publish(stage, topic)
     claim = await stage.claim(group)

@@ -9,7 +9,6 @@ from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.groups import claims
-from tarry.store.looking import tracing
 from tarry.store.operating import redriving
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
@@ -66,14 +65,13 @@ def conserves(stage: Stage) -> None:
 
 
 async def expired(stage: Stage, group: Group) -> int:
-    return (await stage.store.read(catalogue.group_state, group)).expired
+    return (await stage.group_state(group)).expired
 
 
 async def life(stage: Stage, body: bytes, group: str = "billing") -> list[str]:
     """What has happened to a message, in the order of time; in one group."""
     ((id_,),) = stage.tables.rows(f"SELECT id FROM message WHERE HEX(body) = '{body.hex().upper()}'")
-    found = await stage.store.read(tracing.find_message, int(id_))
-    assert found is not None
+    found = await stage.found(int(id_))
     return [event.what for event in found.life if event.group in (None, group)]
 
 
@@ -122,7 +120,7 @@ class TestClaims:
         assert (bodies(claim), passed, await expired(stage, group)) == ([b"last"], many, many)
         conserves(stage)
         assert await stage.claim_some(group) is None
-        assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].streamed == many + 1
+        assert (await stage.state(topic)).streamed == many + 1
 
     async def test_a_turn_passes_over_so_many_and_is_gone_on_with(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
@@ -143,7 +141,7 @@ class TestClaims:
             await tell(stage, topic, text, tag=tag)
         stage.now += SECOND
         assert await given(stage, group, tags=RED) == [b"4", b"6"]
-        state = await stage.store.read(catalogue.group_state, group)
+        state = await stage.group_state(group)
         assert (state.expired, state.skipped) == (3, 1)
         assert (
             await life(stage, b"1x") == await life(stage, b"3x") == await life(stage, b"5x") == ["published", "expired"]
@@ -155,7 +153,7 @@ class TestClaims:
         await tell(stage, topic, "yes", tag="red")
         stage.now += SECOND
         assert await given(stage, group, tags=RED) == [b"yes"]
-        state = await stage.store.read(catalogue.group_state, group)
+        state = await stage.group_state(group)
         assert (state.expired, state.skipped) == (700, 700)
 
     async def test_promotion_does_not_look_at_it(self, stage: Stage, topic: Topic, group: Group) -> None:
@@ -164,7 +162,7 @@ class TestClaims:
         assert len(await stage.fall_due()) == 1
         assert await given(stage, group) == []
         assert await expired(stage, group) == 1
-        state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+        state = await stage.state(topic)
         assert (state.accepted, state.streamed, state.pending) == (1, 1, 0)
 
     async def test_the_guess_of_what_comes_next_is_judged_too(self, stage: Stage) -> None:
@@ -416,8 +414,7 @@ async def test_it_tells_when_it_expires_wherever_it_is(stage: Stage, topic: Topi
         stage.draft(topic, b"1", MINUTE, expires_at=at), stage.draft(topic, b"2", expires_at=at)
     )
     for receipt in (later, soon):
-        found = await stage.store.read(tracing.find_message, receipt.id)
-        assert found is not None
+        found = await stage.found(receipt.id)
         assert found.expires_at == at
     group = await stage.group(topic)
     assert [message.expires_at for message in (await stage.claim(group)).messages] == [at]
@@ -432,8 +429,7 @@ async def test_a_life_with_others(stage: Stage) -> None:
     stage.now += SECOND
     await stage.ack(group, await stage.claim(group))
     ((id_,),) = stage.tables.rows("SELECT id FROM message WHERE `offset` = 1")
-    found = await stage.store.read(tracing.find_message, int(id_))
-    assert found is not None
+    found = await stage.found(int(id_))
     assert found.life[-1] == Event("expired", stage.now, "billing", attempt=1)
     assert not found.standings
 

@@ -14,7 +14,6 @@ import trio
 
 from support.letters import dead_letters_of
 from support.stores import HOUR, SECOND, Stage
-from tarry.store import catalogue
 from tarry.store.groups import holdings
 from tarry.store.records import Claim, ClaimKey, Group, Outcome, Settled, Settlement
 from tarry.store.stream.positions import Position
@@ -170,7 +169,7 @@ class Crowd:
         letters = await stage.store.read(dead_letters_of, self.group, 0, 1000)
         assert [letter.message.id for letter in letters] == sorted(dead), "each dead letter once"
         assert stage.count("claim") == 0
-        state = await stage.store.read(catalogue.group_state, self.group)
+        state = await stage.group_state(self.group)
         assert (state.acked, state.dead, state.claimed) == (len(acked), len(dead), 0)
         assert len(acked) > 10
         assert len(dead) > 2

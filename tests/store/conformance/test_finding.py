@@ -3,7 +3,7 @@
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of
-from tarry.store.looking import found_pages, standings, tracing
+from tarry.store.looking import found_pages, standings
 from tarry.store.looking.finding import PageStart, Wanted
 from tarry.store.records import Group, Topic
 from tarry.store.states import Findable
@@ -62,8 +62,7 @@ async def stands(stage: Stage, topic: Topic, state: Findable, limit: int, *times
     """What is found, once each; all of it is said to stand so."""
     ids = list(dict.fromkeys(await found(stage, topic, Wanted(state, *times), limit)))
     for id_ in ids:
-        one = await stage.store.read(tracing.find_message, id_)
-        assert one is not None
+        one = await stage.found(id_)
         assert one.is_(state)
     return sorted(ids)
 

@@ -18,7 +18,7 @@ from tarry.wheel.ladder import Ladder
 
 
 async def alone(stage: Stage, group: Group) -> GroupCounts:
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     backlog = sum(queue.lag for queue in state.queues)
     return GroupCounts(backlog, state.claimed, sum(state.retries), state.dead, state.letters)
 

@@ -3,15 +3,14 @@
 import random
 from typing import Any
 
-import pytest
 import trio
 
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of, nobody_waits
-from tarry.store import catalogue
 from tarry.store.ids import SHARDS, SHARDS_OF_DELAY
-from tarry.store.looking import finding, tracing
+from tarry.store.looking import finding
 from tarry.store.looking.finding import PageStart, Wanted
-from tarry.store.records import Found, Receipt, Topic, TopicState, Verdict
+from tarry.store.records import Receipt, Topic, Verdict
 from tarry.store.timers import guarded, keyed, timers
 from tarry.store.timers.guarded import Guarded, Suppressed
 from tarry.store.timers.keyed import Wish
@@ -27,21 +26,6 @@ async def guard(stage: Stage, topic: Topic, *keys: str, delay: int = SECOND, **r
     return await stage.publish(*drafts)
 
 
-async def counts(stage: Stage, topic: Topic) -> TopicState:
-    return (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-
-
-async def found(stage: Stage, id_: int) -> Found:
-    one = await stage.store.read(tracing.find_message, id_)
-    assert one is not None
-    return one
-
-
-def listen(stage: Stage) -> dict[int, str]:
-    """What promotion has told of."""
-    return stage.store.guarded
-
-
 class TestAfterwards:
     async def test_a_cancel_and_another_time_are_told_what_it_is(self, stage: Stage, topic: Topic) -> None:
         no, gone, waits = await guard(stage, topic, "a", "b", "c")
@@ -53,12 +37,12 @@ class TestAfterwards:
         moves = [(no.id, stage.now + HOUR), (gone.id, stage.now + HOUR)]
         moved = await stage.store.write(timers.reschedule, moves, stage.now)
         assert [one.result for one in moved] == ["suppressed", "cancelled"]
-        assert [(await found(stage, one.id)).guard for one in (no, gone, waits)] == ["unpaid", None, "unpaid"]
+        assert [(await stage.found(one.id)).guard for one in (no, gone, waits)] == ["unpaid", None, "unpaid"]
 
 
 class TestPromotion:
-    async def test_it_stays_and_is_told(self, stage: Stage) -> None:
-        told, topic = listen(stage), await stage.topic()
+    async def test_it_stays_and_is_told(self, stage: Stage, topic: Topic) -> None:
+        told = stage.store.guarded
         (one,) = await guard(stage, topic, "order-7")
         (plain,) = await stage.schedule(topic, SECOND)
         assert await stage.promote(one.id, plain.id) == []
@@ -75,8 +59,8 @@ class TestPromotion:
         assert await stage.promote(one.id) == []
         assert stage.count("delay") == 1
 
-    async def test_one_without_a_time_to_come_waits_for_its_answer(self, stage: Stage) -> None:
-        told, topic = listen(stage), await stage.topic()
+    async def test_one_without_a_time_to_come_waits_for_its_answer(self, stage: Stage, topic: Topic) -> None:
+        told = stage.store.guarded
         past = await guard(stage, topic, "a", "b", delay=-SECOND)
         (bare,) = await stage.publish(stage.draft(topic, key="c", guard="unpaid"))
         receipts = [*past, bare]
@@ -92,9 +76,9 @@ class TestPromotion:
         stage.now += SECOND
         promoted, suppressed, left = await stage.store.promote_guarded({one.id: True}, stage.now, fresh)
         assert ([done.entry for done in promoted], suppressed, left) == ([one.id], [], set())
-        there = await found(stage, one.id)
+        there = await stage.found(one.id)
         assert (there.state, there.key, there.tag, there.headers) == ("published", "order-7", "red", b'{"a":"b"}')
-        state = await counts(stage, topic)
+        state = await stage.state(topic)
         assert (state.accepted, state.streamed, state.suppressed, state.pending) == (1, 1, 0, 0)
 
     async def test_false_ends_it(self, stage: Stage, topic: Topic) -> None:
@@ -106,10 +90,10 @@ class TestPromotion:
         assert (suppressed, left) == ([Suppressed(one.id, topic.id)], set())
         assert stage.count("delay") == 0
         assert [bytes(name) for name in stage.column("SELECT guard FROM cancelled")] == [b"unpaid"]
-        there = await found(stage, one.id)
+        there = await stage.found(one.id)
         assert (there.state, there.key, there.body) == ("suppressed", "order-7", None)
         assert [(event.what, event.at) for event in there.life] == [("scheduled", START), ("suppressed", stage.now)]
-        state = await counts(stage, topic)
+        state = await stage.state(topic)
         assert (state.accepted, state.streamed, state.suppressed, state.cancelled, state.pending) == (2, 1, 1, 0, 0)
         assert await stage.promote(one.id) == []
 
@@ -126,9 +110,8 @@ class TestPromotion:
         assert await stage.store.promote_guarded({one.id: True, other.id: False}, stage.now, fresh) == ([], [], set())
         assert stage.count("delay") == 2
 
+    @on_servers
     async def test_what_another_has_locked_is_left(self, stage: Stage, topic: Topic) -> None:
-        if stage.kind == "sqlite":
-            pytest.skip("one writer at a time")
         yes, no = await guard(stage, topic, "order-7", "order-8")
         await stage.schedule(topic, HOUR)
         answers = {yes.id: True, no.id: False}
@@ -159,11 +142,11 @@ class TestMeanwhile:
         stage.now += SECOND
         await stage.store.cancel([yes.id, no.id], stage.now)
         assert await stage.store.promote_guarded({yes.id: True, no.id: False}, stage.now, fresh) == ([], [], set())
-        state = await counts(stage, topic)
+        state = await stage.state(topic)
         assert (state.cancelled, state.suppressed, state.streamed) == (2, 0, 0)
 
-    async def test_moved(self, stage: Stage) -> None:
-        told, topic = listen(stage), await stage.topic()
+    async def test_moved(self, stage: Stage, topic: Topic) -> None:
+        told = stage.store.guarded
         yes, no = await guard(stage, topic, "order-7", "order-8")
         stage.now += SECOND
         moves = [(yes.id, stage.now + HOUR), (no.id, stage.now + HOUR)]
@@ -185,7 +168,7 @@ class TestMeanwhile:
         assert await stage.store.cancel([one.id], stage.now) == [Verdict("suppressed", fresh=False, topic=topic.id)]
         (verdict,) = await stage.store.write(timers.reschedule, [(one.id, stage.now + HOUR)], stage.now)
         assert verdict.result == "suppressed"
-        state = await counts(stage, topic)
+        state = await stage.state(topic)
         assert (state.cancelled, state.suppressed) == (0, 1)
 
     async def test_races(self, stage: Stage) -> None:
@@ -215,20 +198,20 @@ class TestMeanwhile:
                 nursery.start_soon(ask, ids[begin : begin + 10])
         # A row that was locked at one moment is neither: whoever asks asks again.
         await ask(stage.column("SELECT id FROM delay"))
-        states = {id_: (await found(stage, id_)).state for id_ in ids}
+        states = {id_: (await stage.found(id_)).state for id_ in ids}
         for id_, result in said.items():
             assert (result == "cancelled") == (states[id_] == "cancelled"), (result, states[id_])
         ended = {"published": 0, "suppressed": 0, "cancelled": 0}
         for state in states.values():
             ended[state] += 1
-        topic_counts = await counts(stage, topic)
+        topic_counts = await stage.state(topic)
         assert (topic_counts.streamed, topic_counts.suppressed, topic_counts.cancelled) == tuple(ended.values())
         assert topic_counts.pending == 0
 
 
 class TestTimers:
-    async def test_of_a_key(self, stage: Stage) -> None:
-        told, topic = listen(stage), await stage.topic()
+    async def test_of_a_key(self, stage: Stage, topic: Topic) -> None:
+        told = stage.store.guarded
         draft = stage.draft(topic, delay=SECOND, guard="unpaid")
         (first,) = await stage.store.set_timers([Wish(topic, "order-7", draft)], stage.now)
         wishes = [Wish(topic, "order-7", draft), Wish(topic, "plain", stage.draft(topic, delay=SECOND))]

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from support.counting import counted
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw
-from tarry.store import catalogue
 from tarry.store.ids import IdMaker
 from tarry.store.looking import timer_pages
 from tarry.store.records import Conflict, Publication, Topic, TopicState
@@ -45,7 +45,7 @@ class Timers:
         return await self.stage.store.read(keyed.find_timer, self.topic, key)
 
     async def state(self) -> TopicState:
-        return (await self.stage.store.read(catalogue.topic_states, [self.topic]))[self.topic.id]
+        return await self.stage.state(self.topic)
 
 
 @pytest.fixture
@@ -263,9 +263,8 @@ class TestForget:
         assert await timed.stage.store.write(keyed.forget, (0, b""), START + 5 * HOUR, 10) == (0, None)
 
 
+@on_servers
 async def test_who_is_locked_is_told(timed: Timers) -> None:
-    if timed.stage.kind == "sqlite":
-        pytest.skip("one writer")
     first = await timed.set()
     await timed.set("order-8")
     with connect_raw(timed.stage.dsn) as other:

@@ -9,18 +9,20 @@ import pytest
 import trio
 
 from support.hearing import HearingStore
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies, connect_raw, open_tables
 from tarry.bench.proxy import MOMENTS, Proxy
 from tarry.client import outbox
-from tarry.store import catalogue
 from tarry.store.errors import OutcomeUnknown
 from tarry.store.groups import holdings
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.opening import open_backend
-from tarry.store.records import ClaimRequest, Conflict, Group, Publication, Settled, Settlement, Topic
+from tarry.store.records import ClaimRequest, Group, Publication, Settled, Settlement, Topic
 from tarry.store.store import Store
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
+
+pytestmark = on_servers  # the embedded store has no line to cut
 
 TIMES = 50
 """Cuts of each operation, a quarter of them at each moment."""
@@ -44,13 +46,6 @@ class Line:
     def check(self, cuts: int) -> None:
         # The COMMIT of who asks what became of another may be cut as well.
         assert cuts <= self.stage.store.backend.statistics()["in_doubt"] <= self.proxy.done
-
-
-@pytest.fixture(params=["mariadb", "mysql"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    """The embedded store has no line to cut."""
-    kind: Kind = request.param
-    return kind
 
 
 @pytest.fixture
@@ -86,8 +81,7 @@ async def test_publish(line: Line, delay: int | None, idempotent: bool) -> None:
         line.cut(i)
         drafts = (stage.draft(line.topic, b"%d" % i, delay, queue=i % 2, key="k"),)
         publication = Publication(drafts, f"key-{i}" if idempotent else None, b"f" * 32)
-        answer = await stage.ask(publication)
-        assert not isinstance(answer, Conflict)
+        answer = await stage.accept(publication)
         ids += [receipt.id for receipt in answer]
         if delay is None:
             (message,) = await stage.store.read(stretches.pull, line.topic.queues[i % 2], answer[0].offset or 0, 1)
@@ -97,7 +91,7 @@ async def test_publish(line: Line, delay: int | None, idempotent: bool) -> None:
     assert sorted(stage.column(f"SELECT id FROM {table}")) == sorted(ids)
     assert sorted(int(body) for body in stage.column(f"SELECT body FROM {table}")) == list(range(TIMES // 2))
     assert stage.count("label") == TIMES // 2
-    state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
+    state = await stage.state(line.topic)
     assert (state.accepted, state.pending) == (TIMES // 2, 0 if delay is None else TIMES // 2)
 
 
@@ -134,7 +128,7 @@ async def test_cancel(line: Line) -> None:
     line.check(TIMES)
     assert stage.count("delay") == 0
     assert sorted(stage.column("SELECT id FROM cancelled")) == sorted(ids)
-    state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
+    state = await stage.state(line.topic)
     assert (state.accepted, state.cancelled, state.pending) == (TIMES, TIMES, 0)
 
 
@@ -163,7 +157,7 @@ async def test_claim(line: Line) -> None:
     line.check(TIMES)
     assert sorted(map(int, seen)) == list(range(2 * TIMES))
     assert stage.count("claim") == TIMES
-    assert (await stage.store.read(catalogue.group_state, line.group)).claimed == 2 * TIMES
+    assert (await stage.group_state(line.group)).claimed == 2 * TIMES
 
 
 async def test_ack(line: Line) -> None:
@@ -178,7 +172,7 @@ async def test_ack(line: Line) -> None:
             assert (await stage.ack(line.group, claim, (0,))).acked == 1
             assert (await stage.ack(line.group, claim)).acked == 2
     line.check(TIMES)
-    state = await stage.store.read(catalogue.group_state, line.group)
+    state = await stage.group_state(line.group)
     assert (state.acked, state.claimed, state.retried) == (2 * TIMES, 0, 0)
     assert stage.count("delivery") == TIMES
 
@@ -200,7 +194,7 @@ async def test_fail(line: Line) -> None:
     count = 3 * TIMES // 2 + 2 * TIMES // 2
     assert set((await stage.waiting()).items()) == {(entry, due) for due, entry in timers}
     assert len(timers) == stage.count("retry") == count
-    assert (await stage.store.read(catalogue.group_state, line.group)).retried == count
+    assert (await stage.group_state(line.group)).retried == count
 
 
 async def test_a_whole_turn(line: Line) -> None:
@@ -228,7 +222,7 @@ async def test_a_whole_turn(line: Line) -> None:
         assert turn.claims[0] is not None
         held = turn.claims[0]
     line.check(TIMES - 1)
-    state = await stage.store.read(catalogue.group_state, line.group)
+    state = await stage.group_state(line.group)
     assert (state.acked, state.retried, state.claimed) == (3 * (TIMES - 1), TIMES - 1, 4)
     assert stage.count("retry") == TIMES - 1
 
@@ -240,8 +234,7 @@ async def test_extend(line: Line) -> None:
     for i in range(TIMES // 2):
         line.cut(i)
         stage.now += SECOND
-        (settled,) = await stage.settle(line.group, Settlement(claim.key, "extend", lease=MINUTE))
-        assert settled is not None
+        settled = await stage.settle_one(line.group, Settlement(claim.key, "extend", lease=MINUTE))
         assert settled.lease_until == stage.now + MINUTE
         assert stage.column("SELECT lease_until FROM claim") == [stage.now + MINUTE]
     line.check(TIMES // 2)
@@ -257,7 +250,7 @@ async def test_outbox_counts(line: Line, dsn: str) -> None:
             assert await stage.store.count_outbox(10) == {line.topic.id: (1, 0)}
     line.check(TIMES)
     assert stage.count("outbox_cancel") == 0
-    state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
+    state = await stage.state(line.topic)
     assert (state.accepted, state.cancelled, state.pending) == (TIMES, TIMES, 0)
 
 

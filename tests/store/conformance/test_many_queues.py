@@ -58,7 +58,7 @@ async def test_a_drain_locks_few_and_leaves_none(stage: Stage, locked: list[int]
                 assert (await stage.ack(group, claim)).acked == len(bodies(claim))
     assert sorted(seen) == list(range(QUEUES))
     assert 0 < max(locked) <= locked_rows.MANY + 2
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.claimed) == (QUEUES, 0)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import trio
 
+from support.store_homes import on_servers
 from support.stores import TABLES, Kind, Tables, empty, open_tables
 from tarry.store.errors import SchemaError
 from tarry.store.migrations import FIRST, Migration, load_migrations, newest
@@ -160,11 +161,10 @@ async def test_one_that_wants_newer_servers(
         assert await backend.migrate() == []
 
 
+@on_servers
 async def test_not_while_an_older_server_is_at_work(
     opens: Open, tables: Tables, kind: Kind, bare_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kind == "sqlite":
-        pytest.skip("the one server holds the file")
     backend = await opens()
     await backend.migrate()
     row = f"'boot', 'old one', 0, {newest()}, 1, {await backend.now()}, ''"

@@ -13,7 +13,6 @@ from support.effort import examples, full
 from support.order import CLIENTS, Watch
 from support.still import StillBackend
 from support.stores import Stage
-from tarry.store import catalogue
 from tarry.store.groups.owners import share
 from tarry.store.records import Claim, ClaimRequest
 from tarry.store.sqlite.connection import drive
@@ -181,7 +180,7 @@ async def test_clients_at_once(stage: Stage, seed: int) -> None:
         async with trio.open_nursery() as writing:
             writing.start_soon(publish)
         open_ = 0
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.parked, state.claimed) == (len(acked), 0, 0)
     assert state.retried > 5
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of
-from tarry.store import catalogue
 from tarry.store.ids import SHARDS, IdMaker, due_of, shard_of
 from tarry.store.records import Draft, Promoted, Topic
 from tarry.store.store import Store
@@ -156,9 +156,8 @@ async def test_what_was_left_is_looked_for_again_however_early_it_is_due(
     assert await streamed(stage) == [0, 1, 2, 3, 4, 5]
 
 
+@on_servers
 async def test_what_is_behind_something_locked_is_held_back_and_overtakes_it_in_the_end(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("nobody locks a row there")
     topic = await stage.topic(queues=2, ordered=True)
     ids = await waits(stage, topic, 1000, 1001, 1002, ordering_key="k")
     (other,) = await waits(stage, topic, 1001, ordering_key="another")
@@ -187,10 +186,9 @@ async def test_what_is_behind_something_locked_is_held_back_and_overtakes_it_in_
     assert sorted(one.entry for one in (await free(stage, ids[0], late))[0]) == [ids[0], late]
 
 
+@on_servers
 async def test_what_is_in_other_hands_is_waited_for_with_what_comes_behind_it(stage: Stage) -> None:
     """Another server has it and may give it back; the next that is asked for may be far behind it."""
-    if stage.kind == "sqlite":
-        pytest.skip("nobody locks a row there")
     log, other, orders = (
         await stage.topic("log", ordered=True),
         await stage.topic("o", ordered=True),
@@ -217,9 +215,8 @@ async def test_what_is_in_other_hands_is_waited_for_with_what_comes_behind_it(st
     assert await streamed(stage) == [0, 1, 2, 0]
 
 
+@on_servers
 async def test_who_was_given_back_is_waited_for_anew(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("nobody locks a row there")
     ids = await waits(stage, await stage.topic(ordered=True), SECOND, SECOND, ordering_key="k")
     stage.now += SECOND
     row = "SELECT 1 FROM delay WHERE shard = %s AND id = %s FOR UPDATE"
@@ -234,9 +231,8 @@ async def test_who_was_given_back_is_waited_for_anew(stage: Stage) -> None:
             stage.now += 2_000
 
 
+@on_servers
 async def test_where_the_queue_is_held_nothing_is_looked_for(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("nobody locks a row there")
     topic = await stage.topic(ordered=True)
     ids = await waits(stage, topic, 1000, 1001, ordering_key="k")
     stage.now += SECOND * 2
@@ -279,11 +275,11 @@ async def test_what_an_outbox_wrote_goes_along_and_is_counted(stage: Stage) -> N
     topic = await stage.topic(ordered=True)
     ids = await waits(stage, topic, 1000, 1001, ordering_key="k")
     stage.tables.rows(f"UPDATE delay SET uncounted = 1 WHERE id = {ids[0]}")
-    before = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    before = await stage.state(topic)
     stage.now += SECOND * 2
     promoted, _ = await free(stage, ids[1])
     assert {one.entry: one.first_heard for one in promoted} == {ids[0]: True, ids[1]: False}
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert (state.accepted, state.streamed) == (before.accepted + 1, 2)
 
 

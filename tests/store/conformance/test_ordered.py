@@ -44,7 +44,7 @@ async def test_a_key_goes_back_together_and_others_go_on(stage: Stage) -> None:
     assert (await stage.ack(group, claim, (3,))).lost, "a3 left the claim with a2"
     assert (await stage.ack(group, claim)).acked == 3
     assert stage.count("claim") == 0
-    assert (await stage.store.read(catalogue.group_state, group)).parked == 1
+    assert (await stage.group_state(group)).parked == 1
     back = await _back(stage, group, 10 * SECOND + 2)
     assert bodies(back) == [b"a2"]
     assert back.messages[0].attempt == 2
@@ -54,7 +54,7 @@ async def test_a_key_goes_back_together_and_others_go_on(stage: Stage) -> None:
     assert last.messages[0].attempt == 1, "what was parked is not counted"
     await stage.ack(group, last)
     assert stage.count("chain") == stage.count("parked") == 0
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.retried, state.parked) == (5, 1, 0)
     assert await stage.claim_some(group) is None
 
@@ -92,8 +92,7 @@ async def test_a_lost_lease_sends_the_first_of_each_key_and_parks_the_rest(stage
     claim = await stage.claim(group)
     await stage.ack(group, claim, (0,))
     stage.now = claim.lease_until
-    (settled,) = await stage.end_leases(group)
-    assert settled is not None
+    settled = await stage.end_lease(group)
     assert settled.lost
     assert len(settled.timers) == 2, "a2 and b1"
     assert stage.count("parked") == 1
@@ -220,7 +219,7 @@ async def test_a_queue_belongs_to_one_client_and_changes_hands_when_it_is_free(s
     assert hers is not None
     assert hers.messages[0].queue == first.messages[0].queue
     assert await ask("a") == [None], "hers is hers, and a's is open"
-    owners = (await stage.store.read(catalogue.group_state, group)).owners
+    owners = (await stage.group_state(group)).owners
     assert owners == {first.messages[0].queue: "b", second.messages[0].queue: "a"}
     again, none = await ask("a", "a", acked=second)
     assert again is not None
@@ -256,7 +255,7 @@ async def test_what_a_users_own_transaction_acks_lets_its_chain_go_on(stage: Sta
     else:
         await stage.store.seek(group, topic.queues, Position("latest"), stage.now)
     assert bodies(await stage.claim(group)) == [b"a2"]
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.retried) == (1, 1)
 
 

@@ -16,20 +16,20 @@ from anyio.lowlevel import checkpoint
 
 from support.drivers import ASYNC_DRIVERS, DRIVERS, close
 from support.nodes import name_of
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies, nobody_waits
 from tarry.client import BadRequest, Draft, LeaseLost, Message, NotFound, TooLarge, TooLate
 from tarry.client.durations import instant_in
 from tarry.client.outbox import Outbox, aio
 from tarry.client.processes import PerProcess
-from tarry.store import catalogue
 from tarry.store.groups.claim_ids import format_claim
 from tarry.store.ids import IdMaker, first_id
-from tarry.store.looking import tracing, upcoming
+from tarry.store.looking import upcoming
 from tarry.store.records import Claim, Group, Settlement, Topic, Verdict
 from tarry.store.timers import forecast, timers
 from tarry.wheel.ladder import Ladder
 
-pytestmark = pytest.mark.parametrize("kind", ["mariadb", "mysql"], indirect=True)
+pytestmark = on_servers
 
 outbox = Outbox()
 
@@ -80,7 +80,7 @@ def message_of(claim: Claim, place: int = 0) -> Message:
 async def conserves(stage: Stage, topic: Topic, *, accepted: int, streamed: int, cancelled: int) -> None:
     while await stage.store.count_outbox(100):
         pass
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert (state.accepted, state.streamed, state.cancelled) == (accepted, streamed, cancelled)
 
 
@@ -187,10 +187,9 @@ async def test_many_cancel_ack_and_once(
     assert outbox.forget(cursor, "1h") == 0
     assert outbox.forget(cursor, timedelta(seconds=-1), limit=2) == 2
     user.commit()
-    (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
-    assert settled is not None
+    settled = await stage.settle_one(group, Settlement(claim.key, "ack"))
     assert (settled.acked, settled.ended) == (2, True)
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
+    assert (await stage.group_state(group)).acked == 2
     await conserves(stage, topic, accepted=4, streamed=2, cancelled=2)
 
 
@@ -277,10 +276,9 @@ async def test_settle_is_once_the_work_and_the_ack_or_nothing(
     with pytest.raises(LeaseLost), outbox.settle(user, first, group="other", claim="0-0-0-0-0") as cursor:
         cursor.execute("INSERT INTO paid VALUES ('m')")
     assert stage.count("paid") == 2
-    (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
-    assert settled is not None
+    settled = await stage.settle_one(group, Settlement(claim.key, "ack"))
     assert (settled.acked, settled.ended) == (2, True)
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
+    assert (await stage.group_state(group)).acked == 2
 
 
 async def test_settle_is_no_part_of_another_transaction(
@@ -344,8 +342,7 @@ async def test_settle_over_asynchronous_connections(
 
     await trio.to_thread.run_sync(functools.partial(anyio.run, main, backend=backend))
     assert stage.count("paid") == 2
-    (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
-    assert settled is not None
+    settled = await stage.settle_one(group, Settlement(claim.key, "ack"))
     assert (settled.acked, settled.ended) == (2, True)
 
 
@@ -505,20 +502,18 @@ async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
             assert (await stage.fail(group, claim, count=False, retry_after=HOUR * 3)).retried == 2
         (verdict,) = await stage.store.cancel([cancelled.id], stage.now)
         assert verdict.result == "locked"
-        (settled,) = await stage.settle(group, Settlement(held.key, "ack"))
-        assert settled is not None
+        settled = await stage.settle_one(group, Settlement(held.key, "ack"))
         assert settled.locked
     # The lease has long run out: it is ended once the transaction is over.
     assert [one.locked for one in await stage.end_leases(group) if one] == [True]
     user.commit()
     assert sorted(one.entry for one in await stage.fall_due()) == sorted([int(due.id), int(soon.id)])
-    (ended,) = await stage.end_leases(group)
-    assert ended is not None
+    ended = await stage.end_lease(group)
     assert (ended.retried, ended.ended) == (1, True)
     assert bodies(await stage.claim(group)) == [b'"now"', b'"soon"']
     assert (await stage.store.cancel([cancelled.id], stage.now))[0].result == "cancelled"
     await conserves(stage, topic, accepted=2 + 1 + 2 + 120, streamed=2 + 2 + 120, cancelled=1)
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert state.acked == 60 + 1
 
 
@@ -716,28 +711,25 @@ async def test_an_ack_is_counted_once_and_never_comes_again(
     user.rollback()
     outbox.ack(cursor, message_of(claim, 0), claim=name)
     user.commit()
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.claimed) == (0, 3)
-    (extended,) = await stage.settle(group, Settlement(claim.key, "extend", lease=MINUTE))
-    assert extended is not None
-    state = await stage.store.read(catalogue.group_state, group)
+    await stage.settle_one(group, Settlement(claim.key, "extend", lease=MINUTE))
+    state = await stage.group_state(group)
     assert (state.acked, state.claimed) == (1, 2)
     assert (await stage.ack(group, claim, (0, 1))).acked == 2
     outbox.ack(cursor, message_of(claim, 2), claim=name)
     user.commit()
     assert stage.count("delivery") == 0
     stage.now += 2 * MINUTE
-    (ended,) = await stage.end_leases(group)
-    assert ended is not None
+    ended = await stage.end_lease(group)
     assert (ended.lost, ended.retried, ended.dead, ended.ended) == (False, 0, 0, True)
     assert stage.count("claim") == stage.count("retry") == 0
     assert stage.column("SELECT outcome FROM delivery") == [b"\1\1\1"]
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.claimed) == (3, 0)
     outbox.ack(cursor, message_of(claim, 2), claim=name)  # the claim has ended, and it stays acked
     user.commit()
-    found = await stage.store.read(tracing.find_message, claim.messages[2].id)
-    assert found is not None
+    found = await stage.found(claim.messages[2].id)
     assert [event.what for event in found.life] == ["published", "claimed", "acked"]
     assert stage.count("claim") == 0
 
@@ -768,7 +760,7 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
     with pytest.raises(LeaseLost):
         outbox.ack(cursor, message_of(claim.others[0], 0), claim=name)
     user.commit()
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
+    assert (await stage.group_state(group)).acked == 2
     stage.now += 2 * MINUTE
     await stage.fall_due()
     back = await stage.claim(group)
@@ -778,7 +770,7 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
         outbox.ack(cursor, message_of(one), claim=name)
     user.commit()
     assert (await stage.fail(group, back)).dead == 1
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 2 + 3
+    assert (await stage.group_state(group)).acked == 2 + 3
 
 
 async def test_an_ack_with_a_lost_lease_is_refused(
@@ -843,7 +835,7 @@ async def test_a_message_that_came_again_is_acked_and_its_work_done_once(
     stage.now += HOUR
     await stage.end_leases(group)
     assert await stage.fall_due() == []
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 1
+    assert (await stage.group_state(group)).acked == 1
 
 
 async def test_a_verdict_is_of_the_row(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
@@ -876,7 +868,7 @@ async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, con
         name = name_of(claim)
         outbox.ack(cursor, message_of(claim.ranges[1]), claim=name)
         assert (await stage.ack(group, claim)).locked
-        assert (await stage.store.read(catalogue.group_state, group)).claimed == 3
+        assert (await stage.group_state(group)).claimed == 3
         user.commit()
         with pytest.raises(NotFound):
             outbox.ack(cursor, message_of(claim.ranges[0]), claim=format_claim(*(one.key for one in claim.others)))

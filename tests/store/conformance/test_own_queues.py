@@ -203,7 +203,7 @@ async def test_what_is_settled_across_draws_no_claims_after_it(stage: Stage) -> 
     (again,) = turn.claims
     assert again is not None
     assert [message.attempt for message in again.messages] == [2]
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.retried, state.claimed) == (1, 21)
 
 
@@ -230,7 +230,7 @@ async def test_two_that_drain_at_once_and_settle_across_get_each_message_once(st
         nursery.start_soon(drain, 0)
         nursery.start_soon(drain, 1)
     assert len(seen) == len(set(seen)) == acked == 240
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.claimed) == (240, 0)
 
 
@@ -326,7 +326,7 @@ async def test_a_seek_and_a_redrive_beside_turns_of_two_nodes_lose_nothing(stage
     assert drain.acked.total() <= len(every) + len(again)
     given_again = {name for name, times in drain.given.items() if times > 1}
     assert given_again <= again | letters
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.claimed, state.letters, state.redriven) == (drain.acked.total(), 0, 0, 4)
     assert [(queue.offset, queue.end) for queue in state.queues if not queue.retry] == [(61, 61)] * 4
     assert all(queue.lag == 0 for queue in state.queues)

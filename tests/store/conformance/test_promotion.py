@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 import trio
 
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of, nobody_waits
 from tarry.store import catalogue
 from tarry.store.errors import StoreError
@@ -212,10 +213,9 @@ async def test_two_promoters(stage: Stage, rows: str) -> None:
         assert offsets == (100, 100, 0, 99)
 
 
+@on_servers
 async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage, topic: Topic) -> None:
     """A user's transaction that cancels through the outbox may stay open for an hour: nobody waits for it."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer at a time")
     held, free = await stage.schedule(topic, MINUTE, MINUTE)
     stage.now += MINUTE
     with connect_raw(stage.dsn) as other, other.cursor() as cursor:
@@ -226,11 +226,10 @@ async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage, topic: 
     assert [p.entry for p in await stage.promote(held.id, free.id)] == [held.id]
 
 
+@on_servers
 @pytest.mark.parametrize("count", [1, 2, 20])
 async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int, topic: Topic, group: Group) -> None:
     """Not even when all other rows go, and the server might read the whole table instead of its key."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer at a time")
     ids = ids_of(await stage.schedule(topic, *[SECOND] * count))
     await stage.publish(*(stage.draft(topic) for _ in range(count)))
     failed = await stage.fail(group, await stage.claim(group, count), retry_after=SECOND)

@@ -7,7 +7,6 @@ import trio
 
 from support.effort import full, tries
 from support.stores import SECOND, Stage, ids_of
-from tarry.store import catalogue
 from tarry.store.records import Claim, Topic, Verdict
 from tarry.store.timers import timers
 
@@ -67,7 +66,7 @@ async def test_thousands_of_cancels_race_promotion(stage: Stage, topic: Topic) -
     assert len(streamed) == len(promoted) == len(too_late)
     assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == list(range(len(streamed)))
     assert stage.count("delay") == 0
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert (state.accepted, state.streamed, state.cancelled) == (MESSAGES, len(too_late), len(cancelled))
 
 
@@ -173,7 +172,7 @@ async def test_everybody_at_once(stage: Stage) -> None:
     assert len(set(accepted)) == len(accepted) == 540
     assert len(set(acked)) == len(acked) == 540 - len(cancelled)
     assert len(set(failed)) == len(failed) == 90
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.retried, state.claimed) == (len(acked), 90, 0)
     assert stage.count("message") == 540 - len(cancelled)
     assert stage.count("redelivery") == 90

@@ -41,7 +41,7 @@ async def test_all_queues_in_one_claim(stage: Stage, ordered: bool) -> None:
     assert await stage.ack(group, claim) == Settled(acked=QUEUES, ended=True)
     assert await stage.ack(group, claim) == Settled(acked=QUEUES, ended=True), "a second time it is the same"
     assert (stage.count("claim"), stage.count("delivery")) == (0, QUEUES)
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.claimed) == (QUEUES, 0)
 
 
@@ -114,11 +114,11 @@ async def test_all_of_an_ack_or_nothing(stage: Stage) -> None:
     assert (await stage.fail(group, claim.ranges[2], (0,), retry_after=HOUR)).retried == 1
     (settled,) = await stage.settle(group, _of(claim, "ack", (0,), (0,), (0,)))
     assert settled == Settled(lost=True)
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 0
+    assert (await stage.group_state(group)).acked == 0
     (settled,) = await stage.settle(group, _of(claim, "ack", (0,), (0,)))
     assert settled == Settled(acked=2, ended=True)
     assert await stage.ack(group, claim) == Settled(acked=QUEUES - 1, ended=True), "what is open, and what was acked"
-    assert (await stage.store.read(catalogue.group_state, group)).acked == QUEUES - 1
+    assert (await stage.group_state(group)).acked == QUEUES - 1
 
 
 async def test_what_failed_before_is_not_failed_again(stage: Stage) -> None:

@@ -9,6 +9,7 @@ import trio
 
 from support.effort import full, tries
 from support.remains import everything, remains
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of, connect_raw, ids_of
 from tarry.client.outbox import Outbox
 from tarry.store import catalogue
@@ -185,8 +186,8 @@ async def test_a_group_of_the_same_name_begins_anew(stage: Stage, topic: Topic, 
     await stage.fall_due()
     assert bodies(await stage.claim(again)) == [b"0", b"1", b"2", b"3"]
     await clear_all(stage)
-    assert (await stage.store.read(catalogue.group_state, again)).claimed == 4
-    assert (await stage.store.read(catalogue.group_state, again)).acked == 0
+    assert (await stage.group_state(again)).claimed == 4
+    assert (await stage.group_state(again)).acked == 0
 
 
 async def test_a_topic_of_the_same_name_begins_anew(stage: Stage, topic: Topic) -> None:
@@ -321,7 +322,7 @@ async def test_clients_of_a_removed_broadcast_group_have_no_offsets(stage: Stage
     with pytest.raises(TopicGone):
         await stage.store.write(readers.read_on, [ReadRequest(again, "a", 10, latest=False)], stage.now)
     with pytest.raises(TopicGone):
-        await stage.store.read(catalogue.group_state, again)
+        await stage.group_state(again)
 
 
 async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage, topic: Topic) -> None:
@@ -344,9 +345,8 @@ async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage, topic
     assert await clean() == 5
 
 
+@on_servers
 async def test_what_an_outbox_commits_after_the_removal_is_dropped_at_its_time(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("an outbox is a transaction of the user's on MySQL or MariaDB")
     topic, other = await stage.topic(), await stage.topic("others")
     user = connect_raw(stage.dsn)
     cursor = user.cursor()
@@ -368,9 +368,8 @@ async def test_what_an_outbox_commits_after_the_removal_is_dropped_at_its_time(s
     assert await stage.waiting() == {}
 
 
+@on_servers
 async def test_an_outbox_in_time_is_in_the_way(stage: Stage, topic: Topic) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("an outbox is a transaction of the user's on MySQL or MariaDB")
     user = connect_raw(stage.dsn)
     Outbox().publish(user.cursor(), "orders", b"late", content_type="a/b", delay="1h")
     user.commit()
@@ -378,9 +377,8 @@ async def test_an_outbox_in_time_is_in_the_way(stage: Stage, topic: Topic) -> No
     assert "1 that wait for their time" in await refusal(stage, topic)
 
 
+@on_servers
 async def test_a_user_who_holds_a_claim_is_not_waited_for(stage: Stage, topic: Topic, group: Group) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("an outbox is a transaction of the user's on MySQL or MariaDB")
     await stage.publish(*(stage.draft(topic) for _ in range(4)))
     held = await stage.claim(group, 2)
     await stage.claim(group, 2)
@@ -468,7 +466,7 @@ async def test_removal_beside_publishers_claimers_and_promotion(stage: Stage) ->
         assert left.keys() <= {"forecast"}, "of which an hour with what was promoted stays until it is over"
     run_again = stage.store.backend.statistics().get("run_again", 0)
     assert run_again <= rounds * 4, f"{run_again} transactions were run again beside {rounds} removals"
-    state = (await stage.store.read(catalogue.topic_states, [quiet]))[quiet.id]
+    state = await stage.state(quiet)
     assert state.pending == stage.count("delay", f"topic_id = {quiet.id}")
     assert await stage.claim_some(reader) is not None
 

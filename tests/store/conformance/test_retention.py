@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from support.letters import dead_letters_of
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, START, Stage, bodies, ids_of, nobody_waits
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -112,7 +113,7 @@ async def test_what_is_settled_and_old_goes(stage: Stage, topic: Topic, group: G
     assert verdict.result == "not_found"
     assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 10}
     conserves(stage, group)
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert (state.accepted, state.streamed, state.pending) == (15, 15, 0)
 
 
@@ -555,7 +556,7 @@ async def test_readers_begin_at_the_floor(stage: Stage) -> None:
     pulled = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert [(m.offset, m.body) for m in pulled] == [(6, b"0"), (7, b"1")]
     late = await stage.group(topic, "late")
-    assert [(q.queue, q.lag) for q in (await stage.store.read(catalogue.group_state, late)).queues if not q.retry] == [
+    assert [(q.queue, q.lag) for q in (await stage.group_state(late)).queues if not q.retry] == [
         (0, 2),
         (1, 6),
     ]
@@ -721,7 +722,7 @@ async def test_dead_letters_go(stage: Stage) -> None:
     assert stage.count("dead") == 2
     stage.now += 1
     assert (await clean_dead(stage, group)).rows == 2
-    assert (await stage.store.read(catalogue.group_state, group)).letters == 0
+    assert (await stage.group_state(group)).letters == 0
 
 
 async def test_cancelled_messages_go(stage: Stage, topic: Topic) -> None:
@@ -777,10 +778,9 @@ async def test_two_at_once_do_no_harm(stage: Stage, topic: Topic, group: Group) 
     conserves(stage, group)
 
 
+@on_servers
 async def test_publishers_and_consumers_go_on_during_a_batch(stage: Stage, topic: Topic, group: Group) -> None:
     """A batch that is not committed yet holds up nobody (on the embedded store there is one writer at a time)."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer")
     await fill(stage, topic, 20, key="k")
     await stage.ack(group, await stage.claim(group, 20))
     stage.now += 8 * DAY
@@ -807,10 +807,9 @@ async def test_publishers_and_consumers_go_on_during_a_batch(stage: Stage, topic
     assert offsets(stage) == [20, 21, 22]
 
 
+@on_servers
 async def test_a_retry_that_somebody_works_on_stays(stage: Stage) -> None:
     """Promotion has it locked: the message waits for the next round."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer")
     topic = await stage.topic(ladder=Ladder((DAY,)))
     group = await stage.group(topic)
     await fill(stage, topic, 3)

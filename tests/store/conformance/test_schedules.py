@@ -13,12 +13,10 @@ import trio
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
 from tarry.service.durations import format_time
 from tarry.service.schedules.courses import course_of
-from tarry.store import catalogue
 from tarry.store.cleaning import retention
 from tarry.store.errors import Held
 from tarry.store.ids import SHARDS, shard_of
-from tarry.store.looking import tracing
-from tarry.store.records import Found, Group, Promoted, Topic, TopicState
+from tarry.store.records import Group, Promoted, Topic, TopicState
 from tarry.store.rows import ScheduleRow
 from tarry.store.schedules import schedules
 from tarry.store.schedules.course import Armed
@@ -123,13 +121,8 @@ class Rounds:
             done += await self.stage.promote(*due)
         return done
 
-    async def found(self, id_: int) -> Found:
-        found = await self.stage.store.read(tracing.find_message, id_)
-        assert found is not None
-        return found
-
     async def counts(self) -> tuple[int, int, int, int]:
-        state: TopicState = (await self.stage.store.read(catalogue.topic_states, [self.topic]))[self.topic.id]
+        state: TopicState = await self.stage.state(self.topic)
         assert state.pending == self.stage.count("delay")
         return state.accepted, state.streamed, state.replaced, state.pending
 
@@ -150,7 +143,7 @@ class TestTurns:
         assert row == await rounds.find()
         assert await rounds.stage.waiting() == {row.next_id: START + MINUTE}
         assert rounds.armed == [Armed(START + MINUTE, row.next_id or 0, rounds.topic.id)]
-        found = await rounds.found(row.next_id or 0)
+        found = await rounds.stage.found(row.next_id or 0)
         assert (found.state, found.key, found.body) == ("scheduled", "k", b'{"a":1}')
         assert msgspec.json.decode(found.headers or b"") == {
             "a": "b",
@@ -184,7 +177,7 @@ class TestTurns:
         assert [one.due - START - MINUTE for one in rounds.armed] == [0, 66, 66, 133, 1]
         assert len(await rounds.due(MINUTE + 65)) == 2
         assert [len(await rounds.due(MINUTE + late)) for late in (66, 132, 133)] == [2, 0, 1]
-        found = [await rounds.found(one.id) for one in rounds.armed]
+        found = [await rounds.stage.found(one.id) for one in rounds.armed]
         # Each says its own time, and the next is as far behind that as ever.
         assert [one.deliver_at - START for one in found[:5]] == [MINUTE + late for late in (0, 1, 66, 67, 1)]
         next_at = {name: (await rounds.find(name)).next_at for name in "abcde"}
@@ -233,7 +226,7 @@ class TestTurns:
             assert times == sorted(times)
         assert len(rows) == 200 + 30 + 15 + 17
         assert rounds.stage.count("delay") == 3
-        state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+        state = await stage.state(topic)
         assert (state.accepted, state.streamed, state.pending) == (len(rows) + 3, len(rows), 3)
 
     async def test_before_its_time_and_twice(self, rounds: Rounds) -> None:
@@ -346,7 +339,7 @@ class TestKeptBack:
         assert (row.last_id, row.next_at) == (second, START + 3 * MINUTE)
         assert await rounds.fires() == [(60, "fired"), (120, "fired")]
         assert await rounds.counts() == (3, 2, 0, 1), "to wait on counts nothing"
-        found = await rounds.found(second or 0)
+        found = await rounds.stage.found(second or 0)
         assert msgspec.json.decode(found.headers or b"")["tarry-fire-at"] == format_time(START + 2 * MINUTE)
         assert (rounds.stage.count("moved"), rounds.stage.count("label")) == (0, 3)
 
@@ -542,7 +535,7 @@ class TestDue:
         assert rounds.dropped == [], "and the wheel has it"
         sent = await rounds.due(MINUTE + 41 * SECOND)
         assert waiting in [one.entry for one in sent]
-        found = await rounds.found(waiting)
+        found = await rounds.stage.found(waiting)
         assert (found.state, found.body, found.key) == ("published", b'{"a":1}', "k"), "as it was"
         assert (await rounds.counts())[2] == 0
 
@@ -612,7 +605,7 @@ class TestDue:
     async def test_pause(self, rounds: Rounds, waiting: int) -> None:
         await rounds.pause()
         assert await rounds.fires() == [(60, "cancelled")]
-        assert (await rounds.found(waiting)).state == "cancelled"
+        assert (await rounds.stage.found(waiting)).state == "cancelled"
         assert [id_ for _, id_ in rounds.dropped] == [waiting]
         row = await rounds.pause(False)
         assert row is not None
@@ -630,7 +623,7 @@ class TestDue:
     async def test_remove(self, rounds: Rounds, waiting: int) -> None:
         assert await rounds.remove()
         assert [(one.fire_at, one.what) for one in rounds.unsent] == [(START + MINUTE, "cancelled")]
-        assert (await rounds.found(waiting)).state == "cancelled"
+        assert (await rounds.stage.found(waiting)).state == "cancelled"
         await rounds.put()
         assert await rounds.remove()
         assert rounds.unsent == [], "the time of that one had not come"
@@ -823,7 +816,7 @@ class Lives:
         assert len(set(ids)) == len(ids)
         gone = set(self.rounds.stage.column("SELECT id FROM message UNION ALL SELECT id FROM cancelled"))
         assert set(ids) <= gone
-        state = (await self.rounds.stage.store.read(catalogue.topic_states, [self.rounds.topic]))[self.rounds.topic.id]
+        state = await self.rounds.stage.state(self.rounds.topic)
         done = state.streamed + state.cancelled + state.replaced + state.suppressed
         assert (state.accepted, state.pending) == (done, 0)
 

@@ -98,8 +98,7 @@ async def test_open_claims_are_closed_and_their_acks_are_refused(stage: Stage) -
         assert (await stage.ack(group, claim, places)).lost
         assert (await stage.fail(group, claim, places)).lost
     assert (await stage.ack(group, first, (0,))).acked == 1  # what had been acked stays so
-    (extended,) = await stage.settle(group, Settlement(second.key, "extend", lease=MINUTE))
-    assert extended is not None
+    extended = await stage.settle_one(group, Settlement(second.key, "extend", lease=MINUTE))
     assert extended.lost
     assert await rest(stage, group) == [*range(1, 10)]
 

@@ -159,8 +159,7 @@ class Lives:
             wish = Settlement(claim.key, "end", at_once=True)
         elif verb == "fail":
             wish = Settlement(claim.key, "fail", tuple(some), count=count)
-        (settled,) = await self.stage.settle(self.group, wish)
-        assert settled is not None
+        await self.stage.settle_one(self.group, wish)
 
     async def ack(self) -> None:
         await self._settle("ack")

@@ -5,9 +5,7 @@ import random
 import pytest
 
 from support.stores import MINUTE, SECOND, Stage, bodies
-from tarry.store import catalogue
 from tarry.store.groups import claims
-from tarry.store.looking import tracing
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic, Turn
 from tarry.wheel.ladder import Ladder
 
@@ -48,7 +46,7 @@ async def test_only_the_tags_asked_for_come(stage: Stage, topic: Topic, group: G
     assert (await stage.ack(group, got)).acked == 2
     assert conserved(stage)
     assert stage.column("SELECT skipped FROM `cursor` ORDER BY queue_id") == [4, 0]
-    assert (await stage.store.read(catalogue.group_state, group)).skipped == 4
+    assert (await stage.group_state(group)).skipped == 4
     assert stage.column("SELECT acked FROM `cursor` ORDER BY queue_id") == [2, 0]
     assert (await take(stage, group)).claims == (None,)
     assert (await take(stage, group, tags=None)).claims == (None,), "they count as settled for this group"
@@ -80,8 +78,7 @@ async def test_what_is_skipped_within_a_claim_cannot_be_settled(stage: Stage, to
     assert (await stage.ack(group, got, (1,))).lost
     assert (await stage.fail(group, got)).retried == 2
     assert conserved(stage)
-    found = await stage.store.read(tracing.find_message, stage.column("SELECT id FROM message ORDER BY `offset`")[1])
-    assert found is not None
+    found = await stage.found(stage.column("SELECT id FROM message ORDER BY `offset`")[1])
     assert [event.what for event in found.life] == ["published", "skipped"]
 
 
@@ -148,7 +145,7 @@ async def test_what_retention_has_taken_is_expired_and_not_skipped(stage: Stage,
     stage.tables.rows("DELETE FROM message WHERE `offset` IN (0, 3)")
     assert bodies(await claim(stage, group)) == [b"2", b"4"]
     assert stage.column("SELECT skipped FROM `cursor` ORDER BY queue_id") == [1, 0]
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.skipped, state.expired) == (1, 2)
     assert stage.column("SELECT expired FROM `cursor` ORDER BY queue_id") == [2, 0]
     assert conserved(stage)
@@ -158,8 +155,7 @@ async def test_lost_leases_of_a_claim_by_tag(stage: Stage, topic: Topic, group: 
     await tell(stage, topic, "red", "blue", "red")
     got = await claim(stage, group)
     stage.now += MINUTE
-    (ended,) = await stage.settle(group, Settlement(got.key, "end"))
-    assert ended is not None
+    ended = await stage.settle_one(group, Settlement(got.key, "end"))
     assert ended.retried == 2
     assert conserved(stage)
 

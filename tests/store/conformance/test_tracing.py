@@ -10,9 +10,7 @@ from tarry.wheel.ladder import Ladder
 
 
 async def _life(stage: Stage, id_: int) -> list[Event]:
-    found = await stage.store.read(tracing.find_message, id_)
-    assert found is not None
-    return list(found.life)
+    return list((await stage.found(id_)).life)
 
 
 async def test_unknown(stage: Stage) -> None:
@@ -24,8 +22,7 @@ async def test_scheduled(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(
         stage.draft(topic, b"{}", HOUR, key="k", ordering_key="o", tag="t", headers=b"{}", content_type="x/y")
     )
-    found = await stage.store.read(tracing.find_message, receipt.id)
-    assert found is not None
+    found = await stage.found(receipt.id)
     assert (found.id, found.topic, found.state, found.deliver_at) == (receipt.id, "orders", "scheduled", START + HOUR)
     assert (found.key, found.ordering_key, found.tag, found.headers) == ("k", "o", "t", b"{}")
     assert (found.content_type, found.body, found.queue, found.offset) == ("x/y", b"{}", None, None)
@@ -35,8 +32,7 @@ async def test_scheduled(stage: Stage, topic: Topic) -> None:
 async def test_cancelled(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR, key="k"))
     await stage.store.cancel([receipt.id], START + MINUTE)
-    found = await stage.store.read(tracing.find_message, receipt.id)
-    assert found is not None
+    found = await stage.found(receipt.id)
     assert (found.state, found.key, found.topic) == ("cancelled", "k", "orders")
     assert found.life == (Event("scheduled", START), Event("cancelled", START + MINUTE))
 
@@ -44,8 +40,7 @@ async def test_cancelled(stage: Stage, topic: Topic) -> None:
 async def test_rescheduled(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR))
     await stage.store.write(timers.reschedule, [(receipt.id, START + MINUTE)], START)
-    found = await stage.store.read(tracing.find_message, receipt.id)
-    assert found is not None
+    found = await stage.found(receipt.id)
     assert (found.state, found.deliver_at) == ("scheduled", START + MINUTE)
 
 
@@ -55,12 +50,10 @@ async def test_published_and_promoted(stage: Stage) -> None:
     (later,) = await stage.publish(stage.draft(topic, b"later", MINUTE, queue=1))
     stage.now += MINUTE + 5
     await stage.fall_due()
-    found = await stage.store.read(tracing.find_message, now.id)
-    assert found is not None
+    found = await stage.found(now.id)
     assert (found.state, found.queue, found.offset, found.body) == ("published", 1, 0, b"now")
     assert found.life == (Event("published", START),)
-    found = await stage.store.read(tracing.find_message, later.id)
-    assert found is not None
+    found = await stage.found(later.id)
     assert (found.state, found.queue, found.offset) == ("published", 1, 1)
     assert found.life == (Event("scheduled", START), Event("promoted", START + MINUTE + 5))
 
@@ -92,8 +85,7 @@ async def test_a_whole_life(stage: Stage, topic: Topic) -> None:
     assert await _life(stage, receipt.id) == lives
 
     stage.now += 11 * SECOND
-    (lost,) = await stage.end_leases(group)
-    assert lost is not None
+    lost = await stage.end_lease(group)
     lives.append(Event("lease_lost", stage.now, "billing", "b", 2, "lease lost"))
     stage.now = lost.timers[0][0]
     await stage.fall_due()

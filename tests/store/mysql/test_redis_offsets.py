@@ -64,7 +64,7 @@ async def test_messages_are_there_for_readers_once_sealed(stage: Stage) -> None:
     assert await offsets(stage, topic) == []
     assert await seal(stage, topic) == 5
     assert await offsets(stage, topic) == [0, 1, 2, 3, 4]
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert (state.accepted, state.streamed, state.pending) == (5, 5, 0)
 
 
@@ -77,7 +77,7 @@ async def test_promotion_draws_there_too(stage: Stage) -> None:
     assert len(promoted) == 3
     assert await seal(stage, topic) == 4
     assert await offsets(stage, topic) == [0, 1, 2, 3]
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert (state.accepted, state.streamed, state.pending) == (4, 4, 0)
 
 
@@ -107,7 +107,7 @@ async def test_redis_forgets(stage: Stage, private_redis: servers.PrivateRedis, 
     holes = 2 if what == "far ahead" else 0
     assert end == 13 + holes
     assert await offsets(stage, topic) == [offset for offset in range(end) if not (holes and offset in (7, 8))]
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert (state.accepted, state.streamed) == (13, 13)
     if what != "away":
         ((drawn,),) = [[int(client.get(key) or -1)]]
@@ -185,7 +185,7 @@ async def test_the_sequencer_of_a_live_topic_is_changed(stage: Stage, private_re
         await stage.store.seal(queue_id, stage.now, at_once=True)
     seen = [message.id for message in await stage.store.read(stretches.pull, topic.queues[0], 0, 100_000)]
     assert sorted(seen) == sorted(published)
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert state.accepted == state.streamed == len(published)
 
 
@@ -261,7 +261,7 @@ async def test_no_reader_skips_what_random_writers_commit(
         pass
     client.close()
     readers.check(holes=True)
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert (state.accepted, state.streamed) == (len(readers.accepted), len(readers.accepted))
 
 
