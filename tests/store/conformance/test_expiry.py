@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from support.books import conserves
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -50,18 +51,6 @@ async def given(stage: Stage, group: Group, size: int = 10, tags: frozenset[str]
     claim, _ = await take(stage, group, size, tags)
     conserves(stage)
     return [] if claim is None else bodies(claim)
-
-
-def conserves(stage: Stage) -> None:
-    """I14, with what is parked counted each time that a cursor passes it."""
-    rows = stage.tables.rows(
-        "SELECT group_id, queue_id, position - origin - acked - dead - retried - expired - skipped - parked - sought"
-        " FROM `cursor`"
-    )
-    for group_id, queue_id, left in rows:
-        where = f"group_id = {group_id} AND queue_id = {queue_id}"
-        outcomes = stage.column(f"SELECT outcome FROM claim WHERE {where}")
-        assert left == sum(bytes(outcome).count(0) for outcome in outcomes)
 
 
 async def expired(stage: Stage, group: Group) -> int:

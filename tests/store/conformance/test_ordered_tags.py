@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from support.books import conserves
 from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store.groups import claims
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic, Turn
@@ -44,18 +45,6 @@ async def back(stage: Stage, group: Group, tags: frozenset[str] | None = RED) ->
     stage.now += 20 * SECOND
     await stage.fall_due()
     return await claim(stage, group, tags)
-
-
-def conserves(stage: Stage) -> None:
-    """I14, with what is parked counted each time that a cursor passes it."""
-    rows = stage.tables.rows(
-        "SELECT group_id, queue_id, position - origin - acked - dead - retried - expired - skipped - parked"
-        " FROM `cursor`"
-    )
-    for group_id, queue_id, left in rows:
-        where = f"group_id = {group_id} AND queue_id = {queue_id}"
-        outcomes = stage.column(f"SELECT outcome FROM claim WHERE {where}")
-        assert left == sum(bytes(outcome).count(0) for outcome in outcomes)
 
 
 async def test_others_are_skipped_and_order_holds(stage: Stage) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import trio
 
+from support.books import conserves
 from support.letters import dead_letters_of
 from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, START, Stage, bodies, ids_of, nobody_waits
@@ -86,16 +87,6 @@ def offsets(stage: Stage) -> list[int]:
     return stage.column("SELECT `offset` FROM message ORDER BY `offset`")
 
 
-def conserves(stage: Stage, group: Group) -> None:
-    """I14: cursor moves = acked + dead + put on the ladder + claimed + expired + skipped, in each queue."""
-    for queue_id, moves, told in stage.tables.rows(
-        "SELECT queue_id, position - origin, acked + dead + retried + expired + skipped FROM `cursor`"
-        f" WHERE group_id = {group.id}"
-    ):
-        outcomes = stage.column(f"SELECT outcome FROM claim WHERE group_id = {group.id} AND queue_id = {queue_id}")
-        assert moves == told + sum(bytes(outcome).count(0) for outcome in outcomes)
-
-
 async def test_what_is_settled_and_old_goes(stage: Stage, topic: Topic, group: Group) -> None:
     old = await fill(stage, topic, 10, key="order")
     stage.now += DAY
@@ -112,7 +103,7 @@ async def test_what_is_settled_and_old_goes(stage: Stage, topic: Topic, group: G
     (verdict,) = await stage.store.cancel([old[0]], stage.now)
     assert verdict.result == "not_found"
     assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 10}
-    conserves(stage, group)
+    conserves(stage)
     state = await stage.state(topic)
     assert (state.accepted, state.streamed, state.pending) == (15, 15, 0)
 
@@ -174,7 +165,7 @@ async def test_an_open_claim_holds_back(stage: Stage, topic: Topic, group: Group
     assert (await stage.ack(group, held)).acked == 4
     assert (await clean(stage, topic)).rows == 4
     assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 7}
-    conserves(stage, group)
+    conserves(stage)
 
 
 async def test_a_retry_and_a_return_hold_back(stage: Stage) -> None:
@@ -196,7 +187,7 @@ async def test_a_retry_and_a_return_hold_back(stage: Stage) -> None:
     await stage.ack(group, back)
     assert (await clean(stage, topic)).rows == 1
     assert offsets(stage) == []
-    conserves(stage, group)
+    conserves(stage)
 
 
 async def test_a_dead_letter_outlives_its_message(stage: Stage) -> None:
@@ -210,7 +201,7 @@ async def test_a_dead_letter_outlives_its_message(stage: Stage) -> None:
     (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert (letter.message.id, letter.message.body, letter.message.headers) == (id_, b"[1]", b'{"a":"b"}')
     assert b'"reason":"no"' in letter.history
-    conserves(stage, group)
+    conserves(stage)
 
 
 async def test_the_hard_limit_takes_what_was_never_claimed(stage: Stage, topic: Topic) -> None:
@@ -225,10 +216,9 @@ async def test_the_hard_limit_takes_what_was_never_claimed(stage: Stage, topic: 
     await seen(stage, slow, done)
     assert (await clean(stage, topic)).expired == {slow.id: 6}
     assert offsets(stage) == [7, 8]
-    conserves(stage, slow)
-    conserves(stage, done)
+    conserves(stage)
     assert bodies(await stage.claim(slow)) == [b"0", b"1"]
-    conserves(stage, slow)
+    conserves(stage)
     assert stage.column(f"SELECT SUM(expired) FROM `cursor` WHERE group_id = {done.id}") == [0]
 
 
@@ -249,7 +239,7 @@ async def test_an_open_claim_holds_back_past_the_hard_limit(stage: Stage, topic:
     assert (await clean(stage, topic)).rows == 2
     assert len(await stage.fall_due()) == 2
     assert bodies(await stage.claim(group)) == [b"2", b"3"]
-    conserves(stage, group)
+    conserves(stage)
 
 
 async def test_the_hard_limit_takes_what_came_back_and_nobody_settles(stage: Stage) -> None:
@@ -268,7 +258,7 @@ async def test_the_hard_limit_takes_what_came_back_and_nobody_settles(stage: Sta
     assert (await clean(stage, topic, limit=1)).rows == 2
     assert await stage.claim_some(group) is None
     assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (0, 0)}
-    conserves(stage, group)
+    conserves(stage)
     assert stage.column("SELECT SUM(expired) FROM `cursor`") == [2]
 
 
@@ -285,7 +275,7 @@ async def test_the_hard_limit_takes_a_retry_whose_rung_was_over_long_ago(stage: 
     assert stage.count("retry") == 0
     assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (2, 0)}
     assert await stage.claim_some(group) is None
-    conserves(stage, group)
+    conserves(stage)
     assert stage.column("SELECT SUM(expired) FROM `cursor`") == [2]
 
 
@@ -303,7 +293,7 @@ async def test_a_return_in_a_claim_holds_back_past_the_hard_limit(stage: Stage, 
     assert (await clean(stage, topic)).rows == 0
     settled = await stage.fail(group, back)
     assert (settled.retried, settled.dead) == ((2, 0) if len(rungs) == 2 else (0, 2))
-    conserves(stage, group)
+    conserves(stage)
 
 
 LONG = 100 * DAY
@@ -338,7 +328,7 @@ class TestDelays:
         (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
         assert letter.message.body == b"0"
         assert (await clean(stage, topic)).rows == 1
-        conserves(stage, group)
+        conserves(stage)
 
     @pytest.mark.parametrize("keep", [None, 0])
     async def test_a_delay_while_the_group_is_away(self, stage: Stage, keep: int | None) -> None:
@@ -383,7 +373,7 @@ class TestDelays:
         stage.now += 7 * DAY - 1
         assert (await clean(stage, topic)).rows == 0
         assert bodies(await stage.claim(group)) == [b"0"]
-        conserves(stage, group)
+        conserves(stage)
 
     async def test_what_came_back_to_a_group_that_is_away(self, stage: Stage) -> None:
         topic, group = await self.begin(stage, 0)
@@ -469,16 +459,16 @@ class TestDelays:
         assert (await clean(stage, topic, limit=limit)).expired == {slow.id: 2}
         assert offsets(stage) == [4, 8]
         assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 4}
-        conserves(stage, slow)
+        conserves(stage)
         stage.now = lasting - 1
         await seen(stage, slow)
         await fill(stage, topic, 1)
         assert (await clean(stage, topic, limit=limit)).expired == {}
         claim = await stage.claim(slow, 20)
         assert bodies(claim) == [b"4", b"8", b"0"]
-        conserves(stage, slow)
+        conserves(stage)
         await stage.ack(slow, claim)
-        conserves(stage, slow)
+        conserves(stage)
         assert stage.column(f"SELECT SUM(expired) FROM `cursor` WHERE group_id = {slow.id}") == [8]
 
     async def test_one_that_expires_later_and_nobody_takes(self, stage: Stage) -> None:
@@ -493,7 +483,7 @@ class TestDelays:
         assert offsets(stage) == []
         assert await stage.claim_some(group) is None
         assert stage.column("SELECT SUM(expired) FROM `cursor`") == [3], "the one behind it was found to be gone"
-        conserves(stage, group)
+        conserves(stage)
 
     async def begin(self, stage: Stage, keep: int | None, ladder: Ladder | None = None) -> tuple[Topic, Group]:
         draft = TopicDraft("orders", ladder=ladder, retention=keep)
@@ -509,14 +499,14 @@ class TestDelays:
         while (claim := await stage.claim_some(group)) is not None:
             claims.append(claim)
         assert sorted(body for one in claims for body in bodies(one)) == expected
-        conserves(stage, group)
+        conserves(stage)
         for one in claims:
             await stage.fail(group, one, retry_after=0, count=False)
         await stage.fall_due()
         stage.now += 28 * DAY
         assert (await clean(stage, topic)).rows == len(expected)
         assert await stage.claim_some(group) is None
-        conserves(stage, group)
+        conserves(stage)
 
 
 async def test_a_group_that_nobody_asks_for(stage: Stage, topic: Topic) -> None:
@@ -534,12 +524,12 @@ async def test_a_group_that_nobody_asks_for(stage: Stage, topic: Topic) -> None:
     await seen(stage, here)
     assert (await clean(stage, topic)).expired == {gone.id: 4}
     assert offsets(stage) == []
-    conserves(stage, gone)
+    conserves(stage)
     await fill(stage, topic, 2)
     stage.now += 7 * DAY - 1
     assert (await clean(stage, topic)).rows == 0
     assert len((await stage.claim(gone)).messages) == 2
-    conserves(stage, gone)
+    conserves(stage)
 
 
 async def test_readers_begin_at_the_floor(stage: Stage) -> None:
@@ -560,7 +550,7 @@ async def test_readers_begin_at_the_floor(stage: Stage) -> None:
         (0, 2),
         (1, 6),
     ]
-    conserves(stage, late)
+    conserves(stage)
 
 
 async def test_nothing_unarchived_goes(stage: Stage) -> None:
@@ -683,11 +673,11 @@ async def test_returns_go_once_they_are_settled(stage: Stage, topic: Topic, grou
     await seen(stage, group)
     done = await clean_returns(stage, group)
     assert (done.rows, done.expired) == (4, {group.id: 2})  # 2 settled, 2 never claimed; 2 are in a claim
-    conserves(stage, group)
+    conserves(stage)
     assert stage.count("redelivery") == 2
     assert (await stage.ack(group, held)).acked == 2
     assert (await clean_returns(stage, group)).rows == 2
-    conserves(stage, group)
+    conserves(stage)
 
 
 async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage, topic: Topic, group: Group) -> None:
@@ -775,7 +765,7 @@ async def test_two_at_once_do_no_harm(stage: Stage, topic: Topic, group: Group) 
     assert sum(done.rows for done in results) == 60
     assert sum(sum(done.expired.values()) for done in results) == 20
     assert (stage.count("message"), stage.count("label")) == (0, 0)
-    conserves(stage, group)
+    conserves(stage)
 
 
 @on_servers
@@ -832,4 +822,4 @@ async def test_a_retry_that_somebody_works_on_stays(stage: Stage) -> None:
     assert (offsets(stage), stage.count("retry")) == ([1], 1)
     assert (await clean(stage, topic)).rows == 1
     assert (offsets(stage), stage.count("retry")) == ([], 0)
-    conserves(stage, group)
+    conserves(stage)
