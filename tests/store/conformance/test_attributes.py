@@ -3,13 +3,13 @@
 A new attribute is tried by this without a line more; who forgets it in one place loses it there, and sees it here.
 """
 
-from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from support.attributes import attributes, each, one_of
+from support.cleaning import clean
 from support.drivers import DRIVERS, close
 from support.letters import dead_letters_of
 from support.store_homes import on_servers
@@ -17,7 +17,6 @@ from support.stores import HOUR, START, Stage
 from tarry.client.coroutines import drive
 from tarry.client.outbox.cursors import CursorTransaction
 from tarry.service.schedules.courses import course_of
-from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits
 from tarry.store.content import ATTRIBUTES, LABELS, NUMBERS, Attributes, Content
 from tarry.store.ids import IdMaker
@@ -119,17 +118,7 @@ async def test_redriven_when_retention_has_taken_it(stage: Stage, topic: Topic) 
     sent = await publish(stage, topic)
     await stage.fail(group, await stage.claim(group, LIMIT))
     stage.now += 8 * HOUR
-    await stage.store.write(
-        partial(
-            retention.clean_messages,
-            topic=topic,
-            queue=topic.queues[0],
-            limits=Limits(retention=HOUR, hard=9 * HOUR, history=9 * HOUR, dead=99 * HOUR),
-            now=stage.now,
-            start=0,
-            limit=LIMIT,
-        )
-    )
+    await clean(stage, topic, limits=Limits(retention=HOUR, hard=9 * HOUR, history=9 * HOUR, dead=99 * HOUR))
     assert stage.count("message") == 0, "the letters are all that is left"
     assert (await stage.store.redrive(group, Letters(), LIMIT, stage.now)).count == len(sent)
     await stage.fall_due()

@@ -1,16 +1,13 @@
 """Broadcast: each client has every message, at an offset of its own that survives a lost answer and a restart."""
 
-from functools import partial
-
+from support.cleaning import DAY, LIMITS, whole_round
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
-from tarry.store.cleaning.retention import Limits, clean_readers
+from tarry.store.cleaning import retention
 from tarry.store.groups import clients
 from tarry.store.records import Group, Queue, ReadAnswer, ReadRequest, Topic
 from tarry.store.stream import readers, stretches
-
-DAY = 24 * HOUR
 
 
 async def news(stage: Stage, queues: int = 1) -> Group:
@@ -211,13 +208,7 @@ async def test_a_client_that_never_asks_again_loses_its_offsets(stage: Stage) ->
 
 
 async def clean(stage: Stage, group: Group, limit: int = 100) -> int:
-    limits = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DAY)
-    rows = 0
-    while True:
-        done = await stage.store.write(partial(clean_readers, group=group, limits=limits, now=stage.now, limit=limit))
-        rows += done.rows
-        if done.done:
-            return rows
+    return (await whole_round(stage, retention.clean_readers, group=group, limits=LIMITS, limit=limit)).rows
 
 
 async def test_a_poll_notes_once_a_minute_that_it_was_asked(stage: Stage) -> None:

@@ -1,19 +1,14 @@
 """One look tells where there may be something to clean: nothing that retention could take is missed (I1's upkeep)."""
 
-from functools import partial
-
+from support.cleaning import DAY, LIMITS, clean, whole_round
 from support.stores import HOUR, SECOND, Stage
 from tarry.store.cleaning import leftovers, retention
 from tarry.store.cleaning.leftovers import LeftShards
-from tarry.store.cleaning.retention import Limits
 from tarry.store.ids import shard_of
 from tarry.store.records import Group, Topic
 from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
-
-DAY = 24 * HOUR
-LIMITS = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DAY)
 
 
 async def what_is_left(stage: Stage, topic: Topic, *groups: Group) -> list[str]:
@@ -59,15 +54,13 @@ async def test_what_is_cleaned_is_left_no_more(stage: Stage, topic: Topic) -> No
     (receipt,) = await stage.publish(stage.draft(topic))
     await stage.fail(group, await stage.claim(group))
     stage.now += 100 * DAY
-    queue = topic.queues[0]
-    messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=LIMITS, start=0, limit=9)
-    dead = partial(retention.clean_dead, group_id=group.id, limits=LIMITS, limit=9)
-    assert [(await stage.store.write(partial(batch, now=stage.now))).rows for batch in (messages, dead)] == [1, 1]
+    assert (await clean(stage, topic)).rows == 1
+    assert (await whole_round(stage, retention.clean_dead, group_id=group.id, limits=LIMITS, limit=9)).rows == 1
     assert await what_is_left(stage, topic, group) == ["log of billing, topic"]
     await stage.publish(stage.draft(topic))
     assert await what_is_left(stage, topic, group) == ["log of billing, topic", "topic"]
     left = await stage.store.read(leftovers.find_leftovers, [topic], [group])
-    assert left.logs[group.id, queue.id] == 1, "the cleaner remembers how far it came in a log"
+    assert left.logs[group.id, topic.queues[0].id] == 1, "the cleaner remembers how far it came in a log"
     assert receipt.offset == 0
 
 

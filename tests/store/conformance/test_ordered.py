@@ -1,17 +1,14 @@
 """Ordered topics (I11): a key's messages go back together, wait for each other, and are in one hand."""
 
-from functools import partial
-
 import pytest
 
-from support.stores import HOUR, MINUTE, SECOND, Stage, bodies
+from support.cleaning import DAY, clean
+from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store import catalogue
-from tarry.store.cleaning import retention
+from tarry.store.cleaning.retention import Limits
 from tarry.store.records import Claim, ClaimRequest, Group, Outcome, Settlement, Topic
 from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
-
-DAY = 24 * HOUR
 
 
 async def _published(stage: Stage, keys: str, ladder: Ladder | None = None) -> tuple[Topic, Group]:
@@ -265,12 +262,8 @@ async def test_a_parked_message_is_kept_however_old(stage: Stage) -> None:
     await stage.fail(group, claim, (0,))
     await stage.ack(group, claim)
     stage.now += 20 * DAY
-    limits = retention.Limits(retention=DAY, hard=1000 * DAY, history=DAY, dead=DAY)
-    batch = partial(
-        retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0, limit=9
-    )
-    while not (await stage.store.write(batch)).done:
-        pass
+    limits = Limits(retention=DAY, hard=1000 * DAY, history=DAY, dead=DAY)
+    await clean(stage, topic, limits=limits, limit=9)
     assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == [0, 1]
 
 
@@ -279,12 +272,8 @@ async def test_a_key_does_not_wait_for_what_retention_has_taken(stage: Stage) ->
     await stage.fail(group, await stage.claim(group), (0,))
     assert stage.count("parked") == 1
     stage.now += 20 * DAY
-    limits = retention.Limits(retention=DAY, hard=DAY, history=DAY, dead=DAY)
-    batch = partial(
-        retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0, limit=9
-    )
-    while not (await stage.store.write(batch)).done:
-        pass
+    limits = Limits(retention=DAY, hard=DAY, history=DAY, dead=DAY)
+    await clean(stage, topic, limits=limits, limit=9)
     assert stage.column("SELECT `offset` FROM message") == [1], "what is parked stays"
     assert await stage.claim_some(group) is None, "a1 has come back, and is gone"
     assert bodies(await stage.claim(group)) == [b"a2"]

@@ -2,11 +2,11 @@
 
 import random
 from collections import Counter
-from functools import partial
 
 import pytest
 import trio
 
+from support.cleaning import clean
 from support.effort import full, tries
 from support.remains import everything, remains
 from support.store_homes import on_servers
@@ -332,17 +332,10 @@ async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage, topic
     await stage.fail(lags, await stage.claim(lags), (0,))
     limits = retention.Limits(HOUR, 1000 * HOUR, HOUR, HOUR)
     stage.now += 2 * HOUR
-
-    async def clean() -> int:
-        batch = partial(
-            retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0
-        )
-        return (await stage.store.write(lambda tx: batch(tx, limit=100))).rows
-
-    assert await clean() == 0
+    assert (await clean(stage, topic, limits=limits)).rows == 0
     await stage.store.write(removal.remove_group, lags, stage.now)
     await clear(stage)
-    assert await clean() == 5
+    assert (await clean(stage, topic, limits=limits)).rows == 5
 
 
 @on_servers

@@ -1,11 +1,10 @@
 """What is past its time goes and nothing else does; the counters stay whole (I1, I7, I14)."""
 
-from functools import partial
-
 import pytest
 import trio
 
 from support.books import conserves
+from support.cleaning import DAY, LIMITS, clean, whole_round
 from support.letters import dead_letters_of
 from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, START, Stage, bodies, ids_of, nobody_waits
@@ -25,54 +24,10 @@ from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
-DAY = 24 * HOUR
-LIMITS = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DAY)
 
-
-async def clean(stage: Stage, topic: Topic, *, limits: Limits = LIMITS, limit: int = 3, queue: int = 0) -> Removed:
-    """A whole round over one queue, in small batches."""
-    rows, start = 0, 0
-    expired: dict[int, int] = {}
-    while True:
-        done = await stage.store.write(
-            partial(
-                retention.clean_messages,
-                topic=topic,
-                queue=topic.queues[queue],
-                limits=limits,
-                now=stage.now,
-                start=start,
-                limit=limit,
-            )
-        )
-        rows, start = rows + done.rows, done.next
-        for group, messages in done.expired.items():
-            expired[group] = expired.get(group, 0) + messages
-        if done.done:
-            return Removed(rows, start, True, expired)
-
-
-async def clean_returns(stage: Stage, group: Group, *, limits: Limits = LIMITS, limit: int = 3) -> Removed:
+async def clean_returns(stage: Stage, group: Group, *, limits: Limits = LIMITS) -> Removed:
     """A whole round over a group's first retry queue."""
-    queue, rows, start = back_of(group), 0, 0
-    expired: dict[int, int] = {}
-    while True:
-        done = await stage.store.write(
-            partial(
-                retention.clean_returns,
-                group=group,
-                queue=queue,
-                limits=limits,
-                now=stage.now,
-                start=start,
-                limit=limit,
-            )
-        )
-        rows, start = rows + done.rows, done.next
-        for group_id, messages in done.expired.items():
-            expired[group_id] = expired.get(group_id, 0) + messages
-        if done.done:
-            return Removed(rows, start, True, expired)
+    return await whole_round(stage, retention.clean_returns, group=group, queue=back_of(group), limits=limits, limit=3)
 
 
 def back_of(group: Group) -> Queue:
@@ -582,39 +537,19 @@ def archived(stage: Stage, group_id: int, queue_id: int, upto: int) -> None:
     stage.tables.rows(f"INSERT INTO archived (group_id, queue_id, upto) VALUES ({group_id}, {queue_id}, {upto})")
 
 
-async def clean_log(stage: Stage, group: Group, limit: int = 100) -> Removed:
-    queue_id = group.topic.queues[0].id
-    return await stage.store.write(
-        lambda tx: retention.clean_deliveries(
-            tx, group_id=group.id, queue_id=queue_id, limits=LIMITS, now=stage.now, start=0, limit=limit
-        )
-    )
+async def clean_log(stage: Stage, group: Group) -> Removed:
+    place = {"group_id": group.id, "queue_id": group.topic.queues[0].id}
+    return await whole_round(stage, retention.clean_deliveries, **place, limits=LIMITS, limit=100)
 
 
 async def clean_dead(stage: Stage, group: Group, limit: int = 100) -> Removed:
-    return await stage.store.write(
-        lambda tx: retention.clean_dead(tx, group_id=group.id, limits=LIMITS, now=stage.now, limit=limit)
-    )
+    return await stage.store.write(retention.clean_dead, group_id=group.id, limits=LIMITS, now=stage.now, limit=limit)
 
 
-async def clean_seeks(stage: Stage, group: Group, limit: int = 100) -> Removed:
+async def clean_seeks(stage: Stage, group: Group, limit: int) -> Removed:
     """A whole round over a group's first cursor."""
-    queue_id, rows, start = group.topic.queues[0].id, 0, 0
-    while True:
-        done = await stage.store.write(
-            partial(
-                retention.clean_seeks,
-                group_id=group.id,
-                queue_id=queue_id,
-                limits=LIMITS,
-                now=stage.now,
-                start=start,
-                limit=limit,
-            )
-        )
-        rows, start = rows + done.rows, done.next
-        if done.done:
-            return Removed(rows, start, True)
+    place = {"group_id": group.id, "queue_id": group.topic.queues[0].id}
+    return await whole_round(stage, retention.clean_seeks, **place, limits=LIMITS, limit=limit)
 
 
 @pytest.mark.parametrize("limit", [1, 100])
@@ -723,10 +658,7 @@ async def test_cancelled_messages_go(stage: Stage, topic: Topic) -> None:
     async def clean_all() -> int:
         rows = 0
         for shard in range(16):
-            done = await stage.store.write(
-                partial(retention.clean_cancelled, shard=shard, limits=LIMITS, now=stage.now, start=0, limit=100)
-            )
-            rows += done.rows
+            rows += (await whole_round(stage, retention.clean_cancelled, shard=shard, limits=LIMITS, limit=100)).rows
         return rows
 
     stage.now += 28 * DAY + MINUTE - 1
@@ -745,7 +677,7 @@ async def test_pointers_to_nothing_go(stage: Stage, topic: Topic) -> None:
     stage.tables.rows(f"DELETE FROM delay WHERE id = {gone}")  # a user's own transaction
     stage.now += 2 * HOUR
     for shard in range(16):
-        await stage.store.write(partial(retention.clean_moved, shard=shard, now=stage.now, limit=10))
+        await whole_round(stage, retention.clean_moved, shard=shard, limit=10)
     assert stage.column("SELECT id FROM moved") == [kept]
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import trio
 
+from support.cleaning import whole_round
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
 from tarry.service.durations import format_time
 from tarry.service.schedules.courses import course_of
@@ -952,9 +953,10 @@ class TestMend:
             f"INSERT INTO archived (group_id, queue_id, upto) VALUES (1, 0, {START + HOUR}), (0, 0, 1)"
         )
         limits = retention.Limits(0, 0, 0, 0)
+        rounds.stage.now = START + HOUR
         for shard in range(SHARDS):
-            clean = partial(retention.clean_cancelled, shard=shard, limits=limits, limit=9)
-            assert (await store.write(partial(clean, now=START + HOUR, start=0))).rows == 0
+            cleaned = await whole_round(rounds.stage, retention.clean_cancelled, shard=shard, limits=limits, limit=9)
+            assert cleaned.rows == 0
 
 
 class TestTopicGone:
