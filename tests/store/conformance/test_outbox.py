@@ -42,7 +42,7 @@ def driver(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def connect(dsn: str) -> Iterator[Callable[..., Any]]:
-    """Another connection of the user's."""
+    """Connections of the user's."""
     connections: list[Any] = []
 
     def make(driver: str = "pymysql", to: str = dsn) -> Any:
@@ -56,15 +56,21 @@ def connect(dsn: str) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def user(connect: Callable[..., Any]) -> Any:
+    """One of them."""
+    return connect()
+
+
+@pytest.fixture
+def cursor(user: Any) -> Any:
+    return user.cursor()
+
+
+@pytest.fixture
 async def topic(stage: Stage) -> Topic:
     """The stage's clock is the database's: that is what an outbox goes by."""
     stage.now = await stage.store.backend.now()
     return await stage.topic()
-
-
-@pytest.fixture
-async def group(stage: Stage, topic: Topic) -> Group:
-    return await stage.group(topic)
 
 
 async def tick(stage: Stage) -> None:
@@ -84,11 +90,9 @@ async def conserves(stage: Stage, topic: Topic, *, accepted: int, streamed: int,
     assert (state.accepted, state.streamed, state.cancelled) == (accepted, streamed, cancelled)
 
 
-async def test_one_order_is_one_shard(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+async def test_one_order_is_one_shard(stage: Stage, topic: Topic, user: Any, cursor: Any) -> None:
     """So one server has all of it in its wheel, timers too."""
     log = await stage.topic("log", queues=3, ordered=True)
-    user = connect()
-    cursor = user.cursor()
     for number in range(9):
         for key in ("k", None):
             where: dict[str, Any] = (
@@ -281,13 +285,10 @@ async def test_settle_is_once_the_work_and_the_ack_or_nothing(
     assert (await stage.group_state(group)).acked == 2
 
 
-async def test_settle_is_no_part_of_another_transaction(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
-) -> None:
+async def test_settle_is_no_part_of_another_transaction(stage: Stage, topic: Topic, group: Group, user: Any) -> None:
     """To begin one would commit what is open."""
     await stage.publish(stage.draft(topic))
     claim = await stage.claim(group)
-    user = connect()
     own_tables(user, autocommit=True)
     user.begin()
     user.cursor().execute("INSERT INTO paid VALUES ('mine')")
@@ -347,31 +348,26 @@ async def test_settle_over_asynchronous_connections(
 
 
 async def test_the_same_over_trio_mysql(stage: Stage, topic: Topic, group: Group, dsn: str) -> None:
-    trio_mysql = pytest.importorskip("trio_mysql")
-    from tarry.store.mysql.dsn import Dsn
-
-    login = Dsn.parse(dsn)
-    connection = trio_mysql.connect(
-        host=login.host, port=login.port, user=login.user, password=login.password, database=login.database
-    )
-    async with connection as user:
-        cursor = user.cursor()
-        await aio.prepare(cursor)
-        await cursor.execute("DELETE FROM tarry_once")
-        kept = await aio.publish(cursor, "orders", {"order": 7}, key="k")
-        (gone, stays) = await aio.publish_many(cursor, "orders", [{"body": 1, "delay": "1h"}, {"body": 2}])
-        assert await aio.cancel(cursor, id=gone.id) == [gone.id]
-        await user.commit()
-        await tick(stage)
-        assert sorted(str(one.entry) for one in await stage.fall_due()) == sorted([kept.id, stays.id])
-        claim = await stage.claim(group)
-        assert await aio.once(cursor, message_of(claim), group="billing")
-        await aio.ack(cursor, message_of(claim), claim=format_claim(claim.key))
-        await user.commit()
-        assert not await aio.once(cursor, message_of(claim), group="billing")
-        assert await aio.cancel(cursor, topic="orders", key="k") == []
-        assert await aio.forget(cursor, timedelta(seconds=-1)) == 1
-        await user.rollback()
+    _, connected = ASYNC_DRIVERS["trio-mysql"]
+    user = await connected(dsn)
+    cursor = user.cursor()
+    await aio.prepare(cursor)
+    await cursor.execute("DELETE FROM tarry_once")
+    kept = await aio.publish(cursor, "orders", {"order": 7}, key="k")
+    (gone, stays) = await aio.publish_many(cursor, "orders", [{"body": 1, "delay": "1h"}, {"body": 2}])
+    assert await aio.cancel(cursor, id=gone.id) == [gone.id]
+    await user.commit()
+    await tick(stage)
+    assert sorted(str(one.entry) for one in await stage.fall_due()) == sorted([kept.id, stays.id])
+    claim = await stage.claim(group)
+    assert await aio.once(cursor, message_of(claim), group="billing")
+    await aio.ack(cursor, message_of(claim), claim=format_claim(claim.key))
+    await user.commit()
+    assert not await aio.once(cursor, message_of(claim), group="billing")
+    assert await aio.cancel(cursor, topic="orders", key="k") == []
+    assert await aio.forget(cursor, timedelta(seconds=-1)) == 1
+    await user.rollback()
+    await user.aclose()
     await conserves(stage, topic, accepted=3, streamed=2, cancelled=1)
 
 
@@ -403,8 +399,7 @@ async def test_the_tables_may_be_in_another_database(
             Outbox(database=bad)
 
 
-async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
-    cursor = connect().cursor()
+async def test_bad_input_names_the_field(stage: Stage, topic: Topic, cursor: Any) -> None:
     publish: Callable[..., Any] = functools.partial(outbox.publish, cursor)
     with pytest.raises(NotFound, match="PUT /v1/topics/nosuch"):
         publish("nosuch", 1)
@@ -454,15 +449,13 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
 
 @pytest.mark.parametrize("at", ["2001-01-01T00:00:00Z", "1960-02-29T12:00:00Z", "0001-01-01T00:00:00Z"])
 async def test_a_time_long_past_is_told_as_it_was_given(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any], at: str
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any, at: str
 ) -> None:
-    connection = connect()
-    cursor = connection.cursor()
     told = [
         outbox.publish(cursor, "orders", 1, deliver_at=at).deliver_at,
         outbox.set_timer(cursor, "orders", "k", 1, deliver_at=at).deliver_at,
     ]
-    connection.commit()
+    user.commit()
     await tick(stage)
     await stage.fall_due()
     claim = await stage.claim(group)
@@ -475,13 +468,11 @@ async def test_a_time_long_past_is_told_as_it_was_given(
 
 
 async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any
 ) -> None:
     await stage.publish(stage.draft(topic, b"before"), stage.draft(topic, b"too"))
     held = await stage.claim(group, 2)
     (cancelled,) = await stage.publish(stage.draft(topic, b"cancelled", 10 * MINUTE))
-    user = connect()
-    cursor = user.cursor()
     due = outbox.publish(cursor, "orders", "now", key="k")
     soon = outbox.publish(cursor, "orders", "soon", key="k", delay="30m")
     outbox.cancel(cursor, id=str(cancelled.id))
@@ -517,10 +508,7 @@ async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
     assert state.acked == 60 + 1
 
 
-async def test_what_was_committed_late_is_found_by_the_sweeps(
-    stage: Stage, topic: Topic, connect: Callable[..., Any]
-) -> None:
-    user = connect()
+async def test_what_was_committed_late_is_found_by_the_sweeps(stage: Stage, topic: Topic, user: Any) -> None:
     receipt = outbox.publish(user.cursor(), "orders", 1)
     assert await stage.store.read(timers.near, 0, stage.now + HOUR, 10) == []
     user.commit()
@@ -537,7 +525,7 @@ _ALLOWED = {"delay", "forecast_change", "label", "cancelled", "outbox_cancel", "
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
 async def test_it_locks_single_rows_of_few_tables(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any], kind: Kind, isolation: str
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any, kind: Kind, isolation: str
 ) -> None:
     if kind != "mysql":
         pytest.skip("only MySQL tells of its locks in a table")
@@ -545,8 +533,6 @@ async def test_it_locks_single_rows_of_few_tables(
     claim = await stage.claim(group)
     waiting, moved, left = await stage.schedule(topic, HOUR, HOUR, 1)
     await stage.store.write(timers.reschedule, [(moved.id, stage.now + 2 * HOUR)], stage.now)
-    user = connect()
-    cursor = user.cursor()
     outbox.prepare(cursor)
     cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
     cursor.execute("SELECT COUNT(*) FROM delay")  # the transaction sees what is here now
@@ -577,13 +563,9 @@ async def test_it_locks_single_rows_of_few_tables(
     user.rollback()
 
 
-async def test_it_holds_no_gap_for_a_message_that_has_left(
-    stage: Stage, topic: Topic, connect: Callable[..., Any]
-) -> None:
+async def test_it_holds_no_gap_for_a_message_that_has_left(stage: Stage, topic: Topic, user: Any, cursor: Any) -> None:
     """At REPEATABLE READ a locking read of a row that is gone holds up everybody who publishes near it."""
     (left, stolen) = await stage.schedule(topic, SECOND, 2 * SECOND)
-    user = connect()
-    cursor = user.cursor()
     cursor.execute("SELECT COUNT(*) FROM delay")
     cursor.fetchall()
     stage.now += SECOND
@@ -627,12 +609,9 @@ async def test_an_id_that_is_taken_is_left_alone(stage: Stage, topic: Topic, con
 # Verdicts and counters
 
 
-async def test_cancel_races_promotion_with_true_verdicts(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
-) -> None:
+async def test_cancel_races_promotion_with_true_verdicts(stage: Stage, topic: Topic, group: Group, user: Any) -> None:
     receipts = await stage.schedule(topic, *([1] * 300))
     stage.now += 1
-    user = connect()
     cancelled: set[int] = set()
     late: set[int] = set()
 
@@ -666,10 +645,8 @@ async def test_cancel_races_promotion_with_true_verdicts(
 
 
 async def test_counters_conserve_whoever_publishes_and_cancels(
-    stage: Stage, topic: Topic, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, user: Any, cursor: Any
 ) -> None:
-    user = connect()
-    cursor = user.cursor()
     mine = outbox.publish_many(cursor, "orders", [{"body": n, "delay": "1h"} for n in range(6)])
     user.commit()
     theirs = await stage.schedule(topic, *([HOUR] * 4))
@@ -698,10 +675,8 @@ async def test_counters_conserve_whoever_publishes_and_cancels(
 
 
 async def test_an_ack_is_counted_once_and_never_comes_again(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any
 ) -> None:
-    user = connect()
-    cursor = user.cursor()
     await stage.publish(*(stage.draft(topic, b"%d" % n) for n in range(3)))
     claim = await stage.claim(group)
     name = format_claim(claim.key)
@@ -734,7 +709,7 @@ async def test_an_ack_is_counted_once_and_never_comes_again(
     assert stage.count("claim") == 0
 
 
-async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connect: Callable[..., Any]) -> None:
+async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, user: Any, cursor: Any) -> None:
     """Of three queues; then what failed of them, of retry queues."""
     stage.now = await stage.store.backend.now()
     wide = await stage.topic("wide", queues=3)
@@ -743,8 +718,6 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
     claim = await stage.claim(group)
     assert [len(one.messages) for one in claim.ranges] == [2, 2, 2]
     name = name_of(claim)
-    user = connect()
-    cursor = user.cursor()
     for one in claim.ranges:
         outbox.ack(cursor, message_of(one, 1), claim=name)
     user.rollback()
@@ -774,10 +747,8 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
 
 
 async def test_an_ack_with_a_lost_lease_is_refused(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any
 ) -> None:
-    user = connect()
-    cursor = user.cursor()
     await stage.publish(stage.draft(topic), stage.draft(topic))
     stage.now -= HOUR
     over = await stage.claim(group, 1)
@@ -804,15 +775,9 @@ async def test_an_ack_with_a_lost_lease_is_refused(
 
 
 async def test_a_message_that_came_again_is_acked_and_its_work_done_once(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any
 ) -> None:
-    user = connect()
-    cursor = user.cursor()
-    outbox.prepare(cursor)
-    cursor.execute("CREATE TABLE IF NOT EXISTS paid (message VARCHAR(40))")
-    cursor.execute("DELETE FROM paid")
-    cursor.execute("DELETE FROM tarry_once")
-    user.commit()
+    own_tables(user)
     await stage.publish(stage.draft(topic))
     stage.now -= HOUR
     deliveries = 0
@@ -838,10 +803,9 @@ async def test_a_message_that_came_again_is_acked_and_its_work_done_once(
     assert (await stage.group_state(group)).acked == 1
 
 
-async def test_a_verdict_is_of_the_row(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+async def test_a_verdict_is_of_the_row(stage: Stage, topic: Topic, user: Any) -> None:
     """While the outbox's cancel is open the service waits for it, and after a rollback the message is there again."""
     (receipt,) = await stage.schedule(topic, SECOND)
-    user = connect()
     outbox.cancel(user.cursor(), id=str(receipt.id))
     stage.now += SECOND
     assert await stage.promote(receipt.id) == []
@@ -850,7 +814,7 @@ async def test_a_verdict_is_of_the_row(stage: Stage, topic: Topic, connect: Call
     assert (await stage.store.cancel([receipt.id], stage.now))[0] == Verdict("too_late", topic=topic.id)
 
 
-async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, user: Any, cursor: Any) -> None:
     """It holds the row of that range alone; whoever settles the whole claim meanwhile has to ask again."""
     del topic  # it has set the stage's clock
     wide = await stage.topic("wide", queues=3)
@@ -860,8 +824,6 @@ async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, con
     stage.now += 1
     await stage.fall_due()
     await stage.publish(*(stage.draft(wide, queue=queue) for queue in range(3)))
-    user = connect()
-    cursor = user.cursor()
     for attempt in (2, 1):  # what came back, and what is new
         claim = await stage.claim(group)
         assert (claim.messages[0].attempt, len(claim.ranges)) == (attempt, 3)
@@ -877,15 +839,13 @@ async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, con
         assert (settled.acked, settled.ended) == (3, True)
 
 
-async def test_the_forecast_knows_what_outboxes_do(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+async def test_the_forecast_knows_what_outboxes_do(stage: Stage, topic: Topic, user: Any, cursor: Any) -> None:
     """As soon as it is committed, and not before; and it locks nothing that others count in."""
 
     async def waiting() -> int:
         (count,) = (await stage.store.read(upcoming.read, topic, stage.now, 10 * HOUR, 1, stage.now)).counts
         return count
 
-    user = connect()
-    cursor = user.cursor()
     mine = outbox.publish_many(cursor, "orders", [{"body": n, "delay": "1h"} for n in range(6)])
     await stage.schedule(topic, *([HOUR] * 4))
     assert await stage.store.write(forecast.add_up, stage.now) is False
