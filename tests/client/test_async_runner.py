@@ -10,7 +10,7 @@ import anyio
 import pytest
 import trio
 
-from support.each_loop import on_each_loop
+from support.each_loop import on_each_loop, on_loops
 from support.scripted_server import ScriptedServer
 from support.small_broker import SmallBroker
 from tarry.client import AsyncDelivery, AsyncTarry
@@ -60,24 +60,21 @@ async def test_a_cancelled_run_gives_everything_back_uncounted(script: ScriptedS
     assert broker.all("ack") == []
 
 
-def test_asyncios_own_cancel(script: ScriptedServer, broker: SmallBroker) -> None:
+@on_loops("asyncio")
+async def test_asyncios_own_cancel(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.extend(range(4))
+    async with AsyncTarry(script.url) as tarry:
+        began = asyncio.Event()
 
-    async def main() -> None:
-        async with AsyncTarry(script.url) as tarry:
-            began = asyncio.Event()
+        async def handle(_: Any) -> None:
+            began.set()
+            await asyncio.sleep(60)
 
-            async def handle(_: Any) -> None:
-                began.set()
-                await asyncio.sleep(60)
-
-            task = asyncio.create_task(tarry.run("t", "g", handle, workers=1))
-            await began.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
+        task = asyncio.create_task(tarry.run("t", "g", handle, workers=1))
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     assert broker.settled("fail") == [1, 2, 3, 4]
 
 

@@ -4,25 +4,19 @@ from typing import Any
 
 import anyio
 import pytest
+from attrs import evolve
 
+from support.claimed import TERMS, TIME, record
 from support.each_loop import on_each_loop
 from support.scripted_server import Answer, Request, ScriptedServer, problem
 from tarry.client.async_consumption import AsyncConsumption
-from tarry.client.stock import Terms
 from tarry.client.transport import TaskTransport
-
-_TIME = "2026-01-01T00:00:00.000Z"
-_TERMS = Terms(topic="t", group="g", client="c", size=10, lease=60.0, wait=0.01, ahead=5)
 
 
 @on_each_loop
 @pytest.mark.parametrize("lost", [True, False])
 async def test_what_it_holds_is_asked_for_first(script: ScriptedServer, *, lost: bool) -> None:
-    records = [
-        {"id": str(n), "topic": "t", "queue": 0, "offset": n, "attempt": 1, "body": n}
-        | {"published_at": _TIME, "deliver_at": _TIME}
-        for n in (1, 2)
-    ]
+    records = [record(n, n) for n in (1, 2)]
     extended = 0
     handed_out: list[Any] = []
     before: list[list[Any]] = []
@@ -32,17 +26,17 @@ async def test_what_it_holds_is_asked_for_first(script: ScriptedServer, *, lost:
         verb = request.path.rsplit("/", 1)[-1]
         if verb == "claim":
             given, records[:] = list(records), []
-            return Answer(200, {"claim": "c1" if given else None, "lease_until": _TIME, "messages": given})
+            return Answer(200, {"claim": "c1" if given else None, "lease_until": TIME, "messages": given})
         if verb == "extend":
             extended += 1
             before.append(list(handed_out))
-            return problem(409, result="lease_lost") if lost else Answer(200, {"lease_until": _TIME})
+            return problem(409, result="lease_lost") if lost else Answer(200, {"lease_until": TIME})
         return Answer(200, {"acked": 1, "retried": 1, "dead": 0})
 
     script.respond = respond
     clock = [0.0]
     transport = TaskTransport(script.url, timeout=5, deadline=5)
-    consuming = AsyncConsumption(transport, [_TERMS], clock=lambda: clock[0])
+    consuming = AsyncConsumption(transport, [evolve(TERMS, wait=0.01)], clock=lambda: clock[0])
 
     async def take() -> None:
         while (delivery := await consuming.next()) is not None:

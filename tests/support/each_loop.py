@@ -1,4 +1,4 @@
-"""Runs an asynchronous test on asyncio and on Trio; pytest-trio would run it on Trio alone."""
+"""Runs an asynchronous test on the event loops that it is for; pytest-trio would run it on Trio alone."""
 
 import functools
 import inspect
@@ -8,16 +8,24 @@ from typing import Any
 import anyio
 import pytest
 
+Test = Callable[..., Coroutine[Any, Any, None]]
 
-def on_each_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-    @functools.wraps(test)
-    def run(*, loop: str, **given: Any) -> None:
-        anyio.run(functools.partial(test, **given), backend=loop)
 
-    signature = inspect.signature(test)
-    loop = inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)
-    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), loop]
-    )
-    return run
+def on_loops(*loops: str) -> Callable[[Test], Callable[..., None]]:
+    def decorate(test: Test) -> Callable[..., None]:
+        @pytest.mark.parametrize("loop", loops)
+        @functools.wraps(test)
+        def run(*, loop: str, **given: Any) -> None:
+            anyio.run(functools.partial(test, **given), backend=loop)
+
+        signature = inspect.signature(test)
+        loop = inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)
+        run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[*signature.parameters.values(), loop]
+        )
+        return run
+
+    return decorate
+
+
+on_each_loop = on_loops("asyncio", "trio")
