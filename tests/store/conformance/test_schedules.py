@@ -64,10 +64,20 @@ class Rounds:
                     return result, row
         raise AssertionError("it stays behind, or held")
 
+    async def made(self, name: str = "daily", **said: Any) -> ScheduleRow:
+        _, row = await self.put(name, **said)
+        assert row is not None
+        return row
+
     async def pause(self, paused: bool = True, name: str = "daily") -> ScheduleRow | None:
         return await self.stage.store.change(
             lambda tx, firing: schedules.pause(tx, firing, name, paused=paused), self.stage.now
         )
+
+    async def resume(self) -> ScheduleRow:
+        row = await self.pause(False)
+        assert row is not None
+        return row
 
     async def remove(self, revision: int | None = None) -> bool:
         removed, _, self.unsent = await self.stage.store.change(
@@ -153,8 +163,7 @@ class TestTurns:
         }
 
     async def test_its_turn_puts_the_next_in_its_place(self, rounds: Rounds) -> None:
-        _, first = await rounds.put()
-        assert first is not None
+        await rounds.put()
         rounds.armed.clear()
         for nth in range(1, 4):
             (sent,) = await rounds.due(nth * MINUTE)
@@ -231,8 +240,7 @@ class TestTurns:
         assert (state.accepted, state.streamed, state.pending) == (len(rows) + 3, len(rows), 3)
 
     async def test_before_its_time_and_twice(self, rounds: Rounds) -> None:
-        _, row = await rounds.put()
-        assert row is not None
+        row = await rounds.made()
         assert await rounds.stage.promote(row.next_id or 0) == []
         rounds.stage.now += MINUTE
         assert len(await rounds.stage.promote(row.next_id or 0)) == 1
@@ -261,8 +269,7 @@ class TestTurns:
         assert (row.next_at, row.next_id, rounds.stage.count("delay")) == (None, None, 0)
 
     async def test_jitter(self, rounds: Rounds) -> None:
-        _, row = await rounds.put(jitter="30s")
-        assert row is not None
+        row = await rounds.made(jitter="30s")
         ((_, due),) = (await rounds.stage.waiting()).items()
         assert START + MINUTE < due < START + MINUTE + 30 * SECOND
         assert row.next_at == START + MINUTE
@@ -408,8 +415,7 @@ class TestKeptBack:
         await rounds.pause()
         assert await rounds.fires() == [(60, "fired"), (120, "overlapped")]
         assert rounds.stage.count("delay") == rounds.stage.count("moved") == 0
-        row = await rounds.pause(False)
-        assert row is not None
+        row = await rounds.resume()
         assert row.next_at == START + 3 * MINUTE
 
     async def test_it_may_be_cancelled(self, rounds: Rounds, group: Group) -> None:
@@ -434,8 +440,7 @@ class TestChange:
         assert await rounds.put() == ("kept", first)
 
     async def test_another_takes_its_place(self, rounds: Rounds) -> None:
-        _, first = await rounds.put()
-        assert first is not None
+        first = await rounds.made()
         rounds.stage.now += 30 * SECOND
         result, second = await rounds.put(every=2 * MINUTE)
         assert second is not None
@@ -446,8 +451,7 @@ class TestChange:
         assert rounds.stage.count("cancelled") == 0
 
     async def test_an_older_message_that_could_not_be_locked_is_dropped_at_its_turn(self, rounds: Rounds) -> None:
-        _, first = await rounds.put(key="k")
-        assert first is not None
+        await rounds.put(key="k")
         rounds.stage.tables.rows("UPDATE schedule SET next_id = NULL")
         await rounds.due(MINUTE)
         assert rounds.stage.count("message") == rounds.stage.count("delay") == rounds.stage.count("label") == 0
@@ -457,8 +461,7 @@ class TestChange:
         await rounds.put()
         await rounds.due(MINUTE)
         rounds.stage.now = START + MINUTE - 5  # another server's clock
-        _, row = await rounds.put(body=2)
-        assert row is not None
+        row = await rounds.made(body=2)
         assert row.next_at == START + 2 * MINUTE
 
     @pytest.mark.parametrize("condition", [{"revision": START - 1}, {"absent": True}])
@@ -478,14 +481,12 @@ class TestChange:
         assert await rounds.pause() == row
         assert await rounds.due(HOUR) == []
         assert (await rounds.put(body=3))[1] == await rounds.find(), "a change leaves it paused"
-        row = await rounds.pause(False)
-        assert row is not None
+        row = await rounds.resume()
         assert row.next_at == START + HOUR + MINUTE, "what was in between is left out"
         assert await rounds.counts() == (2, 0, 1, 1)
 
     async def test_made_paused_and_resumed_by_a_change(self, rounds: Rounds) -> None:
-        _, row = await rounds.put(paused=True)
-        assert row is not None
+        row = await rounds.made(paused=True)
         assert row.next_at is None
         result, row = await rounds.put(paused=False)
         assert row is not None
@@ -506,8 +507,7 @@ class TestDue:
     @pytest.fixture
     async def waiting(self, rounds: Rounds) -> int:
         """The message of the first minute, due some seconds later by its jitter; its time has come."""
-        _, row = await rounds.put(jitter="40s", key="k")
-        assert row is not None
+        await rounds.put(jitter="40s", key="k")
         ((id_, due),) = (await rounds.stage.waiting()).items()
         assert due > START + MINUTE + SECOND
         rounds.stage.now = START + MINUTE + 1
@@ -573,8 +573,7 @@ class TestDue:
         """The server was held up: what has come since goes, and what is too late is told, by what it said until now."""
         await rounds.put(every=SECOND)
         rounds.stage.now = START + 5 * SECOND
-        _, row = await rounds.put(every=SECOND, body=2)
-        assert row is not None
+        row = await rounds.made(every=SECOND, body=2)
         assert row.next_at == START + 6 * SECOND
         assert await rounds.fires() == [(nth, "fired") for nth in range(1, 6)]
         assert len(await rounds.due(5 * SECOND)) == 5
@@ -608,8 +607,7 @@ class TestDue:
         assert await rounds.fires() == [(60, "cancelled")]
         assert (await rounds.stage.found(waiting)).state == "cancelled"
         assert [id_ for _, id_ in rounds.dropped] == [waiting]
-        row = await rounds.pause(False)
-        assert row is not None
+        row = await rounds.resume()
         assert row.next_at == START + 2 * MINUTE
         assert await rounds.due(MINUTE + 41 * SECOND) == []
         assert await rounds.backfill(START + MINUTE) == [START + MINUTE], "it may be made up for"
@@ -860,8 +858,7 @@ class TestByHand:
 
 class TestMend:
     async def test_after_a_cancel_it_goes_on(self, rounds: Rounds) -> None:
-        _, row = await rounds.put()
-        assert row is not None
+        row = await rounds.made()
         await rounds.stage.store.cancel([row.next_id or 0], rounds.stage.now)
         rounds.stage.now += MINUTE + 10 * SECOND
         assert await rounds.mend() == 1
@@ -874,15 +871,14 @@ class TestMend:
         assert await rounds.missed() == [(120, 3670)]
 
     async def test_what_is_cancelled_ahead_does_not_come_again(self, rounds: Rounds) -> None:
-        _, row = await rounds.put(every="1h")
-        assert row is not None
+        row = await rounds.made(every="1h")
         await rounds.stage.store.cancel([row.next_id or 0], rounds.stage.now)
         ids = [row.next_id or 0]
         assert await rounds.stage.store.change(lambda tx, firing: schedules.mend(tx, firing, ids), START) == 1
         assert await rounds.fires() == [(3600, "cancelled")]
         assert (await rounds.find()).next_at == START + 2 * HOUR
         await rounds.pause()
-        await rounds.pause(paused=False)
+        await rounds.resume()
         assert (await rounds.find()).next_at == START + 2 * HOUR
         # Of another specification it is another fire time.
         await rounds.put(every="1m")
@@ -892,8 +888,7 @@ class TestMend:
         assert await rounds.fires() == [(60 * minute, "fired") for minute in range(1, 61)]
 
     async def test_after_somebody_s_own_sql_made_its_message_a_plain_one(self, rounds: Rounds) -> None:
-        _, row = await rounds.put()
-        assert row is not None
+        row = await rounds.made()
         rounds.stage.tables.rows("UPDATE delay SET special = 0")
         await rounds.due(MINUTE)
         rounds.stage.now += 10 * SECOND
@@ -904,8 +899,7 @@ class TestMend:
         assert await rounds.mend() == 0
 
     async def test_what_waits_is_left_alone(self, rounds: Rounds) -> None:
-        _, row = await rounds.put()
-        assert row is not None
+        row = await rounds.made()
         await rounds.stage.store.write(timers.reschedule, [(row.next_id or 0, START + HOUR)], rounds.stage.now)
         rounds.stage.now += 30 * MINUTE
         assert await rounds.mend() == 0
