@@ -23,23 +23,6 @@ class TestCancel:
         (row,) = stage.tables.rows("SELECT id, `key`, accepted_at, deliver_at, cancelled_at FROM cancelled")
         assert row == (receipt.id, b"order-7", START, receipt.due, START)
 
-    async def test_again(self, stage: Stage, topic: Topic) -> None:
-        (receipt,) = await stage.schedule(topic, HOUR)
-        await stage.store.cancel([receipt.id], stage.now)
-        (verdict,) = await stage.store.cancel([receipt.id], stage.now + MINUTE)
-        assert verdict == Verdict("cancelled", fresh=False, topic=topic.id)
-        assert stage.count("cancelled") == 1
-        assert (await stage.state(topic)).cancelled == 1
-
-    async def test_after_promotion(self, stage: Stage, topic: Topic) -> None:
-        (receipt,) = await stage.schedule(topic, HOUR)
-        stage.now += HOUR
-        await stage.promote(receipt.id)
-        (verdict,) = await stage.store.cancel([receipt.id], stage.now)
-        assert verdict == Verdict("too_late", topic=topic.id)
-        assert stage.count("message") == 1
-        assert stage.count("cancelled") == 0
-
     async def test_after_its_time_but_before_promotion(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         stage.now += 2 * HOUR

@@ -204,15 +204,6 @@ class TestAck:
         state = await stage.group_state(group)
         assert (state.acked, state.claims, state.claimed) == (5, 0, 0)
 
-    async def test_part_by_part(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 5)
-        claim = await stage.claim(group, 5)
-        assert await stage.ack(group, claim, (1, 3)) == Settled(acked=2)
-        assert (await stage.group_state(group)).claimed == 3
-        assert await stage.ack(group, claim, (0,)) == Settled(acked=1)
-        assert await stage.ack(group, claim) == Settled(acked=5, ended=True)
-        assert (await stage.group_state(group)).acked == 5
-
     async def test_again_counts_again_and_does_nothing(self, stage: Stage) -> None:
         _, group = await _stream(stage, 4)
         claim = await stage.claim(group, 4)
@@ -224,18 +215,6 @@ class TestAck:
         assert (await stage.group_state(group)).acked == 4
         assert stage.count("delivery") == 1
 
-    async def test_again_in_the_same_turn(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group, 3)
-        settled = await stage.settle(
-            group,
-            Settlement(claim.key, "ack", (0,)),
-            Settlement(claim.key, "ack", (0, 1)),
-            Settlement(claim.key, "ack"),
-        )
-        assert [s and s.acked for s in settled] == [1, 2, 3]
-        assert (await stage.group_state(group)).acked == 3
-
     async def test_what_was_given_back(self, stage: Stage) -> None:
         """All or nothing: one message that is not in its hands refuses the whole ack."""
         _, group = await _stream(stage, 3)
@@ -246,12 +225,6 @@ class TestAck:
         assert await stage.ack(group, claim) == Settled(acked=2, ended=True)
         assert (await stage.ack(group, claim, (0, 1))).lost
         assert await stage.ack(group, claim) == Settled(acked=2, ended=True)
-
-    async def test_of_a_claim_that_failed_whole(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 2)
-        claim = await stage.claim(group)
-        await stage.fail(group, claim)
-        assert await stage.ack(group, claim) == Settled(lost=True, ended=True)
 
     async def test_a_forged_token(self, stage: Stage) -> None:
         """I5."""
@@ -322,12 +295,6 @@ class TestAck:
 
 
 class TestLeases:
-    async def test_an_ack_in_the_last_millisecond(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 1)
-        claim = await stage.claim(group, lease=MINUTE)
-        stage.now = claim.lease_until - 1
-        assert (await stage.ack(group, claim)).acked == 1
-
     @pytest.mark.parametrize("late", [0, 1, MINUTE])
     @pytest.mark.parametrize("verb", ["ack", "fail", "extend"])
     async def test_nothing_is_taken_after_it(self, stage: Stage, verb: str, late: int) -> None:
@@ -356,16 +323,6 @@ class TestLeases:
         settled = await stage.end_lease(group)
         assert (settled.lost, settled.retried, settled.ended) == (True, 2, True)
         assert await stage.store.read(holdings.over, stage.now, 10) == []
-
-    async def test_the_acked_stay_acked(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group, lease=MINUTE)
-        await stage.ack(group, claim, (1,))
-        stage.now += MINUTE
-        settled = await stage.end_lease(group)
-        assert settled.retried == 2
-        state = await stage.group_state(group)
-        assert (state.acked, state.retried) == (1, 2)
 
     async def test_an_ack_of_all_after_the_end(self, stage: Stage) -> None:
         """Some were acked in time; to say so would hide that the others were lost."""

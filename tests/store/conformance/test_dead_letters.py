@@ -141,19 +141,6 @@ async def test_many_poisoned_among_many(stage: Stage, topic: Topic) -> None:
     assert (state.acked, state.dead, state.retried) == (270, 30, 90)
 
 
-async def test_a_second_exhaustion_replaces_the_letter(stage: Stage, topic: Topic) -> None:
-    """As after a seek: the group gets the message again from the stream."""
-    group = await stage.group(topic, ladder=Ladder(()))
-    await stage.publish(stage.draft(topic, b"again"))
-    await stage.fail(group, await stage.claim(group), reason="first")
-    stage.tables.rows("UPDATE `cursor` SET position = 0")
-    stage.now += MINUTE
-    await stage.fail(group, await stage.claim(group), reason="second")
-    (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
-    assert letter.dead_at == stage.now
-    assert [entry["reason"] for entry in json.loads(letter.history)] == ["second"]
-
-
 async def _dead(stage: Stage, count: int, every: int = SECOND) -> Group:
     """Letters, one after the other, their bodies 0, 1, 2, ..."""
     topic = await stage.topic(queues=2)

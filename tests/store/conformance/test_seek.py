@@ -7,6 +7,7 @@ from attrs import evolve
 from support.books import conserves
 from support.letters import dead_letters_of
 from support.stores import MINUTE, SECOND, Stage, bodies
+from tarry.store.history import since_redrive
 from tarry.store.operating import redriving, replaying, seeking
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
@@ -249,10 +250,12 @@ async def test_redriven_then_dead_again_is_one_letter(stage: Stage, topic: Topic
     await stage.publish(stage.draft(topic, b"0"))
     await stage.fail(group, await stage.claim(group), reason="first")
     assert await seek(stage, group, EARLIEST) == 0
+    stage.now += MINUTE
     await stage.fail(group, await stage.claim(group), reason="second")
     books(stage, group)
     (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
-    assert b"second" in letter.history
+    assert letter.dead_at == stage.now
+    assert [entry.reason for entry in since_redrive(letter.history)] == ["second"]
 
 
 async def test_seeks_beside_claims_acks_and_redrives(stage: Stage) -> None:
