@@ -142,6 +142,16 @@ def connect_raw(dsn: str) -> "pymysql.connections.Connection[pymysql.cursors.Cur
     return connection
 
 
+@contextmanager
+def uncommitted(dsn: str, *statements: str) -> Generator[None]:
+    """What another program has locked or done in a transaction that stays open, and is rolled back in the end."""
+    with connect_raw(dsn) as other, other.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        yield
+        other.rollback()
+
+
 def row_lock_waits(tables: Tables) -> int:
     """How often a transaction has waited for a row that another had locked, on the whole server."""
     return int(tables.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")[0][1])

@@ -5,7 +5,7 @@ import trio
 import trio.lowlevel
 
 from support.store_homes import on_servers
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of, nobody_waits
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of, nobody_waits, uncommitted
 from tarry.store import catalogue
 from tarry.store.records import Topic, Verdict
 from tarry.store.stream import stretches
@@ -105,12 +105,10 @@ class TestCancel:
     @on_servers
     async def test_a_row_that_somebody_holds(self, stage: Stage, topic: Topic) -> None:
         held, free = await stage.schedule(topic, HOUR, HOUR)
-        with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-            cursor.execute("SELECT id FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (held.id & 15, held.id))
-            with nobody_waits(stage.tables):
-                verdicts = await stage.store.cancel([held.id, free.id], stage.now)
-                moved = await stage.store.write(timers.reschedule, [(held.id, stage.now)], stage.now)
-            other.rollback()
+        row = f"SELECT id FROM delay WHERE shard = {held.id & 15} AND id = {held.id} FOR UPDATE"
+        with uncommitted(stage.dsn, row), nobody_waits(stage.tables):
+            verdicts = await stage.store.cancel([held.id, free.id], stage.now)
+            moved = await stage.store.write(timers.reschedule, [(held.id, stage.now)], stage.now)
         assert verdicts == [
             Verdict("locked", topic=topic.id),
             Verdict("cancelled", topic=topic.id, due_before=free.due),

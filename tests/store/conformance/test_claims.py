@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from support.store_homes import on_servers
-from support.stores import MINUTE, SECOND, START, Stage, bodies, connect_raw, nobody_waits
+from support.stores import MINUTE, SECOND, START, Stage, bodies, nobody_waits, uncommitted
 from tarry.store.errors import Locked
 from tarry.store.groups import holdings
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
@@ -432,11 +432,9 @@ async def test_a_free_turn_waits_for_nobody_who_holds_the_group(stage: Stage) ->
     """It has a connection, and others want one: it says so at once, with nothing done."""
     _, group = await _stream(stage, 3)
     claim = await stage.claim(group)
-    with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-        cursor.execute("SELECT position FROM `cursor` FOR UPDATE")
+    with uncommitted(stage.dsn, "SELECT position FROM `cursor` FOR UPDATE"):
         for settlements, requests in ([Settlement(claim.key, "ack")], []), ([], [ClaimRequest("c", 1, MINUTE)]):
             with nobody_waits(stage.tables), pytest.raises(Locked):
                 await stage.store.turn(group, settlements, requests, stage.now, free=True)
-        other.rollback()
     turn = await stage.store.turn(group, [Settlement(claim.key, "ack")], [], stage.now, free=True)
     assert [settled.acked for settled in turn.settled if settled] == [3]

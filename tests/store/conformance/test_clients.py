@@ -6,7 +6,7 @@ from collections import Counter
 import trio
 
 from support.store_homes import on_servers
-from support.stores import MINUTE, SECOND, Stage, connect_raw
+from support.stores import MINUTE, SECOND, Stage, uncommitted
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.groups import clients, holdings
@@ -88,14 +88,8 @@ async def test_a_claim_that_a_users_transaction_holds_keeps_its_lease(stage: Sta
     """Nobody waits for it: its own lease ends it."""
     group = await _group(stage)
     claim = await stage.claim(group, client="ann")
-    user = connect_raw(stage.dsn)
-    try:
-        with user.cursor() as cursor:
-            cursor.execute("SELECT token FROM claim FOR UPDATE")
+    with uncommitted(stage.dsn, "SELECT token FROM claim FOR UPDATE"):
         assert await stage.store.write(clients.remove, {"ann": None}, stage.now) == {"ann": Left(watched=False)}
-    finally:
-        user.rollback()
-        user.close()
     assert (await stage.ack(group, claim)).acked == 3
 
 

@@ -10,7 +10,7 @@ import trio
 
 from support.letters import dead_letters_of
 from support.store_homes import on_servers
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, uncommitted
 from tarry.store.erased import content_type_of
 from tarry.store.errors import Contention
 from tarry.store.looking import tracing
@@ -256,13 +256,9 @@ async def test_a_turn_that_read_before_writes_nothing_back(stage: Stage, topic: 
     group = await stage.group(topic, ladder=Ladder(()))
     id_ = await _publish(stage, topic)
     claim = await stage.claim(group)
-    other = connect_raw(stage.dsn)
-    with other.cursor() as cursor:
-        cursor.execute(f"SELECT position FROM `cursor` WHERE group_id = {group.id} FOR UPDATE")
-        with pytest.raises(Contention):
-            await stage.store.write(erasing.erase, id_, stage.now)
-    other.rollback()
-    other.close()
+    turn = f"SELECT position FROM `cursor` WHERE group_id = {group.id} FOR UPDATE"
+    with uncommitted(stage.dsn, turn), pytest.raises(Contention):
+        await stage.store.write(erasing.erase, id_, stage.now)
     assert stage.count("erased") == 0
     await stage.fail(group, claim, reason="Ada")
     await _erase(stage, id_)

@@ -6,7 +6,7 @@ from typing import Any
 import trio
 
 from support.store_homes import on_servers
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of, nobody_waits
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of, nobody_waits, uncommitted
 from tarry.store.ids import SHARDS, SHARDS_OF_DELAY
 from tarry.store.looking import finding
 from tarry.store.looking.finding import PageStart, Wanted
@@ -117,12 +117,10 @@ class TestPromotion:
         answers = {yes.id: True, no.id: False}
         stage.now += SECOND
         await stage.store.promote_guarded({}, stage.now, fresh)
-        with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-            cursor.execute("SELECT * FROM queue FOR UPDATE")
-            cursor.execute("SELECT * FROM topic FOR UPDATE")  # the tally of guards is yet to be made
-            with nobody_waits(stage.tables):
-                done = await stage.store.promote_guarded(answers, stage.now, fresh)
-            other.rollback()
+        # The tally of guards is yet to be made, which takes the topic's row.
+        held = ("SELECT * FROM queue FOR UPDATE", "SELECT * FROM topic FOR UPDATE")
+        with uncommitted(stage.dsn, *held), nobody_waits(stage.tables):
+            done = await stage.store.promote_guarded(answers, stage.now, fresh)
         assert done == ([], [], {yes.id, no.id})
         assert stage.column("SELECT special FROM delay WHERE guard IS NOT NULL") == [2, 2], "they are asked for again"
         promoted, suppressed, left = await stage.store.promote_guarded(answers, stage.now, fresh)

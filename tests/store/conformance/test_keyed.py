@@ -10,7 +10,7 @@ import trio
 
 from support.counting import counted
 from support.store_homes import on_servers
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, uncommitted
 from tarry.store.ids import IdMaker
 from tarry.store.looking import timer_pages
 from tarry.store.records import Conflict, Publication, Topic, TopicState
@@ -267,16 +267,12 @@ class TestForget:
 async def test_who_is_locked_is_told(timed: Timers) -> None:
     first = await timed.set()
     await timed.set("order-8")
-    with connect_raw(timed.stage.dsn) as other:
-        for lock in ("SELECT * FROM timer WHERE `key` = 'order-7' FOR UPDATE", "SELECT * FROM delay FOR UPDATE"):
-            with other.cursor() as cursor:
-                cursor.execute(lock)
-                wishes = [timed.wish(), timed.wish("order-9"), Wish(timed.topic, "order-7")]
-                with trio.fail_after(5):
-                    answers = await timed.do(*wishes)
-            assert [answer.result for answer in answers] == ["locked", answers[1].result, "locked"]
-            assert answers[1].result in ("made", "locked")
-            other.rollback()
+    for lock in ("SELECT * FROM timer WHERE `key` = 'order-7' FOR UPDATE", "SELECT * FROM delay FOR UPDATE"):
+        wishes = [timed.wish(), timed.wish("order-9"), Wish(timed.topic, "order-7")]
+        with uncommitted(timed.stage.dsn, lock), trio.fail_after(5):
+            answers = await timed.do(*wishes)
+        assert [answer.result for answer in answers] == ["locked", answers[1].result, "locked"]
+        assert answers[1].result in ("made", "locked")
     standing = await timed.find()
     assert standing is not None
     assert standing.id == first.id

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from support.store_homes import on_servers
-from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of, nobody_waits
+from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of, nobody_waits, uncommitted
 from tarry.store import catalogue
 from tarry.store.errors import StoreError
 from tarry.store.ids import shard_of
@@ -218,11 +218,9 @@ async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage, topic: 
     """A user's transaction that cancels through the outbox may stay open for an hour: nobody waits for it."""
     held, free = await stage.schedule(topic, MINUTE, MINUTE)
     stage.now += MINUTE
-    with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-        cursor.execute("DELETE FROM delay WHERE shard = %s AND id = %s", (held.id & 15, held.id))
-        with nobody_waits(stage.tables):
-            assert [p.entry for p in await stage.promote(held.id, free.id)] == [free.id]
-        other.rollback()
+    gone = f"DELETE FROM delay WHERE shard = {held.id & 15} AND id = {held.id}"
+    with uncommitted(stage.dsn, gone), nobody_waits(stage.tables):
+        assert [p.entry for p in await stage.promote(held.id, free.id)] == [free.id]
     assert [p.entry for p in await stage.promote(held.id, free.id)] == [held.id]
 
 
@@ -235,20 +233,15 @@ async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int, top
     failed = await stage.fail(group, await stage.claim(group, count), retry_after=SECOND)
     retries = [entry for _, entry in failed.timers]
     stage.now += SECOND
-    with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-        # In the middle of the others.
-        cursor.execute(
-            "INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)"
-            " SELECT 7, 1, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at FROM delay LIMIT 1"
-        )
-        cursor.execute(
-            "INSERT INTO retry SELECT 7, 1, group_id, return_queue_id, message_queue_id, message_offset,"
-            " message_id, attempt, history, failed_at, losses FROM retry LIMIT 1"
-        )
-        with trio.fail_after(1.5):
-            assert len(await stage.promote(*ids[1:], *retries)) == 2 * count - 1
-            assert (await stage.store.cancel(ids[:1], stage.now))[0].result == "cancelled"
-        other.rollback()
+    in_the_middle = (
+        "INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)"
+        " SELECT 7, 1, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at FROM delay LIMIT 1",
+        "INSERT INTO retry SELECT 7, 1, group_id, return_queue_id, message_queue_id, message_offset,"
+        " message_id, attempt, history, failed_at, losses FROM retry LIMIT 1",
+    )
+    with uncommitted(stage.dsn, *in_the_middle), trio.fail_after(1.5):
+        assert len(await stage.promote(*ids[1:], *retries)) == 2 * count - 1
+        assert (await stage.store.cancel(ids[:1], stage.now))[0].result == "cancelled"
     assert stage.count("delay") == stage.count("retry") == 0
 
 

@@ -10,7 +10,7 @@ from support.cleaning import clean
 from support.effort import full, tries
 from support.remains import everything, remains
 from support.store_homes import on_servers
-from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of, connect_raw, ids_of
+from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of, connect_raw, ids_of, uncommitted
 from tarry.client.outbox import Outbox
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -375,13 +375,10 @@ async def test_a_user_who_holds_a_claim_is_not_waited_for(stage: Stage, topic: T
     await stage.publish(*(stage.draft(topic) for _ in range(4)))
     held = await stage.claim(group, 2)
     await stage.claim(group, 2)
-    user = connect_raw(stage.dsn)
-    user.cursor().execute(f"SELECT * FROM claim WHERE number = {held.key.number} FOR UPDATE")
-    await stage.store.write(removal.remove_group, group, stage.now)
-    await clear(stage)
-    assert remains(stage, groups=[group.id]) == {"claim": 1}
-    user.rollback()
-    user.close()
+    with uncommitted(stage.dsn, f"SELECT * FROM claim WHERE number = {held.key.number} FOR UPDATE"):
+        await stage.store.write(removal.remove_group, group, stage.now)
+        await clear(stage)
+        assert remains(stage, groups=[group.id]) == {"claim": 1}
     await clear_all(stage)
     assert remains(stage, groups=[group.id]) == {}
 
