@@ -211,6 +211,12 @@ class Stage:
             catalogue.add_topic, TopicDraft(name, queues=queues, ordered=ordered, ladder=ladder), self.now
         )
 
+    async def topic_and_group(
+        self, name: str = "orders", queues: int = 1, ladder: Ladder | None = None, *, ordered: bool = False
+    ) -> tuple[Topic, Group]:
+        topic = await self.topic(name, queues, ladder, ordered=ordered)
+        return topic, await self.group(topic)
+
     async def group(
         self, topic: Topic, name: str = "billing", *, ladder: Ladder | None = None, latest: bool = False
     ) -> Group:
@@ -252,8 +258,9 @@ class Stage:
         """Due times by wheel entry, found as the loader does: every scan, every shard, in small pages."""
         return await self.store.read(_waiting)
 
-    async def fall_due(self) -> list[Promoted]:
-        """Promotes whatever is due."""
+    async def fall_due(self, after: int = 0) -> list[Promoted]:
+        """Promotes whatever is due, so much time later."""
+        self.now += after
         return await self.promote(*(entry for entry, due in (await self.waiting()).items() if due <= self.now))
 
     async def turn(

@@ -77,16 +77,14 @@ async def test_at_once(stage: Stage, topic: Topic, group: Group) -> None:
 async def test_together(stage: Stage, topic: Topic, group: Group) -> None:
     for delay in (None, HOUR):
         receipts = await stage.publish(*(stage.draft(topic, b"{}", delay, **said) for said in ALL))
-        stage.now += delay or 0
-        await stage.fall_due()
+        await stage.fall_due(after=delay or 0)
         assert given(await stage.claim(group, LIMIT)) == {one.id: said for one, said in zip(receipts, ALL, strict=True)}
 
 
 async def test_after_a_time(stage: Stage, topic: Topic, group: Group) -> None:
     sent = await publish(stage, topic, HOUR)
     assert await found(stage, sent) == sent
-    stage.now += HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=HOUR)
     assert given(await stage.claim(group, LIMIT)) == await found(stage, sent) == sent
 
 
@@ -101,8 +99,7 @@ async def test_with_a_guard(stage: Stage, topic: Topic) -> None:
 async def test_once_more_among_the_dead_and_redriven(stage: Stage, topic: Topic, group: Group) -> None:
     sent = await publish(stage, topic)
     await stage.fail(group, await stage.claim(group, LIMIT))
-    stage.now += 1000
-    await stage.fall_due()
+    await stage.fall_due(after=1000)
     claim = await stage.claim(group, LIMIT)
     assert given(claim) == sent
     await stage.fail(group, claim)

@@ -50,8 +50,7 @@ async def test_what_was_begun_counts_and_the_rest_comes_again_as_it_was(stage: S
     assert outcomes(stage) == [[6, 4, 6, 6]]
     back = await _claim(stage, group)
     assert [(m.body, m.attempt, m.losses) for m in back.messages] == [(b"0", 1, 1), (b"2", 1, 1), (b"3", 1, 1)]
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     (killer,) = (await _claim(stage, group)).messages
     assert (killer.body, killer.attempt, killer.losses) == (b"1", 2, 1)
     histories = stage.tables.rows("SELECT message_offset, history FROM redelivery")
@@ -109,8 +108,7 @@ async def test_the_bound(stage: Stage) -> None:
         (message,) = (await _claim(stage, group)).messages
         assert (message.attempt, message.losses) == (1, losses)
     await _lose(stage, group)
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     (message,) = (await _claim(stage, group)).messages
     assert (message.attempt, message.losses) == (2, FREE_LOSSES + 1)
     await _lose(stage, group)
@@ -143,8 +141,7 @@ async def test_of_an_ordered_topic_the_first_of_the_key_goes_uncounted_and_the_o
     assert (bodies(back), [m.attempt for m in back.messages]) == ([b"1"], [1])
     await _begin(stage, group, back, 0)
     await _lose(stage, group)
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     back = await _claim(stage, group)
     assert [(m.body, m.attempt, m.losses) for m in back.messages] == [(b"1", 2, 2)]
     await stage.ack(group, back)
@@ -157,8 +154,7 @@ async def test_a_life_tells_it_as_given_back(stage: Stage) -> None:
     (id_,) = claim.places
     stage.now += MINUTE + SECOND
     await stage.end_leases(group)
-    stage.now += 1
-    await stage.fall_due()
+    await stage.fall_due(after=1)
     found = await stage.found(id_)
     events = [(event.what, event.attempt) for event in found.life if event.group is not None]
     assert events == [("claimed", 1), ("suspended", 1), ("returned", 1)]

@@ -30,8 +30,7 @@ async def test_added_again_it_is_the_same(stage: Stage) -> None:
 
 
 async def test_more_queues_later(stage: Stage) -> None:
-    topic = await stage.topic("orders", 2)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group("orders", 2)
     await stage.publish(stage.draft(topic, b"a"))
     wider = await stage.topic("orders", 4)
     assert wider.queues[:2] == topic.queues

@@ -17,8 +17,7 @@ from tarry.store.stream.stretches import CLAIM_BYTES, PAGE
 
 
 async def _stream(stage: Stage, count: int, queues: int = 1) -> tuple[Topic, Group]:
-    topic = await stage.topic(queues=queues)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=queues)
     if count:
         await stage.publish(*(stage.draft(topic, b"%d" % i, queue=i % queues) for i in range(count)))
     return topic, group
@@ -75,8 +74,7 @@ class TestClaiming:
         assert sorted(map(int, got)) == list(range(30))
 
     async def test_the_fullest_queue_first(self, stage: Stage) -> None:
-        topic = await stage.topic(queues=2)
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group(queues=2)
         await stage.publish(
             stage.draft(topic, b"short", queue=0), *(stage.draft(topic, b"long", queue=1) for _ in "12")
         )
@@ -85,8 +83,7 @@ class TestClaiming:
     async def test_the_retry_queue_first(self, stage: Stage) -> None:
         _, group = await _stream(stage, 20)
         await stage.fail(group, await stage.claim(group, 2), retry_after=SECOND)
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         turn = await stage.turn(group, requests=[ClaimRequest("a", 10, MINUTE), ClaimRequest("b", 10, MINUTE)])
         assert [claim and [(m.body, m.attempt) for m in claim.messages] for claim in turn.claims] == [
             [(b"0", 2), (b"1", 2)],

@@ -16,8 +16,7 @@ from tarry.store.stream import readers
 
 
 async def _group(stage: Stage, messages: int = 3) -> Group:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group()
     await stage.publish(*(stage.draft(topic) for _ in range(messages)))
     return group
 

@@ -87,8 +87,7 @@ async def test_the_last_rung_overrules_a_wait_of_one_s_own(stage: Stage, topic: 
 async def test_a_scheduled_one(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder((SECOND, SECOND)))
     (receipt,) = await stage.publish(stage.draft(topic, b"later", MINUTE, key="k"))
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     assert await _exhaust(stage, group) == 3
     (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert (letter.message.id, letter.message.deliver_at) == (receipt.id, START + MINUTE)
@@ -131,8 +130,7 @@ async def test_many_poisoned_among_many(stage: Stage, topic: Topic) -> None:
             if poisoned:
                 await stage.fail(group, claim, tuple(poisoned), reason="poison")
             await stage.ack(group, claim)
-        stage.now += 10 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=10 * SECOND)
     letters = await stage.store.read(dead_letters_of, group, 0, 1000)
     assert sorted(int(letter.message.body) for letter in letters) == list(range(0, 300, 10))
     assert all(len(json.loads(letter.history)) == 4 for letter in letters)
@@ -350,8 +348,7 @@ async def test_whatever_an_operator_does_every_letter_is_there_once(stage: Stage
                         await stage.ack(group, claim, good)
                     if len(good) < claim.size:
                         await stage.fail(group, claim, reason="no")
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
     letters = await stage.store.read(dead_letters_of, group, 0, 100)
     dead = [letter.message.id for letter in letters]
     waiting = stage.column("SELECT message_id FROM retry")

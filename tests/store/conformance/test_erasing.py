@@ -125,8 +125,7 @@ class TestWaiting:
 
     async def test_promoted(self, stage: Stage, topic: Topic) -> None:
         id_ = await _publish(stage, topic, HOUR)
-        stage.now += HOUR
-        await stage.fall_due()
+        await stage.fall_due(after=HOUR)
         await _erase(stage, id_)
         assert _left(stage) == []
 
@@ -140,8 +139,7 @@ async def _in_four_groups(stage: Stage, topic: Topic) -> tuple[int, list[Group]]
     id_ = await _publish(stage, topic)
     for group in (dead, rung, back):
         await stage.fail(group, await stage.claim(group), reason="Ada is unknown")
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     return id_, [dead, rung, back, new]
 
 
@@ -220,8 +218,7 @@ class TestUnknown:
 
     async def test_the_lake_is_told_again_of_what_came_since(self, stage: Stage) -> None:
         stage.tables.rows("INSERT INTO lease (name, holder, epoch, lease_until) VALUES (X'6c616b65', X'78', 0, 0)")
-        topic = await stage.topic()
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group()
         id_ = await _publish(stage, topic)
         assert (await _erase(stage, id_)).lake == "pending"
         stage.tables.rows("UPDATE erased SET lake_at = 5")
@@ -241,8 +238,7 @@ async def test_beside_the_group_at_work(stage: Stage, rounds: int, topic: Topic)
             for group, claim in zip(groups, claims, strict=True):
                 nursery.start_soon(partial(stage.fail, group, claim, reason="oops"))
             nursery.start_soon(_erase_patiently, stage, id_)
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         assert _left(stage) == []
         await _erase(stage, id_)
         for group in groups[1:]:

@@ -147,8 +147,7 @@ class TestClaims:
 
     async def test_promotion_does_not_look_at_it(self, stage: Stage, topic: Topic, group: Group) -> None:
         await stage.publish(stage.draft(topic, b"late", SECOND, expires_at=stage.now + 2 * SECOND))
-        stage.now += HOUR
-        assert len(await stage.fall_due()) == 1
+        assert len(await stage.fall_due(after=HOUR)) == 1
         assert await given(stage, group) == []
         assert await expired(stage, group) == 1
         state = await stage.state(topic)
@@ -170,8 +169,7 @@ class TestTheLadder:
         group = await stage.group(topic, ladder=Ladder((SECOND,)))
         await tell(stage, topic, "ax", 2 * SECOND)
         await stage.fail(group, await stage.claim(group))
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         assert stage.count("redelivery") == 1
         stage.now += SECOND
         assert await given(stage, group) == []
@@ -207,8 +205,7 @@ class TestTheLadder:
 class TestOrder:
     async def begin(self, stage: Stage, texts: str, ladder: Ladder) -> Group:
         """A message per word: its key, a number."""
-        topic = await stage.topic(ordered=True, ladder=ladder)
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group(ordered=True, ladder=ladder)
         for text in texts.split():
             await tell(stage, topic, text, 30 * SECOND, ordering_key=text[0])
         return group
@@ -232,8 +229,7 @@ class TestOrder:
         group = await self.begin(stage, "a1x a2 a3", Ladder((20 * SECOND,)))
         await stage.fail(group, await stage.claim(group))
         assert stage.count("parked") == 2
-        stage.now += 20 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=20 * SECOND)
         stage.now += 10 * SECOND
         assert await given(stage, group) == [b"a2", b"a3"]
         assert (stage.count("parked"), await expired(stage, group)) == (0, 1)
@@ -241,8 +237,7 @@ class TestOrder:
     async def test_one_that_expires_while_it_is_parked(self, stage: Stage) -> None:
         group = await self.begin(stage, "a1 a2x a3", Ladder((30 * SECOND,)))
         await stage.fail(group, await stage.claim(group))
-        stage.now += 30 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=30 * SECOND)
         claim, _ = await take(stage, group)
         assert claim is not None
         assert bodies(claim) == [b"a1"]
@@ -254,13 +249,11 @@ class TestOrder:
         """Both lie in the retry queue, side by side."""
         group = await self.begin(stage, "a1x a2 b1", Ladder((20 * SECOND, 9 * SECOND)))
         await stage.fail(group, await stage.claim(group))
-        stage.now += 20 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=20 * SECOND)
         head = await stage.claim(group)
         assert bodies(head) == [b"a1x", b"b1"]
         await stage.fail(group, head)
-        stage.now += 9 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=9 * SECOND)
         stage.now += SECOND
         head = await stage.claim(group)
         assert bodies(head) == [b"b1"]
@@ -407,8 +400,7 @@ async def test_it_tells_when_it_expires_wherever_it_is(stage: Stage, topic: Topi
         assert found.expires_at == at
     group = await stage.group(topic)
     assert [message.expires_at for message in (await stage.claim(group)).messages] == [at]
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     assert [message.expires_at for message in (await stage.claim(group)).messages] == [at]
 
 
@@ -430,8 +422,7 @@ async def test_nothing_is_lost_and_nothing_comes_late(stage: Stage, seed: int, o
     """Random ends, claims, fails and waits: each message is acked once, or it expired, and never the one after it was
     past its time."""
     dice = random.Random(seed)
-    topic = await stage.topic(ordered=ordered, ladder=Ladder((SECOND,) * 50))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=ordered, ladder=Ladder((SECOND,) * 50))
     ends: dict[bytes, int | None] = {}
     for number in range(60):
         body, end = b"%d" % number, dice.choice((None, stage.now + dice.randrange(1, 20 * SECOND)))
@@ -439,8 +430,7 @@ async def test_nothing_is_lost_and_nothing_comes_late(stage: Stage, seed: int, o
         await stage.publish(stage.draft(topic, body, expires_at=end, ordering_key=dice.choice("abc")))
     acked = list[bytes]()
     for _ in range(200):
-        stage.now += dice.choice((0, 1, 300, SECOND))
-        await stage.fall_due()
+        await stage.fall_due(after=dice.choice((0, 1, 300, SECOND)))
         claim, _ = await take(stage, group, dice.randrange(1, 6))
         if claim is None and not await stage.waiting():
             break

@@ -217,8 +217,7 @@ _WEIGHTS = (5, 2, 1, 3, 1)
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_a_token_cannot_be_worked_out(stage: Stage, ordered: bool) -> None:
     """Whoever knows the state of `random`, as from ids that it gave, does not know the token of the next claim."""
-    topic = await stage.topic(ordered=ordered)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=ordered)
     tokens: set[int] = set()
     for _ in range(2):
         await stage.publish(stage.draft(topic))

@@ -93,8 +93,7 @@ async def test_what_is_in_hand_and_on_the_ladder(stage: Stage, limit: int) -> No
     in_hand = sorted({later.messages[0].id, later.messages[2].id})
     assert await stands(stage, topic, "claimed", limit) == in_hand
     # They come back, and are claimed through the retry queue.
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     again = await stage.claim(groups[0], 2)
     assert {m.id for m in again.messages} == {m.id for m in claims[0].messages}
     assert await stands(stage, topic, "claimed", limit) == sorted({*in_hand, *(m.id for m in again.messages)})
@@ -139,8 +138,7 @@ async def test_standings_go_on_where_a_read_ended(stage: Stage, monkeypatch: pyt
     for group, claim in claims:
         await stage.fail(group, claim)
     assert await stands(stage, topic, "retrying", 100) == ids
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     for group in groups:
         await stage.fail(group, await stage.claim(group, 20))
     assert await stands(stage, topic, "dead", 100) == ids

@@ -159,8 +159,7 @@ async def test_random_lives(stage: Stage, seed: int) -> None:
             case 3 if ids:
                 await stage.store.cancel(chance.sample(ids, min(4, len(ids))), stage.now)
             case 4:
-                stage.now += chance.randrange(HOUR)
-                await stage.fall_due()
+                await stage.fall_due(after=chance.randrange(HOUR))
             case 5:
                 await add_up(stage)
             case _:

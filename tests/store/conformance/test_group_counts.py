@@ -106,6 +106,5 @@ async def test_which_have_most(stage: Stage) -> None:
     await stage.store.cancel([gone.id], stage.now)
     assert await stage.store.read(catalogue.most_pending, 10) == [most.id, some.id]
     assert await stage.store.read(catalogue.most_pending, 1) == [most.id]
-    stage.now += HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=HOUR)
     assert await stage.store.read(catalogue.most_pending, 10) == []

@@ -151,8 +151,7 @@ class TestMeanwhile:
         await stage.store.write(timers.reschedule, moves, stage.now)
         answers = {yes.id: True, no.id: False}
         assert await stage.store.promote_guarded(answers, stage.now, fresh) == ([], [], set())
-        stage.now += HOUR
-        assert await stage.fall_due() == []
+        assert await stage.fall_due(after=HOUR) == []
         assert told == dict.fromkeys(answers, "unpaid"), "it has its guard still"
         assert len(await stage.store.read(guarded.questions, list(answers))) == 2
         promoted, suppressed, left = await stage.store.promote_guarded(answers, stage.now, fresh)

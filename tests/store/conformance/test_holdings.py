@@ -7,8 +7,7 @@ from tarry.store.records import ClaimRequest, Group, Settlement, Topic
 
 
 async def test_open_claims_and_queues_by_client(stage: Stage) -> None:
-    topic = await stage.topic("payments", queues=2, ordered=True)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group("payments", queues=2, ordered=True)
     await stage.publish(*(stage.draft(topic, queue=number % 2) for number in range(4)))
     requests = [ClaimRequest(name, 2, 60_000) for name in ("ann", "bob")]
     turn = await stage.turn(group, requests=requests)

@@ -24,8 +24,7 @@ async def what_is_left(stage: Stage, topic: Topic, *groups: Group) -> list[str]:
 
 
 async def test_where_nothing_ever_was_there_is_nothing(stage: Stage) -> None:
-    topic = await stage.topic(queues=3)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3)
     await stage.schedule(topic, HOUR)
     assert await what_is_left(stage, topic, group) == []
     assert (await stage.store.read(leftovers.find_leftovers, [], [])).queues == frozenset()
@@ -38,8 +37,7 @@ async def test_each_kind_is_told_from_its_first_row(stage: Stage, topic: Topic) 
     assert await what_is_left(stage, topic, billing, idle) == ["topic"]
     await stage.fail(billing, await stage.claim(billing))
     assert await what_is_left(stage, topic, billing, idle) == ["log of billing, topic", "topic"]
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     expected = ["log of billing, topic", "returns of billing", "topic"]
     assert await what_is_left(stage, topic, billing, idle) == expected
     await stage.fail(billing, await stage.claim(billing))

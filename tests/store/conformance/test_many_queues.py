@@ -24,8 +24,7 @@ def locked(flights: Flights) -> list[int]:
 
 
 async def test_a_drain_locks_few_and_leaves_none(stage: Stage, flights: Flights) -> None:
-    topic = await stage.topic(queues=QUEUES)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=QUEUES)
     await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(QUEUES)))
     seen: list[int] = []
     more = True
@@ -43,8 +42,7 @@ async def test_a_drain_locks_few_and_leaves_none(stage: Stage, flights: Flights)
 
 
 async def test_returns_come_first_and_the_limit_holds(stage: Stage, flights: Flights) -> None:
-    topic = await stage.topic(queues=QUEUES)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=QUEUES)
     await stage.store.write(catalogue.limit_group, group, 3)
     (group,) = await stage.store.groups([topic])
     await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(QUEUES)))
@@ -54,8 +52,7 @@ async def test_returns_come_first_and_the_limit_holds(stage: Stage, flights: Fli
     await stage.fail(group, held[0], retry_after=HOUR)
     for claim in held[1:]:
         await stage.ack(group, claim)
-    stage.now += HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=HOUR)
     again = await stage.claim(group, 1)
     assert (bodies(again), again.messages[0].attempt) == (bodies(held[0]), 2)
     assert max(locked(flights)) <= locked_rows.MANY + 2

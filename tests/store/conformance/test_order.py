@@ -123,8 +123,7 @@ async def test_random_orders(stage: Stage, seed: int) -> None:
 async def test_clients_at_once(stage: Stage, seed: int) -> None:
     """Tasks of their own: nobody is handed a message before somebody has begun to ack all that lies before it."""
     dice = random.Random(seed)
-    topic = await stage.topic(queues=3, ladder=Ladder((1, 2, 3) * 10), ordered=True)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3, ladder=Ladder((1, 2, 3) * 10), ordered=True)
     number_of = {key: dice.randrange(3) for key in _KEYS}
     streams: dict[str | None, list[int]] = {}
     acked: set[int] = set()

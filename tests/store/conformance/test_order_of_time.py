@@ -123,8 +123,7 @@ async def test_those_of_a_request_come_in_its_order(stage: Stage, monkeypatch: p
     monkeypatch.setattr(random, "Random", Last)
     stage.store.ids = Store(stage.store.backend).ids
     await stage.publish(*(stage.draft(topic, b"%d" % n, SECOND, ordering_key="k") for n in range(50)))
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     assert await streamed(stage) == list(range(50))
 
 

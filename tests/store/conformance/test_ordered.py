@@ -13,8 +13,7 @@ from tarry.wheel.ladder import Ladder
 
 async def _published(stage: Stage, keys: str, ladder: Ladder | None = None) -> tuple[Topic, Group]:
     """A message per letter, its key; bodies are the key with a number."""
-    topic = await stage.topic(ordered=True, ladder=ladder)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=True, ladder=ladder)
     await publish(stage, topic, keys)
     return topic, group
 
@@ -27,8 +26,7 @@ async def publish(stage: Stage, topic: Topic, keys: str, begin: int = 1) -> None
 
 
 async def _back(stage: Stage, group: Group, rest: int, size: int = 10) -> Claim:
-    stage.now += rest
-    await stage.fall_due()
+    await stage.fall_due(after=rest)
     return await stage.claim(group, size)
 
 
@@ -105,15 +103,12 @@ async def test_fails_in_reverse_come_back_in_order(stage: Stage) -> None:
     claim = await stage.claim(group)
     for place, rest in ((2, 1), (1, 2), (0, 5)):
         assert (await stage.fail(group, claim, (place,), retry_after=rest * SECOND)).retried == 1
-    stage.now += SECOND + 2
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND + 2)
     assert await stage.claim_some(group) is None
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     assert await stage.claim_some(group) is None
     got: list[bytes] = []
-    stage.now += 3 * SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=3 * SECOND)
     while (back := await stage.claim_some(group, 1)) is not None:
         got += bodies(back)
         await stage.ack(group, back)
@@ -178,8 +173,7 @@ async def test_given_back_uncounted(stage: Stage) -> None:
 
 
 async def test_without_keys_one_queue_is_one_order(stage: Stage) -> None:
-    topic = await stage.topic(ordered=True)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=True)
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(6)))
     got: list[bytes] = []
     claim = await stage.claim(group, 3)
@@ -195,8 +189,7 @@ async def test_without_keys_one_queue_is_one_order(stage: Stage) -> None:
 
 
 async def test_a_queue_belongs_to_one_client_and_changes_hands_when_it_is_free(stage: Stage) -> None:
-    topic = await stage.topic(queues=2, ordered=True)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=2, ordered=True)
     for queue in (0, 1):
         await stage.publish(*(stage.draft(topic, b"%d" % i, queue=queue) for i in range(4)))
 

@@ -139,10 +139,8 @@ async def test_it_commits_and_rolls_back_with_the_rows_of_the_user(
     (message,) = (await stage.claim(group)).messages
     assert message.body.decode() == '{"order":"7 % \' \\\\ ü"}'
     assert (message.key, message.tag, message.headers) == ("order-7", "red", b'{"a":"%s"}')
-    stage.now += 29 * MINUTE
-    assert await stage.fall_due() == []
-    stage.now += MINUTE + SECOND
-    assert [str(one.entry) for one in await stage.fall_due()] == [later.id]
+    assert await stage.fall_due(after=29 * MINUTE) == []
+    assert [str(one.entry) for one in await stage.fall_due(after=MINUTE + SECOND)] == [later.id]
     (message,) = (await stage.claim(group)).messages
     assert (message.body, message.content_type) == (b"\x00\xff'", "image/png")
     await conserves(stage, topic, accepted=2, streamed=2, cancelled=0)
@@ -173,8 +171,7 @@ async def test_many_cancel_ack_and_once(
         outbox.cancel(cursor, id="77")
     assert outbox.cancel(cursor, topic="orders", key="same") == [receipts[2].id]
     user.commit()
-    stage.now += HOUR
-    assert await stage.fall_due() == []
+    assert await stage.fall_due(after=HOUR) == []
     stage.now = await stage.store.backend.now()
     claim = await stage.claim(group)
     assert bodies(claim) == [b"0", b"1"]
@@ -483,8 +480,7 @@ async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
         _straight, later = await stage.publish(
             stage.draft(topic, b"straight", key="k"), stage.draft(topic, b"later", 30 * SECOND, key="k")
         )
-        stage.now += 30 * SECOND
-        assert [one.entry for one in await stage.fall_due()] == [later.id]
+        assert [one.entry for one in await stage.fall_due(after=30 * SECOND)] == [later.id]
         claim = await stage.claim(group)
         assert bodies(claim) == [b"straight", b"later"]
         if step % 2:
@@ -600,8 +596,7 @@ async def test_an_id_that_is_taken_is_left_alone(stage: Stage, topic: Topic, con
     stage.now += HOUR
     assert len(await stage.promote(*first)) == 40, "the open transaction has locked the rows that it met"
     fresh.commit()
-    stage.now += 2 * SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=2 * SECOND)
     assert len({*first, *second, *third}) == 120
     await conserves(stage, topic, accepted=120, streamed=120, cancelled=0)
 
@@ -665,8 +660,7 @@ async def test_counters_conserve_whoever_publishes_and_cancels(
     outbox.cancel(cursor, id=mine[2].id)
     user.commit()
     assert stage.count("moved") == 0
-    stage.now += 3 * HOUR
-    assert Counter(one.first_heard for one in await stage.fall_due()) == {True: 3 + 1, False: 2}
+    assert Counter(one.first_heard for one in await stage.fall_due(after=3 * HOUR)) == {True: 3 + 1, False: 2}
     await conserves(stage, topic, accepted=11, streamed=6, cancelled=5)
     assert stage.count("delay") == stage.count("outbox_cancel") == 0
 
@@ -734,8 +728,7 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, user: 
         outbox.ack(cursor, message_of(claim.others[0], 0), claim=name)
     user.commit()
     assert (await stage.group_state(group)).acked == 2
-    stage.now += 2 * MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=2 * MINUTE)
     back = await stage.claim(group)
     assert [bodies(one) for one in back.ranges] == [[b"0", b"1"], [b"2"], [b"5"]]
     name = name_of(back)
@@ -821,8 +814,7 @@ async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, use
     group = await stage.group(wide)
     await stage.publish(*(stage.draft(wide, queue=queue) for queue in range(3)))
     await stage.fail(group, await stage.claim(group), retry_after=0)
-    stage.now += 1
-    await stage.fall_due()
+    await stage.fall_due(after=1)
     await stage.publish(*(stage.draft(wide, queue=queue) for queue in range(3)))
     for attempt in (2, 1):  # what came back, and what is new
         claim = await stage.claim(group)

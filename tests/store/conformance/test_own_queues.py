@@ -26,8 +26,7 @@ ONE = [ClaimRequest("c", 1, MINUTE)]
 
 async def fill(stage: Stage, each: int = 10, *, ordered: bool = False) -> Group:
     """A group of four queues with so many messages in each; their bodies tell the queue."""
-    topic = await stage.topic(queues=4, ordered=ordered)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=4, ordered=ordered)
     await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(4) for _ in range(each)))
     return group
 
@@ -197,8 +196,7 @@ async def test_what_is_settled_across_draws_no_claims_after_it(stage: Stage) -> 
     assert [settled and settled.retried for settled in turn.settled] == [1]
     assert sorted(set(queues_of(turn))) == [0, 2]
     assert turn.more
-    stage.now += 2 * SECOND
-    assert len(await stage.fall_due()) == 1
+    assert len(await stage.fall_due(after=2 * SECOND)) == 1
     turn = await stage.store.turn(group, [], ONE, stage.now, place=THERE)
     (again,) = turn.claims
     assert again is not None
@@ -281,14 +279,12 @@ class Drain:
 
 
 async def test_a_seek_and_a_redrive_beside_turns_of_two_nodes_lose_nothing(stage: Stage) -> None:
-    topic = await stage.topic(queues=4, ladder=Ladder((SECOND,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=4, ladder=Ladder((SECOND,)))
     letters = {b"letter %d" % queue for queue in range(4)}
     await stage.publish(*(stage.draft(topic, b"letter %d" % queue, queue=queue) for queue in range(4)))
     for _ in range(2):
         await stage.fail(group, await stage.claim(group, 4), reason="no")
-        stage.now += 2 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=2 * SECOND)
     names = [[b"%d %d" % (queue, offset) for offset in range(1, 61)] for queue in range(4)]
     await stage.publish(*(stage.draft(topic, name, queue=int(name[:1])) for some in names for name in some))
     drain, stores, target = Drain(stage, group), [stage.store, Store(stage.store.backend)], 6
@@ -308,8 +304,7 @@ async def test_a_seek_and_a_redrive_beside_turns_of_two_nodes_lose_nothing(stage
         async with trio.open_nursery() as nursery:
             nursery.start_soon(seek)
             nursery.start_soon(redrive)
-        stage.now += 5 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=5 * SECOND)
         drain.over = True
 
     async with trio.open_nursery() as nursery:

@@ -174,8 +174,7 @@ async def test_retries_in_order_of_time(stage: Stage, topic: Topic, group: Group
     for place in range(40):
         settled = await stage.fail(group, claim, (place,), retry_after=(17 * place) % 40 * SECOND)
         order.append(settled.timers[0][0])
-    stage.now += HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=HOUR)
     ids = stage.column("SELECT retry_id FROM redelivery ORDER BY `offset`")
     assert [id_ >> 21 for id_ in ids] == sorted(order)
 
@@ -183,8 +182,7 @@ async def test_retries_in_order_of_time(stage: Stage, topic: Topic, group: Group
 @pytest.mark.parametrize("rows", ["messages", "retries"])
 async def test_two_promoters(stage: Stage, rows: str) -> None:
     """I9. Whatever the one has locked the other leaves alone, and finds gone later."""
-    topic = await stage.topic(queues=3)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3)
     drafts = [stage.draft(topic, b"%d" % i, None if rows == "retries" else SECOND, queue=i % 3) for i in range(300)]
     entries = ids_of(await stage.publish(*drafts))
     if rows == "retries":

@@ -113,8 +113,7 @@ async def test_any_body(stage: Stage, delay: int | None) -> None:
     ]
     topic = await stage.topic()
     await stage.publish(*(stage.draft(topic, body, delay) for body in bodies))
-    stage.now += 2 * HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=2 * HOUR)
     got = [message.body for message in await stage.store.read(stretches.pull, topic.queues[0], 0, 100)]
     assert sorted(got) == sorted(bodies)
 
@@ -126,8 +125,7 @@ async def test_more_than_one_packet(stage: Stage, topic: Topic) -> None:
     receipts = await stage.publish(*drafts)
     assert len(receipts) == 140
     assert stage.count("delay") == stage.count("message") == 70
-    stage.now += HOUR
-    assert len(await stage.fall_due()) == 70
+    assert len(await stage.fall_due(after=HOUR)) == 70
     sizes = stage.column("SELECT COUNT(*) FROM message WHERE LENGTH(body) = 262144")
     assert sizes == [140]
 
@@ -335,8 +333,7 @@ class TestTakenIds:
         await first.write(timers.reschedule, [(mine.id, stage.now)], stage.now)
         assert len(await stage.promote(mine.id)) == 1
         await published(second, publication, stage.now)
-        stage.now += HOUR + SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=HOUR + SECOND)
         assert stage.count("delay") == 0
         assert stage.count("message") == 2
 

@@ -116,8 +116,7 @@ async def test_reschedules_race_promotion_and_cancel(stage: Stage, topic: Topic)
 @pytest.mark.slow
 async def test_everybody_at_once(stage: Stage) -> None:
     """Publishers, promoters, cancellers and consumers: what is accepted is accounted for, and no error comes out."""
-    topic = await stage.topic(queues=2)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=2)
     acked: list[bytes] = []
     failed: list[bytes] = []
     accepted: list[int] = []

@@ -16,8 +16,7 @@ QUEUES = 5
 
 async def _stream(stage: Stage, queues: int = QUEUES, *, ordered: bool = False) -> tuple[Topic, Group]:
     """A message in each queue; its body is the queue's number."""
-    topic = await stage.topic(queues=queues, ordered=ordered)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=queues, ordered=ordered)
     await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(queues)))
     return topic, group
 
@@ -69,15 +68,13 @@ async def test_it_has_so_many_ranges(stage: Stage, ordered: bool) -> None:
 
 
 async def test_it_stops_growing_at_its_bytes(stage: Stage) -> None:
-    topic = await stage.topic(queues=4)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=4)
     await stage.publish(*(stage.draft(topic, bytes(3 << 20), queue=queue) for queue in range(4)))
     assert [len(body) for body in bodies(await stage.claim(group, 100))] == [3 << 20] * 3
 
 
 async def test_one_by_tags_is_of_one_queue(stage: Stage) -> None:
-    topic = await stage.topic(queues=3)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3)
     await stage.publish(*(stage.draft(topic, queue=queue, tag="red") for queue in range(3)))
     turn = await stage.turn(group, requests=[ClaimRequest("a", 10, MINUTE, frozenset({"red"}))])
     assert [claim and len(claim.ranges) for claim in turn.claims] == [1]
@@ -97,8 +94,7 @@ async def test_what_came_back_and_what_is_new_are_two_claims(stage: Stage) -> No
     topic, group = await _stream(stage)
     await stage.fail(group, await stage.claim(group, 10), retry_after=SECOND)
     await stage.store.seek(group, topic.queues, Position("earliest"), stage.now)
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     back, new = await stage.claim(group, 10), await stage.claim(group, 10)
     assert [{message.attempt for one in claim.ranges for message in one.messages} for claim in (back, new)] == [
         {2},

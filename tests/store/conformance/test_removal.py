@@ -182,8 +182,7 @@ async def test_a_group_of_the_same_name_begins_anew(stage: Stage, topic: Topic, 
     again = await stage.group(topic)
     assert again.id > group.id
     assert {q.id for q in again.retry_queues}.isdisjoint(q.id for q in group.retry_queues)
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     assert bodies(await stage.claim(again)) == [b"0", b"1", b"2", b"3"]
     await clear_all(stage)
     assert (await stage.group_state(again)).claimed == 4
@@ -267,8 +266,7 @@ async def test_what_waits_or_is_unsettled_is_in_the_way(stage: Stage) -> None:
     await stage.fail(billing, claim, (2,))
     assert "6 unsettled (audit: 4, billing: 2)" in await refusal(stage, topic)
     await stage.ack(audit, await stage.claim(audit))
-    stage.now += 2 * SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=2 * SECOND)
     assert "2 unsettled (billing: 2)" in await refusal(stage, topic)
     back = await stage.claim(billing)
     assert "2 unsettled (billing: 2)" in await refusal(stage, topic)
@@ -297,8 +295,7 @@ async def refusal(stage: Stage, topic: Topic) -> str:
 
 
 async def test_an_ordered_topic_counts_what_is_parked(stage: Stage) -> None:
-    topic = await stage.topic(ordered=True, ladder=SHORT)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=True, ladder=SHORT)
     await stage.publish(*(stage.draft(topic, ordering_key="k") for _ in range(3)))
     await stage.fail(group, await stage.claim(group), (0,))
     assert "3 unsettled (billing: 3)" in await refusal(stage, topic)
@@ -466,8 +463,7 @@ async def test_no_acknowledged_publish_goes_with_a_topic_unless_forced(stage: St
     """I1 beside an unforced removal, tried again and again: it comes through only when all is settled."""
     dice = random.Random(stage.kind)
     for _ in range(4):
-        topic = await stage.topic("orders", 2)
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group("orders", 2)
         accepted: set[int] = set()
         acked: set[int] = set()
         over = trio.Event()

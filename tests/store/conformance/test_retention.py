@@ -125,16 +125,14 @@ async def test_an_open_claim_holds_back(stage: Stage, topic: Topic, group: Group
 
 async def test_a_retry_and_a_return_hold_back(stage: Stage) -> None:
     """A message on a rung, then back and not yet claimed, then claimed once more."""
-    topic = await stage.topic(ladder=Ladder((1000, 1000)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder((1000, 1000)))
     await fill(stage, topic, 5)
     claim = await stage.claim(group, 5)
     await stage.fail(group, claim, (2,), retry_after=8 * DAY)
     await stage.ack(group, claim)
     stage.now += 8 * DAY - 1
     assert (await clean(stage, topic)).rows == 4
-    stage.now += 1
-    assert len(await stage.fall_due()) == 1
+    assert len(await stage.fall_due(after=1)) == 1
     assert (await clean(stage, topic)).rows == 0
     back = await stage.claim(group, 1)
     assert bodies(back) == [b"2"]
@@ -146,8 +144,7 @@ async def test_a_retry_and_a_return_hold_back(stage: Stage) -> None:
 
 
 async def test_a_dead_letter_outlives_its_message(stage: Stage) -> None:
-    topic = await stage.topic(ladder=Ladder(()))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder(()))
     (id_,) = ids_of(await stage.publish(stage.draft(topic, b"[1]", key="k", headers=b'{"a":"b"}')))
     await stage.fail(group, await stage.claim(group), reason="no")
     stage.now += 8 * DAY
@@ -198,8 +195,7 @@ async def test_an_open_claim_holds_back_past_the_hard_limit(stage: Stage, topic:
 
 
 async def test_the_hard_limit_takes_what_came_back_and_nobody_settles(stage: Stage) -> None:
-    topic = await stage.topic(ladder=Ladder((40 * DAY,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder((40 * DAY,)))
     await fill(stage, topic, 4)
     claim = await stage.claim(group, 4)
     await stage.fail(group, claim, (1, 2))
@@ -219,8 +215,7 @@ async def test_the_hard_limit_takes_what_came_back_and_nobody_settles(stage: Sta
 
 async def test_the_hard_limit_takes_a_retry_whose_rung_was_over_long_ago(stage: Stage) -> None:
     """Nobody has put it back meanwhile, which takes a server that does not do its part."""
-    topic = await stage.topic(ladder=Ladder((DAY,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder((DAY,)))
     await fill(stage, topic, 4)
     claim = await stage.claim(group, 4)
     await stage.fail(group, claim, (1, 2))
@@ -237,12 +232,10 @@ async def test_the_hard_limit_takes_a_retry_whose_rung_was_over_long_ago(stage: 
 @pytest.mark.parametrize("rungs", [(), (1000,), (1000, 1000)])
 async def test_a_return_in_a_claim_holds_back_past_the_hard_limit(stage: Stage, rungs: tuple[int, ...]) -> None:
     """When it fails it goes onto its rung, or to the dead letters with its body."""
-    topic = await stage.topic(ladder=Ladder(rungs or (5,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder(rungs or (5,)))
     await fill(stage, topic, 2)
     await stage.fail(group, await stage.claim(group, 2), retry_after=10)
-    stage.now += 10
-    await stage.fall_due()
+    await stage.fall_due(after=10)
     back = await stage.claim(group, 2, lease=60 * DAY)
     stage.now += 28 * DAY
     assert (await clean(stage, topic)).rows == 0
@@ -270,8 +263,7 @@ class TestDelays:
         await self.comes_for_28_days(stage, topic, group, [b"0"])
 
     async def test_each_rung_of_a_ladder_and_then_the_letter(self, stage: Stage) -> None:
-        topic = await stage.topic(ladder=Ladder((40 * DAY, 50 * DAY)))
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group(ladder=Ladder((40 * DAY, 50 * DAY)))
         await fill(stage, topic, 1)
         for rest in (40, 50):
             await stage.fail(group, await stage.claim(group))
@@ -323,8 +315,7 @@ class TestDelays:
         assert (await clean(stage, topic)).rows == 0
         stage.now += 1
         assert (await clean(stage, topic)).expired == {group.id: 2}
-        stage.now += 3 * DAY
-        assert len(await stage.fall_due()) == 1
+        assert len(await stage.fall_due(after=3 * DAY)) == 1
         stage.now += 7 * DAY - 1
         assert (await clean(stage, topic)).rows == 0
         assert bodies(await stage.claim(group)) == [b"0"]
@@ -353,8 +344,7 @@ class TestDelays:
         await stage.fall_due()
         back = await stage.claim(group)
         assert (await stage.fail(group, back, retry_after=29 * DAY, count=False)).retried == 1
-        stage.now += 29 * DAY
-        await stage.fall_due()
+        await stage.fall_due(after=29 * DAY)
         await self.comes_for_28_days(stage, topic, group, [b"0", b"1"])
 
     async def test_what_is_replayed(self, stage: Stage) -> None:
@@ -364,13 +354,11 @@ class TestDelays:
         stage.now += 26 * DAY
         range_ = Range(Position("earliest"), Position("latest"), topic.queues, bytes(32))
         assert (await stage.store.replay(group, range_, 10, stage.now)).count == 1
-        stage.now += 10 * DAY
-        await stage.fall_due()
+        await stage.fall_due(after=10 * DAY)
         await self.comes_for_28_days(stage, topic, group, [b"0"])
 
     async def test_what_is_parked(self, stage: Stage) -> None:
-        topic = await stage.topic(ordered=True)
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group(ordered=True)
         await stage.publish(*(stage.draft(topic, b"%d" % nth, ordering_key="k") for nth in range(2)))
         await stage.fail(group, await stage.claim(group), (0,), retry_after=60 * DAY)
         assert stage.count("parked") == 1
@@ -488,8 +476,7 @@ async def test_a_group_that_nobody_asks_for(stage: Stage, topic: Topic) -> None:
 
 
 async def test_readers_begin_at_the_floor(stage: Stage) -> None:
-    topic = await stage.topic(queues=2)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=2)
     for queue in (0, 1):
         await stage.publish(*(stage.draft(topic, b"%d" % i, queue=queue) for i in range(6)))
         stage.now += DAY
@@ -510,8 +497,7 @@ async def test_readers_begin_at_the_floor(stage: Stage) -> None:
 
 async def test_nothing_unarchived_goes(stage: Stage) -> None:
     """Once there is an archive: messages by offset, the log by number, the rest by time."""
-    topic = await stage.topic(ladder=Ladder(()))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder(()))
     queue = topic.queues[0].id
     await fill(stage, topic, 6)
     for _ in range(2):
@@ -598,8 +584,7 @@ async def test_the_log_goes(stage: Stage, topic: Topic, group: Group) -> None:
 async def test_returns_go_once_they_are_settled(stage: Stage, topic: Topic, group: Group) -> None:
     await fill(stage, topic, 6)
     await stage.fail(group, await stage.claim(group, 6), retry_after=1)
-    stage.now += 1
-    assert len(await stage.fall_due()) == 6
+    assert len(await stage.fall_due(after=1)) == 6
     await stage.ack(group, await stage.claim(group, 2))
     held = await stage.claim(group, 2, lease=60 * DAY)
     stage.now += 28 * DAY - 1
@@ -619,8 +604,7 @@ async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage, to
     """The archive looks up in them what was delivered again."""
     await fill(stage, topic, 4)
     await stage.fail(group, await stage.claim(group, 4), retry_after=1)
-    stage.now += 1
-    await stage.fall_due()
+    await stage.fall_due(after=1)
     for _ in range(2):
         await stage.ack(group, await stage.claim(group, 2))
     stage.now += 28 * DAY
@@ -635,8 +619,7 @@ async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage, to
 
 
 async def test_dead_letters_go(stage: Stage) -> None:
-    topic = await stage.topic(ladder=Ladder(()))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder(()))
     await fill(stage, topic, 5)
     await stage.fail(group, await stage.claim(group, 3))
     stage.now += 1
@@ -732,8 +715,7 @@ async def test_publishers_and_consumers_go_on_during_a_batch(stage: Stage, topic
 @on_servers
 async def test_a_retry_that_somebody_works_on_stays(stage: Stage) -> None:
     """Promotion has it locked: the message waits for the next round."""
-    topic = await stage.topic(ladder=Ladder((DAY,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder((DAY,)))
     await fill(stage, topic, 3)
     claim = await stage.claim(group, 3)
     await stage.fail(group, claim, (1,))

@@ -152,8 +152,7 @@ async def test_reasons_and_clients_are_remembered(stage: Stage, topic: Topic, gr
     for number, reason in enumerate(['żółw 🐢 "quoted"', None, "x" * 5000]):
         claim = await stage.claim(group, 1, client=f"client-{number}")
         await stage.fail(group, claim, reason=reason, retry_after=SECOND)
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
     (history,) = stage.column("SELECT history FROM redelivery ORDER BY `offset` DESC LIMIT 1")
     assert json.loads(history) == [
         {"at": START, "client": "client-0", "reason": 'żółw 🐢 "quoted"'},
@@ -174,14 +173,12 @@ async def test_ladders_of_topic_and_group(stage: Stage) -> None:
 
 
 async def test_from_every_queue_to_its_own_retry_queue(stage: Stage) -> None:
-    topic = await stage.topic(queues=3)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3)
     await stage.publish(*(stage.draft(topic, b"%d" % i, queue=i) for i in range(3)))
     timers: list[tuple[int, int]] = []
     for _ in range(3):
         timers += (await stage.fail(group, await stage.claim(group, 1))).timers
-    stage.now += MINUTE
-    promoted = await stage.fall_due()
+    promoted = await stage.fall_due(after=MINUTE)
     assert {p.queue_id for p in promoted} == {queue.id for queue in group.retry_queues}
     for _ in range(3):
         claim = await stage.claim(group, 1)

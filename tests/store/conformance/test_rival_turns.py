@@ -18,8 +18,7 @@ def ahead(flights: Flights) -> list[bool]:
 
 
 async def test_who_is_not_alone_reads_behind_its_locks(stage: Stage, flights: Flights) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group()
     await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(20)))
     here, there = Store(stage.store.backend), Store(stage.store.backend)
     seen: list[int] = []
@@ -58,8 +57,7 @@ async def test_who_stood_in_line_is_of_those_who_are_there_then(stage: Stage, to
 
 async def test_who_stood_in_line_reads_in_the_flight_of_the_locks(stage: Stage, flights: Flights) -> None:
     """The first of them, on which it waited, has told where the group is."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group()
     await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(20)))
     here, there = Store(stage.store.backend), Store(stage.store.backend)
     requests = [ClaimRequest("c", 2, MINUTE)]
@@ -74,8 +72,7 @@ async def test_who_stood_in_line_reads_in_the_flight_of_the_locks(stage: Stage, 
 
 async def test_of_its_own_queues_a_node_gathers_nobody(stage: Stage) -> None:
     """It stands in line for no more than these; the first queue, where others would be met, may be another's."""
-    topic = await stage.topic(queues=2)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=2)
     await stage.publish(*(stage.draft(topic, queue=1) for _ in range(3)))
     request = ClaimRequest("ann", 2, MINUTE)
     turn = await stage.store.turn(group, [], [request], stage.now, place=(1, 2), gather=lambda: ([], [], stage.now))

@@ -105,8 +105,7 @@ async def test_what_is_on_the_ladder_stays_there(stage: Stage) -> None:
     await stage.fail(group, await stage.claim(group, 1), reason="no")
     assert await seek(stage, group, LATEST) == 3
     assert await rest(stage, group) == []
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     claim = await stage.claim(group)
     assert ([m.attempt for m in claim.messages], bodies(claim)) == ([2], [b"0"])
     # A claim of the retry queue is closed too, and what it held comes back at once, uncounted.
@@ -289,8 +288,7 @@ async def test_seeks_beside_claims_acks_and_redrives(stage: Stage) -> None:
 
 async def test_a_server_that_knows_fewer_queues_moves_the_group_in_all(stage: Stage) -> None:
     """Another one has given the topic more since."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
+    _, group = await stage.topic_and_group()
     wide = await stage.topic(queues=3)
     await stage.publish(*(stage.draft(wide, b"%d" % i, queue=i % 3) for i in range(6)))
     await stage.claim((await stage.store.groups([wide]))[0], 1)

@@ -120,8 +120,7 @@ async def test_retries_keep_matching(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder((1000, 1000)))
     await tell(stage, topic, "blue", "red", "red")
     await stage.fail(group, await claim(stage, group))
-    stage.now += 1000
-    await stage.fall_due()
+    await stage.fall_due(after=1000)
     got = await claim(stage, group)
     assert bodies(got) == [b"1", b"2"]
     assert [message.attempt for message in got.messages] == [2, 2]
@@ -176,16 +175,14 @@ async def test_random_tags(stage: Stage, seed: int) -> None:
             if len(places) < len(claim.places):
                 await stage.ack(group, claim)
             conserves(stage)
-        stage.now += dice.choice((0, 0, SECOND))
-        await stage.fall_due()
+        await stage.fall_due(after=dice.choice((0, 0, SECOND)))
     for claim in held:
         await stage.ack(group, claim)
     # What is left in the queues is taken whole, so that every message has an end.
     for _ in range(3):
         while (left := await stage.claim_some(group)) is not None:
             await stage.ack(group, left)
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
     conserves(stage)
     ((acked, dead, skipped_),) = stage.tables.rows("SELECT SUM(acked), SUM(dead), SUM(skipped) FROM `cursor`")
     assert int(acked) + int(dead) + int(skipped_) == len(tag_of)

@@ -48,8 +48,7 @@ async def test_published_and_promoted(stage: Stage) -> None:
     topic = await stage.topic(queues=2)
     (now,) = await stage.publish(stage.draft(topic, b"now", queue=1))
     (later,) = await stage.publish(stage.draft(topic, b"later", MINUTE, queue=1))
-    stage.now += MINUTE + 5
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE + 5)
     found = await stage.found(now.id)
     assert (found.state, found.queue, found.offset, found.body) == ("published", 1, 0, b"now")
     assert found.life == (Event("published", START),)
@@ -139,8 +138,7 @@ async def test_a_redriven_one_says_why_it_had_died(stage: Stage, topic: Topic) -
     (receipt,) = await stage.publish(stage.draft(topic))
     told: list[str] = []
     for reason in ("no ink", "no paper", "no ink again", "jam"):
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         await stage.fail(group, await stage.claim(group), reason=reason)
         told.append(reason)
         if len(told) % 2 == 0:
@@ -156,8 +154,7 @@ async def test_a_purged_death_has_no_reason_of_another(stage: Stage, topic: Topi
     group = await stage.group(topic, ladder=Ladder(()))
     (receipt,) = await stage.publish(stage.draft(topic))
     for reason in ("first", "second"):
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         await stage.fail(group, await stage.claim(group), reason=reason)
         stage.now += SECOND
         if reason == "first":
