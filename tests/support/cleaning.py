@@ -23,7 +23,10 @@ async def whole_round(stage: Stage, batch: Callable[..., Coroutine[Any, Any, Rem
             return Removed(rows, start, True, dict(expired))
 
 
-async def clean(stage: Stage, topic: Topic, *, limits: Limits = LIMITS, limit: int = 3, queue: int = 0) -> Removed:
-    """A whole round over one queue, in small batches."""
+async def clean(
+    stage: Stage, topic: Topic, *, after: int = 0, limits: Limits = LIMITS, limit: int = 3, queue: int = 0
+) -> Removed:
+    """A whole round over one queue, so much time later, in small batches."""
+    stage.now += after
     place = {"topic": topic, "queue": topic.queues[queue]}
     return await whole_round(stage, retention.clean_messages, **place, limits=limits, limit=limit)

@@ -49,8 +49,7 @@ async def test_what_is_settled_and_old_goes(stage: Stage, topic: Topic, group: G
     await stage.ack(group, await stage.claim(group, 100))
     stage.now = START + 7 * DAY - 1
     assert (await clean(stage, topic)).rows == 0
-    stage.now += 1
-    assert (await clean(stage, topic)).rows == 10
+    assert (await clean(stage, topic, after=1)).rows == 10
     assert offsets(stage) == [10, 11, 12, 13, 14]
     assert sorted(stage.column("SELECT id FROM label")) == sorted(young)
     assert await stage.store.read(tracing.find_message, old[0]) is None
@@ -77,20 +76,16 @@ async def test_a_topic_may_say_otherwise(stage: Stage, topic: Topic) -> None:
     await stage.store.change_topic(topic, TopicDraft("orders", retention=60 * DAY), stage.now)
     (topic,) = await stage.store.read(catalogue.find_topics, [topic.name])
     await fill(stage, topic, 2)
-    stage.now += 60 * DAY - 1
-    assert (await clean(stage, topic)).rows == 0
-    stage.now += 1
-    assert (await clean(stage, topic)).expired == {one.id: 2, other.id: 2}
+    assert (await clean(stage, topic, after=60 * DAY - 1)).rows == 0
+    assert (await clean(stage, topic, after=1)).expired == {one.id: 2, other.id: 2}
 
 
 async def test_before_the_first_group_comes_nothing_goes_at_once(stage: Stage, topic: Topic) -> None:
     await stage.store.change_topic(topic, TopicDraft("orders", retention=0), stage.now)
     (topic,) = await stage.store.read(catalogue.find_topics, [topic.name])
     await fill(stage, topic, 4)
-    stage.now += 7 * DAY - 1
-    assert (await clean(stage, topic)).rows == 0
-    stage.now += 1
-    assert (await clean(stage, topic)).rows == 4
+    assert (await clean(stage, topic, after=7 * DAY - 1)).rows == 0
+    assert (await clean(stage, topic, after=1)).rows == 4
 
 
 async def test_a_cursor_holds_back(stage: Stage, topic: Topic) -> None:
@@ -98,8 +93,7 @@ async def test_a_cursor_holds_back(stage: Stage, topic: Topic) -> None:
     await fill(stage, topic, 10)
     await stage.ack(quick, await stage.claim(quick, 10))
     await stage.ack(slow, await stage.claim(slow, 4))
-    stage.now += 8 * DAY
-    assert (await clean(stage, topic)).rows == 4
+    assert (await clean(stage, topic, after=8 * DAY)).rows == 4
     assert offsets(stage) == [4, 5, 6, 7, 8, 9]
     claim = await stage.claim(slow, 10)
     assert bodies(claim) == [b"4", b"5", b"6", b"7", b"8", b"9"]
@@ -112,8 +106,7 @@ async def test_an_open_claim_holds_back(stage: Stage, topic: Topic, group: Group
     held = await stage.claim(group, 4, lease=30 * DAY)
     await stage.ack(group, await stage.claim(group, 3))
     await stage.ack(group, held, (1,))
-    stage.now += 8 * DAY
-    assert (await clean(stage, topic)).rows == 6
+    assert (await clean(stage, topic, after=8 * DAY)).rows == 6
     assert offsets(stage) == [3, 4, 5, 6]
     assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 3}
     assert await stage.store.read(holdings.find_places, [held.key]) == {held.key: held.places}
@@ -130,8 +123,7 @@ async def test_a_retry_and_a_return_hold_back(stage: Stage) -> None:
     claim = await stage.claim(group, 5)
     await stage.fail(group, claim, (2,), retry_after=8 * DAY)
     await stage.ack(group, claim)
-    stage.now += 8 * DAY - 1
-    assert (await clean(stage, topic)).rows == 4
+    assert (await clean(stage, topic, after=8 * DAY - 1)).rows == 4
     assert len(await stage.fall_due(after=1)) == 1
     assert (await clean(stage, topic)).rows == 0
     back = await stage.claim(group, 1)
@@ -147,8 +139,7 @@ async def test_a_dead_letter_outlives_its_message(stage: Stage) -> None:
     topic, group = await stage.topic_and_group(ladder=Ladder(()))
     (id_,) = ids_of(await stage.publish(stage.draft(topic, b"[1]", key="k", headers=b'{"a":"b"}')))
     await stage.fail(group, await stage.claim(group), reason="no")
-    stage.now += 8 * DAY
-    assert (await clean(stage, topic)).rows == 1
+    assert (await clean(stage, topic, after=8 * DAY)).rows == 1
     assert await stage.store.read(tracing.find_message, id_) is None
     (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert (letter.message.id, letter.message.body, letter.message.headers) == (id_, b"[1]", b'{"a":"b"}')
@@ -182,8 +173,7 @@ async def test_an_open_claim_holds_back_past_the_hard_limit(stage: Stage, topic:
     """What a client holds it may ack and fail; what it fails goes onto its rung, and comes again."""
     await fill(stage, topic, 6)
     acked, failed, lost = [await stage.claim(group, 2, lease=29 * DAY) for _ in range(3)]
-    stage.now += 28 * DAY
-    assert (await clean(stage, topic)).rows == 0
+    assert (await clean(stage, topic, after=28 * DAY)).rows == 0
     assert (await stage.ack(group, acked)).acked == 2
     assert (await stage.fail(group, failed)).retried == 2
     stage.now = lost.lease_until
@@ -200,13 +190,10 @@ async def test_the_hard_limit_takes_what_came_back_and_nobody_settles(stage: Sta
     claim = await stage.claim(group, 4)
     await stage.fail(group, claim, (1, 2))
     await stage.ack(group, claim)
-    stage.now += 40 * DAY
-    assert (await clean(stage, topic, limit=1)).rows == 2
+    assert (await clean(stage, topic, limit=1, after=40 * DAY)).rows == 2
     await stage.fall_due()
-    stage.now += 28 * DAY - 1
-    assert (await clean(stage, topic, limit=1)).rows == 0
-    stage.now += 1
-    assert (await clean(stage, topic, limit=1)).rows == 2
+    assert (await clean(stage, topic, limit=1, after=28 * DAY - 1)).rows == 0
+    assert (await clean(stage, topic, limit=1, after=1)).rows == 2
     assert await stage.claim_some(group) is None
     assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (0, 0)}
     conserves(stage)
@@ -220,8 +207,7 @@ async def test_the_hard_limit_takes_a_retry_whose_rung_was_over_long_ago(stage: 
     claim = await stage.claim(group, 4)
     await stage.fail(group, claim, (1, 2))
     await stage.ack(group, claim)
-    stage.now += 29 * DAY
-    assert (await clean(stage, topic, limit=1)).rows == 4
+    assert (await clean(stage, topic, limit=1, after=29 * DAY)).rows == 4
     assert stage.count("retry") == 0
     assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (2, 0)}
     assert await stage.claim_some(group) is None
@@ -237,8 +223,7 @@ async def test_a_return_in_a_claim_holds_back_past_the_hard_limit(stage: Stage, 
     await stage.fail(group, await stage.claim(group, 2), retry_after=10)
     await stage.fall_due(after=10)
     back = await stage.claim(group, 2, lease=60 * DAY)
-    stage.now += 28 * DAY
-    assert (await clean(stage, topic)).rows == 0
+    assert (await clean(stage, topic, after=28 * DAY)).rows == 0
     settled = await stage.fail(group, back)
     assert (settled.retried, settled.dead) == ((2, 0) if len(rungs) == 2 else (0, 2))
     conserves(stage)
@@ -267,8 +252,7 @@ class TestDelays:
         await fill(stage, topic, 1)
         for rest in (40, 50):
             await stage.fail(group, await stage.claim(group))
-            stage.now += rest * DAY
-            assert (await clean(stage, topic)).rows == 0
+            assert (await clean(stage, topic, after=rest * DAY)).rows == 0
             await stage.fall_due()
             assert (await clean(stage, topic)).rows == 0
         assert (await stage.fail(group, await stage.claim(group))).dead == 1
@@ -311,13 +295,10 @@ class TestDelays:
         stage.now += 28 * DAY
         await stage.schedule(topic, 10 * DAY)
         await fill(stage, topic, 2)
-        stage.now += 7 * DAY - 1
-        assert (await clean(stage, topic)).rows == 0
-        stage.now += 1
-        assert (await clean(stage, topic)).expired == {group.id: 2}
+        assert (await clean(stage, topic, after=7 * DAY - 1)).rows == 0
+        assert (await clean(stage, topic, after=1)).expired == {group.id: 2}
         assert len(await stage.fall_due(after=3 * DAY)) == 1
-        stage.now += 7 * DAY - 1
-        assert (await clean(stage, topic)).rows == 0
+        assert (await clean(stage, topic, after=7 * DAY - 1)).rows == 0
         assert bodies(await stage.claim(group)) == [b"0"]
         conserves(stage)
 
@@ -325,8 +306,7 @@ class TestDelays:
         topic, group = await self.begin(stage, 0)
         await fill(stage, topic, 2)
         await stage.fail(group, await stage.claim(group), retry_after=60 * DAY)
-        stage.now += 60 * DAY
-        assert (await clean(stage, topic)).rows == 0
+        assert (await clean(stage, topic, after=60 * DAY)).rows == 0
         assert len(await stage.fall_due()) == 2
         await self.comes_for_28_days(stage, topic, group, [b"0", b"1"])
 
@@ -337,8 +317,7 @@ class TestDelays:
         claim = await stage.claim(group, 1)
         await stage.fail(group, claim, retry_after=80 * DAY, count=False)
         await stage.fail(group, await stage.claim(group))
-        stage.now += 60 * DAY
-        assert (await clean(stage, topic)).rows == 1
+        assert (await clean(stage, topic, after=60 * DAY)).rows == 1
         assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 1
         assert (await clean(stage, topic)).rows == 0
         await stage.fall_due()
@@ -362,13 +341,11 @@ class TestDelays:
         await stage.publish(*(stage.draft(topic, b"%d" % nth, ordering_key="k") for nth in range(2)))
         await stage.fail(group, await stage.claim(group), (0,), retry_after=60 * DAY)
         assert stage.count("parked") == 1
-        stage.now += 60 * DAY
-        assert (await clean(stage, topic)).rows == 0
+        assert (await clean(stage, topic, after=60 * DAY)).rows == 0
         await stage.fall_due()
         stage.now += 20 * DAY
         await stage.ack(group, await stage.claim(group))
-        stage.now += 20 * DAY
-        assert (await clean(stage, topic)).rows == 1
+        assert (await clean(stage, topic, after=20 * DAY)).rows == 1
         assert bodies(await stage.claim(group)) == [b"1"]
 
     async def test_what_a_setting_says_later(self, stage: Stage) -> None:
@@ -377,14 +354,11 @@ class TestDelays:
         await fill(stage, topic, 1)
         await stage.fail(group, await stage.claim(group), retry_after=2 * HOUR)
         limits = Limits(retention=0, hard=HOUR, history=HOUR, dead=HOUR)
-        stage.now += 2 * HOUR
-        assert (await clean(stage, topic, limits=limits)).rows == 0
+        assert (await clean(stage, topic, limits=limits, after=2 * HOUR)).rows == 0
         await stage.fall_due()
-        stage.now += HOUR - 1
-        assert (await clean(stage, topic, limits=limits)).rows == 0
+        assert (await clean(stage, topic, limits=limits, after=HOUR - 1)).rows == 0
         assert (await clean_returns(stage, group, limits=limits)).rows == 0
-        stage.now += 1
-        assert (await clean(stage, topic, limits=limits)).rows == 1
+        assert (await clean(stage, topic, limits=limits, after=1)).rows == 1
 
     @pytest.mark.parametrize("limit", [1, 3, 100])
     async def test_one_that_expires_later(self, stage: Stage, limit: int) -> None:
@@ -436,8 +410,7 @@ class TestDelays:
     async def comes_for_28_days(self, stage: Stage, topic: Topic, group: Group, expected: list[bytes]) -> None:
         """What is due by now can be had until the hard limit counted from now; then it has expired."""
         await stage.fall_due()
-        stage.now += 28 * DAY - 1
-        assert (await clean(stage, topic)).rows == 0
+        assert (await clean(stage, topic, after=28 * DAY - 1)).rows == 0
         claims = [await stage.claim(group)]
         while (claim := await stage.claim_some(group)) is not None:
             claims.append(claim)
@@ -446,8 +419,7 @@ class TestDelays:
         for one in claims:
             await stage.fail(group, one, retry_after=0, count=False)
         await stage.fall_due()
-        stage.now += 28 * DAY
-        assert (await clean(stage, topic)).rows == len(expected)
+        assert (await clean(stage, topic, after=28 * DAY)).rows == len(expected)
         assert await stage.claim_some(group) is None
         conserves(stage)
 
@@ -461,16 +433,14 @@ async def test_a_group_that_nobody_asks_for(stage: Stage, topic: Topic) -> None:
     await fill(stage, topic, 3)
     await stage.ack(here, await stage.claim(here))
     await seen(stage, here)
-    stage.now += 7 * DAY
-    assert (await clean(stage, topic)).rows == 0, "what is held lies before the others"
+    assert (await clean(stage, topic, after=7 * DAY)).rows == 0, "what is held lies before the others"
     stage.now += 20 * DAY
     await seen(stage, here)
     assert (await clean(stage, topic)).expired == {gone.id: 4}
     assert offsets(stage) == []
     conserves(stage)
     await fill(stage, topic, 2)
-    stage.now += 7 * DAY - 1
-    assert (await clean(stage, topic)).rows == 0
+    assert (await clean(stage, topic, after=7 * DAY - 1)).rows == 0
     assert len((await stage.claim(gone)).messages) == 2
     conserves(stage)
 
