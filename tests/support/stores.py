@@ -310,6 +310,11 @@ class Stage:
     async def group_state(self, group: Group) -> GroupState:
         return await self.store.read(catalogue.group_state, group)
 
+    async def counts(self, of: Topic | Group, **expected: object) -> None:
+        """Asserts that these fields of its state have these values."""
+        state = await (self.state(of) if isinstance(of, Topic) else self.group_state(of))
+        assert {name: getattr(state, name) for name in expected} == expected
+
     async def found(self, id_: int) -> Found:
         """A message that there is, or was."""
         found = await self.store.read(tracing.find_message, id_)

@@ -201,8 +201,7 @@ async def test_what_is_settled_across_draws_no_claims_after_it(stage: Stage) -> 
     (again,) = turn.claims
     assert again is not None
     assert [message.attempt for message in again.messages] == [2]
-    state = await stage.group_state(group)
-    assert (state.retried, state.claimed) == (1, 21)
+    await stage.counts(group, retried=1, claimed=21)
 
 
 async def test_two_that_drain_at_once_and_settle_across_get_each_message_once(stage: Stage) -> None:
@@ -228,8 +227,7 @@ async def test_two_that_drain_at_once_and_settle_across_get_each_message_once(st
         nursery.start_soon(drain, 0)
         nursery.start_soon(drain, 1)
     assert len(seen) == len(set(seen)) == acked == 240
-    state = await stage.group_state(group)
-    assert (state.acked, state.claimed) == (240, 0)
+    await stage.counts(group, acked=240, claimed=0)
 
 
 async def test_a_group_that_is_gone_is_gone_for_both(stage: Stage) -> None:

@@ -236,8 +236,7 @@ class TestTurns:
             assert times == sorted(times)
         assert len(rows) == 200 + 30 + 15 + 17
         assert rounds.stage.count("delay") == 3
-        state = await stage.state(topic)
-        assert (state.accepted, state.streamed, state.pending) == (len(rows) + 3, len(rows), 3)
+        await stage.counts(topic, accepted=len(rows) + 3, streamed=len(rows), pending=3)
 
     async def test_before_its_time_and_twice(self, rounds: Rounds) -> None:
         row = await rounds.made()
