@@ -1,9 +1,12 @@
 """Cancel and reschedule: the verdict is exact, by the row."""
 
+from functools import partial
+
 import pytest
 import trio
 import trio.lowlevel
 
+from support.at_once import at_once
 from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of, nobody_waits, uncommitted
 from tarry.store import catalogue
@@ -80,9 +83,7 @@ class TestCancel:
                     await trio.lowlevel.checkpoint()  # another counts in it: the service asks again too
                 verdicts.append(verdict)
 
-            async with trio.open_nursery() as nursery:
-                for id_ in ids:
-                    nursery.start_soon(cancel, id_)
+            await at_once(*(partial(cancel, id_) for id_ in ids))
             assert [v.result for v in verdicts] == ["cancelled"] * 8
             assert (await stage.state(topic)).cancelled == 8
 
@@ -95,9 +96,7 @@ class TestCancel:
                     pass
                 verdicts.append(verdict)
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(cancel)
-                nursery.start_soon(cancel)
+            await at_once(cancel, cancel)
             assert sorted((v.result, v.fresh) for v in verdicts) == [("cancelled", False), ("cancelled", True)]
         assert stage.count("cancelled") == 30
 

@@ -1,8 +1,8 @@
 """Topics, queues and groups."""
 
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.stores import MINUTE, START, Stage, bodies
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -162,9 +162,7 @@ async def test_many_come_at_once(stage: Stage) -> None:
         topics.append(await stage.topic("orders", 2))
         groups.append(await stage.group(topics[-1], "billing"))
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(8):
-            nursery.start_soon(one)
+    await at_once(*[one] * 8)
     assert len(set(topics)) == 1
     assert len({group.id for group in groups}) == 1
     assert all(group.queue_ids == groups[0].queue_ids for group in groups)

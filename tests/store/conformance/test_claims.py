@@ -1,11 +1,12 @@
 """Claims: ranges of a queue in one client's hands, fenced by a token and a lease."""
 
 import random
+from functools import partial
 
 import attrs
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.store_homes import on_servers
 from support.stores import MINUTE, SECOND, START, Stage, bodies, nobody_waits, uncommitted
 from tarry.store.errors import Locked
@@ -154,9 +155,7 @@ class TestClaiming:
                 settled = await stage.ack(group, claim)
                 assert (settled.acked, settled.lost) == (len(bodies(claim)), False)
 
-        async with trio.open_nursery() as nursery:
-            for client in "abcd":
-                nursery.start_soon(consume, client)
+        await at_once(*(partial(consume, client) for client in "abcd"))
         assert sorted(map(int, seen)) == list(range(600))
         assert (await stage.group_state(group)).acked == 600
 
@@ -180,10 +179,7 @@ class TestClaiming:
                 elif last_look:
                     return
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(consume)
-            for number in range(4):
-                nursery.start_soon(publish, number)
+        await at_once(consume, *(partial(publish, number) for number in range(4)))
         assert sorted(seen) == sorted(100 * n + i for n in range(4) for i in range(25))
         in_the_log = [int(m.body) for m in await stage.store.read(stretches.pull, topic.queues[0], 0, 1000)]
         assert seen == in_the_log
@@ -362,9 +358,7 @@ class TestLeases:
         async def end() -> None:
             ended.extend(await stage.settle(group, Settlement(claim.key, "end")))
 
-        async with trio.open_nursery() as nursery:
-            for _ in range(4):
-                nursery.start_soon(end)
+        await at_once(*[end] * 4)
         assert sorted(s.retried for s in ended if s) == [0, 0, 0, 5]
         assert stage.count("retry") == 5
 
@@ -411,10 +405,7 @@ class TestLeases:
                 if not settled.locked:
                     return settled
 
-        async with trio.open_nursery() as nursery:
-            for claim in claims:
-                for job in dice.sample([ack, end], 2):
-                    nursery.start_soon(job, claim)
+        await at_once(*(partial(job, claim) for claim in claims for job in dice.sample([ack, end], 2)))
         again = set(stage.column("SELECT message_id FROM retry"))
         everything = {m.id for m in await stage.store.read(stretches.pull, topic.queues[0], 0, 1000)}
         assert acked.isdisjoint(again)

@@ -10,8 +10,8 @@ from typing import Literal
 
 import attrs
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.letters import dead_letters_of
 from support.stores import HOUR, SECOND, Stage
 from tarry.store.groups import holdings
@@ -195,9 +195,7 @@ async def test_what_is_answered_is_what_came_of_it(stage: Stage, seed: int) -> N
             stage.now += dice.randrange(3)
             await job(crowd, told, stage.now)
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(WORKERS):
-            nursery.start_soon(work)
+    await at_once(*[work] * WORKERS)
     stage.now += LONGEST + SECOND
     for told in crowd.told:
         if not told.over:

@@ -2,12 +2,14 @@
 
 import random
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import attrs
 import pytest
 import trio
 
+from support.at_once import at_once
 from support.counting import counted
 from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, uncommitted
@@ -314,9 +316,7 @@ class Race:
 
     async def run(self) -> None:
         """All three at once."""
-        async with trio.open_nursery() as nursery:
-            for step in (self._cancel, self._set, self._fire):
-                nursery.start_soon(step)
+        await at_once(self._cancel, self._set, self._fire)
 
     async def ends(self) -> list[str]:
         """What became of the message, and was said of it. Fails where that is not the same."""
@@ -386,9 +386,7 @@ async def test_set_cancel_and_fire_race(timed: Timers, seed: int) -> None:
             if answer.result == "cancelled" and answer.fresh:
                 cancelled.add(answer.id)
 
-    async with trio.open_nursery() as nursery:
-        for store in servers:
-            nursery.start_soon(one, store)
+    await at_once(*(partial(one, store) for store in servers))
     waiting = set(await stage.waiting())
     assert len(waiting) <= 1
     ends = [replaced, cancelled, fired, waiting]

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.store_homes import on_servers
 from support.stores import TABLES, Kind, Tables, empty, open_tables
 from tarry.store.errors import SchemaError
@@ -68,9 +68,7 @@ async def test_two_at_once(opens: Open, tables: Tables, bare_dsn: str) -> None:
     async def migrate() -> None:
         applied.append(await (await opens()).migrate())
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(3):
-            nursery.start_soon(migrate)
+    await at_once(*[migrate] * 3)
     assert sorted(applied) == [[], [], _names(bare_dsn)]
     assert _versions(tables) == (NEEDED, BESIDE)
 

@@ -176,8 +176,7 @@ async def test_clients_at_once(stage: Stage, seed: int) -> None:
         nursery.start_soon(promote)
         for client in CLIENTS:
             nursery.start_soon(consume, client)
-        async with trio.open_nursery() as writing:
-            writing.start_soon(publish)
+        await publish()
         open_ = 0
     state = await stage.group_state(group)
     assert (state.acked, state.parked, state.claimed) == (len(acked), 0, 0)

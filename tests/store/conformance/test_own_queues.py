@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import attrs
 import pytest
 import trio
 
+from support.at_once import at_once
 from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store import catalogue
 from tarry.store.cleaning import removal
@@ -223,9 +225,7 @@ async def test_two_that_drain_at_once_and_settle_across_get_each_message_once(st
                 answer = await there.turn(group, acks, [], stage.now, place=(1 - at, 2))
                 acked += sum(settled.acked for settled in answer.settled if settled is not None)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(drain, 0)
-        nursery.start_soon(drain, 1)
+    await at_once(partial(drain, 0), partial(drain, 1))
     assert len(seen) == len(set(seen)) == acked == 240
     await stage.counts(group, acked=240, claimed=0)
 
@@ -299,16 +299,11 @@ async def test_a_seek_and_a_redrive_beside_turns_of_two_nodes_lose_nothing(stage
 
     async def operate() -> None:
         await drain.under_way.wait()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(seek)
-            nursery.start_soon(redrive)
+        await at_once(seek, redrive)
         await stage.fall_due(after=5 * SECOND)
         drain.over = True
 
-    async with trio.open_nursery() as nursery:
-        for at in (0, 1, 0, 1):
-            nursery.start_soon(drain.run, at, stores)
-        nursery.start_soon(operate)
+    await at_once(*(partial(drain.run, at, stores) for at in (0, 1, 0, 1)), operate)
 
     again = set(names[0][target - 1 :])
     every = letters.union(*names)

@@ -1,12 +1,14 @@
 """Handing what is due to the stream: never early, exactly once, in order of time."""
 
 from contextlib import ExitStack, closing
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 import trio
 
+from support.at_once import at_once
 from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of, nobody_waits, uncommitted
 from tarry.store import catalogue
@@ -198,9 +200,7 @@ async def test_two_promoters(stage: Stage, rows: str) -> None:
         for start in range(0, 300, 30):
             promoted.extend(await stage.promote(*mine[start : start + 30]))
 
-    async with trio.open_nursery() as nursery:
-        for step in (1, -1, 1, -1):
-            nursery.start_soon(promote, step)
+    await at_once(*(partial(promote, step) for step in (1, -1, 1, -1)))
     assert sorted(p.entry for p in promoted) == sorted(entries)
     table, waiting = ("message", "delay") if rows == "messages" else ("redelivery", "retry")
     assert stage.count(table) == 300

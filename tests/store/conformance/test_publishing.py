@@ -1,10 +1,11 @@
 """Accepting messages: now and later, single and many, all or none."""
 
 import random
+from functools import partial
 
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
 from tarry.store import catalogue
 from tarry.store.errors import DuplicateKey, Refused
@@ -266,9 +267,7 @@ class TestIdempotency:
 
         for round_ in range(10):
             publication = Publication((stage.draft(topic, delay=delay),), f"k{round_ // 2}", b"1" * 32)
-            async with trio.open_nursery() as nursery:
-                for _ in range(4):
-                    nursery.start_soon(one, publication)
+            await at_once(*[partial(one, publication)] * 4)
             assert len({receipt.id for receipt in receipts}) == 1
             assert sorted(receipt.replayed for receipt in receipts) == [False, True, True, True], round_
             receipts.clear()
@@ -382,10 +381,7 @@ async def test_offsets_have_no_gap_and_a_reader_skips_none(stage: Stage) -> None
             if last_look:
                 return
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(read)
-        for number in range(writers):
-            nursery.start_soon(write, number)
+    await at_once(read, *(partial(write, number) for number in range(writers)))
     assert seen == list(range(len(seen)))
     assert len(seen) == len(set(bodies)) == sum(1 + (n + i) % 3 for n in range(writers) for i in range(rounds))
     everything = [message.body for message in await stage.store.read(stretches.pull, queue, 0, 10_000)]

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import trio
 
+from support.at_once import at_once
 from support.cleaning import clean
 from support.effort import full, tries
 from support.remains import everything, remains
@@ -506,9 +507,7 @@ async def test_no_acknowledged_publish_goes_with_a_topic_unless_forced(stage: St
                         await trio.lowlevel.checkpoint()
             over.set()
 
-        async with trio.open_nursery() as nursery:
-            for task in (publish, consume, remove):
-                nursery.start_soon(task)
+        await at_once(publish, consume, remove)
         assert accepted
         assert accepted == acked, f"{len(accepted - acked)} acknowledged messages went with the topic"
     await clear_all(stage)

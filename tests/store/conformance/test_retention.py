@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from support.at_once import at_once
 from support.books import conserves
 from support.cleaning import DAY, LIMITS, clean, whole_round
 from support.letters import dead_letters_of
@@ -643,9 +644,7 @@ async def test_two_at_once_do_no_harm(stage: Stage, topic: Topic, group: Group) 
     async def work() -> None:
         results.append(await clean(stage, topic, limit=7))
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(3):
-            nursery.start_soon(work)
+    await at_once(*[work] * 3)
     assert sum(done.rows for done in results) == 60
     assert sum(sum(done.expired.values()) for done in results) == 20
     assert (stage.count("message"), stage.count("label")) == (0, 0)

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import msgspec
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.cleaning import whole_round
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
 from tarry.service.durations import format_time
@@ -701,10 +701,7 @@ class TestDue:
         await rounds.put(every=SECOND)
         for nth in range(1, 31):
             rounds.stage.now = START + nth * SECOND
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(rounds.stage.fall_due)
-                nursery.start_soon(partial(rounds.put, every=SECOND, body=nth))
-                nursery.start_soon(rounds.stage.fall_due)
+            await at_once(rounds.stage.fall_due, partial(rounds.put, every=SECOND, body=nth), rounds.stage.fall_due)
         await rounds.due(30 * SECOND)
         assert await rounds.fires() == [(nth, "fired") for nth in range(1, 31)]
         assert rounds.stage.count("message") == 30

@@ -1,9 +1,11 @@
 """Seek and replay: a group is moved, its claims are closed, the others feel nothing, and the books stay right (I14)."""
 
+from functools import partial
+
 import pytest
-import trio
 from attrs import evolve
 
+from support.at_once import at_once
 from support.books import conserves
 from support.letters import dead_letters_of
 from support.stores import MINUTE, SECOND, Stage, bodies
@@ -279,10 +281,7 @@ async def test_seeks_beside_claims_acks_and_redrives(stage: Stage) -> None:
             await stage.store.replay(group, range_of(group, position, LATEST), 3, stage.now)
             await stage.fall_due()
 
-    async with trio.open_nursery() as nursery:
-        for number in range(3):
-            nursery.start_soon(consume, f"client-{number}")
-        nursery.start_soon(operate)
+    await at_once(*(partial(consume, f"client-{number}") for number in range(3)), operate)
     books(stage, group)
 
 

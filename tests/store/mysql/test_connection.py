@@ -3,6 +3,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ import trio
 import trio.testing
 
 from support import servers
+from support.at_once import at_once
 from tarry.store.errors import (
     Contention,
     DuplicateKey,
@@ -579,9 +581,7 @@ async def deadlock(
     for writer, key in ((one, 1), (other, 2)):
         await writer.begin()
         await writer.execute(b"UPDATE t SET b = 1 WHERE a = %d" % key)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(try_to, one, 2)
-        nursery.start_soon(try_to, other, 1)
+    await at_once(partial(try_to, one, 2), partial(try_to, other, 1))
     ((loser, error),) = caught
     return loser, error
 

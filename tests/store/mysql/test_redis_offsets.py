@@ -11,6 +11,7 @@ import redis
 import trio
 
 from support import servers
+from support.at_once import at_once
 from support.hearing import HearingStore
 from support.reading import CLAIM_BYTES, Readers
 from support.stores import MINUTE, SECOND, Stage, connect_raw, ids_of, open_tables
@@ -213,9 +214,7 @@ async def test_a_greedy_reader_skips_nothing(stage: Stage, private_redis: server
 
     async with trio.open_nursery() as background:
         background.start_soon(read)
-        async with trio.open_nursery() as publishing:
-            for _ in range(20):
-                publishing.start_soon(publish)
+        await at_once(*[publish] * 20)
         stage.now += HOLE_AGE + SECOND
         await servers.until(lambda: len(seen) >= len(published))
         background.cancel_scope.cancel()
