@@ -138,26 +138,6 @@ class TestReschedule:
         assert (verdict.result, verdict.due, verdict.deliver_at) == ("rescheduled", START, START - HOUR)
         assert len(await stage.promote(receipt.id)) == 1
 
-    async def test_back_to_where_it_was(self, stage: Stage, topic: Topic) -> None:
-        (receipt,) = await stage.schedule(topic, HOUR)
-        for due in (receipt.due + MINUTE, receipt.due, receipt.due):
-            await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
-        assert stage.count("moved") == 0
-        assert await stage.waiting() == {receipt.id: receipt.due}
-
-    async def test_several_times(self, stage: Stage, topic: Topic) -> None:
-        (receipt,) = await stage.schedule(topic, HOUR)
-        before = receipt.due
-        for i in range(1, 6):
-            due = stage.now + i * MINUTE
-            (verdict,) = await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
-            assert (verdict.due_before, verdict.due) == (before, due)
-            assert stage.tables.rows("SELECT due, id FROM moved") == [(due, receipt.id)]
-            before = due
-        (verdict,) = await stage.store.cancel([receipt.id], stage.now)
-        assert (verdict.result, verdict.due_before) == ("cancelled", before)
-        assert stage.count("moved") == 0
-
     async def test_twice_in_one_batch(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         one, two = stage.now + MINUTE, stage.now + 2 * MINUTE
@@ -179,12 +159,3 @@ class TestReschedule:
             Verdict("not_found"),
         ]
         assert stage.count("moved") == stage.count("delay") == 0
-
-    async def test_two_messages_to_one_millisecond(self, stage: Stage, topic: Topic) -> None:
-        receipts = await stage.schedule(topic, *(HOUR + i for i in range(40)))
-        due = stage.now + MINUTE
-        await stage.store.write(timers.reschedule, [(receipt.id, due) for receipt in receipts], stage.now)
-        assert await stage.waiting() == dict.fromkeys(ids_of(receipts), due)
-        stage.now = due
-        assert len(await stage.fall_due()) == 40
-        assert stage.count("moved") == 0

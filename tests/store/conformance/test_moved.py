@@ -132,8 +132,11 @@ async def test_nothing_is_lost_by_moves(stage: Stage, seed: int) -> None:
             case 2 | 3 if some:
                 moves = [(id_, chance.choice((due_of(id_), stage.now + chance.randrange(9) * MINUTE))) for id_ in some]
                 verdicts = await stage.store.write(timers.reschedule, moves, stage.now)
-                assert [one.result for one in verdicts] == ["rescheduled"] * len(moves)
-                due |= {id_: max(at, stage.now) for id_, at in moves}
+                moved = {id_: max(at, stage.now) for id_, at in moves}
+                assert [(one.result, one.due_before, one.due) for one in verdicts] == [
+                    ("rescheduled", due[id_], at) for id_, at in moved.items()
+                ]
+                due |= moved
             case 4 if some:
                 verdicts = await stage.store.cancel(some, stage.now)
                 assert [one.result for one in verdicts] == ["cancelled"] * len(some)

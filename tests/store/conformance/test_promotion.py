@@ -42,15 +42,6 @@ async def test_only_what_is_due_of_a_batch(stage: Stage, topic: Topic) -> None:
     assert set(await stage.waiting()) == set(ids_of(receipts[10:]))
 
 
-async def test_again_finds_nothing(stage: Stage, topic: Topic) -> None:
-    (receipt,) = await stage.schedule(topic, MINUTE)
-    stage.now += MINUTE
-    assert len(await stage.promote(receipt.id, receipt.id)) == 1
-    assert await stage.promote(receipt.id) == []
-    assert stage.count("message") == 1
-    assert stage.column("SELECT next_offset FROM queue") == [1]
-
-
 async def test_nothing_and_the_unknown(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic))
     assert await stage.promote() == []
@@ -112,31 +103,6 @@ async def test_in_order_of_time(stage: Stage, topic: Topic) -> None:
     got = await stage.store.read(stretches.pull, topic.queues[0], 0, 100)
     assert [message.id for message in got] == [id_ for _, _, id_ in sorted(expected)]
     assert [message.offset for message in got] == list(range(60))
-
-
-async def test_a_rescheduled_one_comes_at_its_new_time(stage: Stage, topic: Topic) -> None:
-    early, late, still = await stage.schedule(topic, HOUR, 2 * HOUR, 90 * MINUTE)
-    await stage.store.write(
-        timers.reschedule, [(early.id, stage.now + 3 * HOUR), (late.id, stage.now + MINUTE)], stage.now
-    )
-    ids = (early.id, late.id, still.id)
-    stage.now += MINUTE
-    assert await stage.promote(*ids) == [Promoted(late.id, topic.queues[0].id, stage.now)]
-    stage.now += 90 * MINUTE
-    assert [p.entry for p in await stage.promote(*ids)] == [still.id]
-    stage.now += 2 * HOUR
-    assert [p.entry for p in await stage.promote(*ids)] == [early.id]
-    got = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
-    assert [message.body for message in got] == [b"1", b"2", b"0"]
-    assert stage.count("moved") == 0
-
-
-async def test_the_cancelled_do_not_come(stage: Stage, topic: Topic) -> None:
-    receipts = await stage.schedule(topic, *[MINUTE] * 10)
-    await stage.store.cancel(ids_of(receipts[::2]), stage.now)
-    stage.now += MINUTE
-    promoted = await stage.promote(*ids_of(receipts))
-    assert sorted(p.entry for p in promoted) == sorted(ids_of(receipts[1::2]))
 
 
 async def test_topics_queues_and_retries_in_one_transaction(stage: Stage) -> None:
