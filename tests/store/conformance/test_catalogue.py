@@ -85,12 +85,6 @@ async def test_any_ladder(stage: Stage, ladder: Ladder) -> None:
     assert group.ladder == ladder
 
 
-async def test_a_group_begins_at_the_earliest(stage: Stage, topic: Topic) -> None:
-    await stage.publish(stage.draft(topic, b"before"))
-    group = await stage.group(topic)
-    assert bodies(await stage.claim(group)) == [b"before"]
-
-
 async def test_or_behind_the_latest(stage: Stage) -> None:
     topic = await stage.topic(queues=2)
     await stage.publish(*(stage.draft(topic, b"before", queue=i % 2) for i in range(5)))

@@ -60,6 +60,11 @@ async def line(kind: Kind, dsn: str, nursery: trio.Nursery) -> AsyncIterator[Lin
     tables.close()
 
 
+@pytest.fixture
+def stage(line: Line) -> Stage:
+    return line.stage
+
+
 async def _publish(stage: Stage, topic: Topic, count: int, delay: int | None = None) -> list[int]:
     drafts = [stage.draft(topic, b"%d" % i, delay, queue=i % 2) for i in range(count)]
     return [receipt.id for receipt in await stage.publish(*drafts)]
@@ -74,8 +79,7 @@ def _stream(stage: Stage) -> Sequence[int]:
 
 @pytest.mark.parametrize("delay", [None, HOUR])
 @pytest.mark.parametrize("idempotent", [False, True])
-async def test_publish(line: Line, delay: int | None, idempotent: bool) -> None:
-    stage = line.stage
+async def test_publish(line: Line, stage: Stage, delay: int | None, idempotent: bool) -> None:
     ids: list[int] = []
     for i in range(TIMES // 2):
         line.cut(i)
@@ -94,8 +98,7 @@ async def test_publish(line: Line, delay: int | None, idempotent: bool) -> None:
     await stage.counts(line.topic, accepted=TIMES // 2, pending=0 if delay is None else TIMES // 2)
 
 
-async def test_promote(line: Line) -> None:
-    stage = line.stage
+async def test_promote(line: Line, stage: Stage) -> None:
     await _publish(stage, line.topic, 20)
     retries: list[int] = []
     for _ in range(2):
@@ -117,8 +120,7 @@ async def test_promote(line: Line) -> None:
     assert stage.column("SELECT COUNT(DISTINCT message_id) FROM redelivery") == [20]
 
 
-async def test_cancel(line: Line) -> None:
-    stage = line.stage
+async def test_cancel(line: Line, stage: Stage) -> None:
     ids = await _publish(stage, line.topic, TIMES, HOUR)
     for i, id_ in enumerate(ids):
         line.cut(i)
@@ -130,8 +132,7 @@ async def test_cancel(line: Line) -> None:
     await stage.counts(line.topic, accepted=TIMES, cancelled=TIMES, pending=0)
 
 
-async def test_reschedule(line: Line) -> None:
-    stage = line.stage
+async def test_reschedule(line: Line, stage: Stage) -> None:
     ids = await _publish(stage, line.topic, TIMES, HOUR)
     for i, id_ in enumerate(ids):
         line.cut(i)
@@ -142,9 +143,8 @@ async def test_reschedule(line: Line) -> None:
     assert stage.count("moved") == TIMES
 
 
-async def test_claim(line: Line) -> None:
+async def test_claim(line: Line, stage: Stage) -> None:
     """I4: no message in two claims, none in no claim."""
-    stage = line.stage
     await _publish(stage, line.topic, 2 * TIMES)
     seen: list[bytes] = []
     for i in range(TIMES):
@@ -158,8 +158,7 @@ async def test_claim(line: Line) -> None:
     assert (await stage.group_state(line.group)).claimed == 2 * TIMES
 
 
-async def test_ack(line: Line) -> None:
-    stage = line.stage
+async def test_ack(line: Line, stage: Stage) -> None:
     await _publish(stage, line.topic, 2 * TIMES)
     for i in range(TIMES):
         claim = await stage.claim(line.group, 2)
@@ -174,8 +173,7 @@ async def test_ack(line: Line) -> None:
     assert stage.count("delivery") == TIMES
 
 
-async def test_fail(line: Line) -> None:
-    stage = line.stage
+async def test_fail(line: Line, stage: Stage) -> None:
     await _publish(stage, line.topic, 3 * TIMES)
     timers: set[tuple[int, int]] = set()
     for i in range(TIMES):
@@ -194,9 +192,8 @@ async def test_fail(line: Line) -> None:
     assert (await stage.group_state(line.group)).retried == count
 
 
-async def test_a_whole_turn(line: Line) -> None:
+async def test_a_whole_turn(line: Line, stage: Stage) -> None:
     """Acks, fails, extensions and claims in one."""
-    stage = line.stage
     await _publish(stage, line.topic, 4 * TIMES)
     held = await stage.claim(line.group, 4)
     for i in range(TIMES - 1):
@@ -223,8 +220,7 @@ async def test_a_whole_turn(line: Line) -> None:
     assert stage.count("retry") == TIMES - 1
 
 
-async def test_extend(line: Line) -> None:
-    stage = line.stage
+async def test_extend(line: Line, stage: Stage) -> None:
     await _publish(stage, line.topic, 1)
     claim = await stage.claim(line.group)
     for i in range(TIMES // 2):
@@ -236,8 +232,7 @@ async def test_extend(line: Line) -> None:
     line.check(TIMES // 2)
 
 
-async def test_outbox_counts(line: Line, dsn: str) -> None:
-    stage = line.stage
+async def test_outbox_counts(line: Line, stage: Stage, dsn: str) -> None:
     with closing(connect_raw(dsn)) as user:
         for i, id_ in enumerate(await _publish(stage, line.topic, TIMES, HOUR)):
             outbox.cancel(user.cursor(), id=str(id_))
@@ -249,9 +244,8 @@ async def test_outbox_counts(line: Line, dsn: str) -> None:
     await stage.counts(line.topic, accepted=TIMES, cancelled=TIMES, pending=0)
 
 
-async def test_of_a_message_that_is_gone_again_nobody_can_tell(line: Line, nursery: trio.Nursery) -> None:
+async def test_of_a_message_that_is_gone_again_nobody_can_tell(line: Line, stage: Stage, nursery: trio.Nursery) -> None:
     """It was committed, and its offset with it, which whoever published it was to hear."""
-    stage = line.stage
 
     class Removing(MySQLBackend):
         async def _landed(self, lost: Any, witness: Any, unknown: Any) -> bool:
@@ -268,9 +262,8 @@ async def test_of_a_message_that_is_gone_again_nobody_can_tell(line: Line, nurse
     await backend.aclose()
 
 
-async def test_nobody_can_tell(line: Line, nursery: trio.Nursery) -> None:
+async def test_nobody_can_tell(line: Line, stage: Stage, nursery: trio.Nursery) -> None:
     """When the database is gone for good, the caller hears that the outcome is unknown."""
-    stage = line.stage
 
     class Gone(Proxy):
         async def _join(self, client: trio.SocketStream) -> None:
