@@ -24,6 +24,12 @@ async def _stream(stage: Stage, count: int, queues: int = 1) -> tuple[Topic, Gro
     return topic, group
 
 
+async def _claimed(stage: Stage, count: int, lease: int = MINUTE) -> tuple[Group, Claim]:
+    """So many, all in one claim."""
+    _, group = await _stream(stage, count)
+    return group, await stage.claim(group, count, lease)
+
+
 class TestClaiming:
     async def test_a_claim_is_a_range(self, stage: Stage) -> None:
         topic, group = await _stream(stage, 5)
@@ -187,8 +193,7 @@ class TestClaiming:
 
 class TestAck:
     async def test_all(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 5)
-        claim = await stage.claim(group, 5)
+        group, claim = await _claimed(stage, 5)
         assert await stage.ack(group, claim) == Settled(acked=5, ended=True)
         assert stage.count("claim") == 0
         (row,) = stage.tables.rows("SELECT claim, token, `first`, size, claimed_at, ended_at, outcome FROM delivery")
@@ -196,8 +201,7 @@ class TestAck:
         await stage.counts(group, acked=5, claims=0, claimed=0)
 
     async def test_again_counts_again_and_does_nothing(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 4)
-        claim = await stage.claim(group, 4)
+        group, claim = await _claimed(stage, 4)
         for _ in range(2):
             assert (await stage.ack(group, claim, (0, 2))).acked == 2
         for _ in range(2):
@@ -208,8 +212,7 @@ class TestAck:
 
     async def test_what_was_given_back(self, stage: Stage) -> None:
         """All or nothing: one message that is not in its hands refuses the whole ack."""
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group, 3)
+        group, claim = await _claimed(stage, 3)
         await stage.fail(group, claim, (1,))
         assert await stage.ack(group, claim, (0, 1)) == Settled(lost=True)
         assert (await stage.group_state(group)).acked == 0
@@ -219,8 +222,7 @@ class TestAck:
 
     async def test_a_forged_token(self, stage: Stage) -> None:
         """I5."""
-        _, group = await _stream(stage, 2)
-        claim = await stage.claim(group)
+        group, claim = await _claimed(stage, 2)
         forged = attrs.evolve(claim.key, token=claim.key.token ^ 1)
         for verb in ("ack", "fail", "extend", "end"):
             assert await stage.settle(group, Settlement(forged, verb)) == [None]
@@ -241,8 +243,7 @@ class TestAck:
         assert (await stage.ack(group, claim)).acked == 2
 
     async def test_an_unknown_claim(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 1)
-        claim = await stage.claim(group)
+        group, claim = await _claimed(stage, 1)
         for stranger in (attrs.evolve(claim.key, number=77), attrs.evolve(claim.key, queue_id=1 << 30)):
             assert await stage.settle(group, Settlement(stranger, "ack")) == [None]
             assert await stage.store.read(holdings.find_places, [stranger]) == {}
@@ -273,8 +274,7 @@ class TestAck:
         assert [claim and claim.client for claim in turn.claims] == ["x", "y"]
 
     async def test_places_of_a_claim(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group)
+        group, claim = await _claimed(stage, 3)
         assert await stage.store.read(holdings.find_places, [claim.key]) == {claim.key: dict(claim.places)}
         await stage.fail(group, claim, (0, 1), retry_after=0)
         await stage.ack(group, claim)
@@ -290,8 +290,7 @@ class TestLeases:
     @pytest.mark.parametrize("verb", ["ack", "fail", "extend"])
     async def test_nothing_is_taken_after_it(self, stage: Stage, verb: str, late: int) -> None:
         """I5. Even if nobody has the message yet."""
-        _, group = await _stream(stage, 2)
-        claim = await stage.claim(group, lease=MINUTE)
+        group, claim = await _claimed(stage, 2, lease=MINUTE)
         assert (await stage.ack(group, claim, (0,))).acked == 1
         stage.now = claim.lease_until + late
         for places in (None, (0,), (1,), (0, 1)):
@@ -303,8 +302,7 @@ class TestLeases:
         assert stage.count("retry") == 0
 
     async def test_is_not_ended_before(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 2)
-        claim = await stage.claim(group, lease=MINUTE)
+        group, claim = await _claimed(stage, 2, lease=MINUTE)
         stage.now = claim.lease_until - 1
         assert await stage.store.read(holdings.over, stage.now, 10) == []
         assert await stage.settle(group, Settlement(claim.key, "end")) == [Settled(lease_until=claim.lease_until)]
@@ -317,8 +315,7 @@ class TestLeases:
 
     async def test_an_ack_of_all_after_the_end(self, stage: Stage) -> None:
         """Some were acked in time; to say so would hide that the others were lost."""
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group, lease=MINUTE)
+        group, claim = await _claimed(stage, 3, lease=MINUTE)
         await stage.ack(group, claim, (1,))
         stage.now += MINUTE
         await stage.end_leases(group)
@@ -327,8 +324,7 @@ class TestLeases:
         assert await stage.ack(group, claim, (1,)) == Settled(acked=1, ended=True)
 
     async def test_extension(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 1)
-        claim = await stage.claim(group, lease=MINUTE)
+        group, claim = await _claimed(stage, 1, lease=MINUTE)
         stage.now += MINUTE - 1
         (settled,) = await stage.settle(group, Settlement(claim.key, "extend", lease=10 * MINUTE))
         until = stage.now + 10 * MINUTE
@@ -350,8 +346,7 @@ class TestLeases:
         assert [until - START for _, until in over] == [i * SECOND for i in range(1, 13)]
 
     async def test_a_lost_lease_is_ended_once(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 5)
-        claim = await stage.claim(group, lease=SECOND)
+        group, claim = await _claimed(stage, 5, lease=SECOND)
         stage.now += SECOND
         ended: list[Settled | None] = []
 
@@ -416,8 +411,7 @@ class TestLeases:
 @on_servers
 async def test_a_free_turn_waits_for_nobody_who_holds_the_group(stage: Stage) -> None:
     """It has a connection, and others want one: it says so at once, with nothing done."""
-    _, group = await _stream(stage, 3)
-    claim = await stage.claim(group)
+    group, claim = await _claimed(stage, 3)
     with uncommitted(stage.dsn, "SELECT position FROM `cursor` FOR UPDATE"):
         for settlements, requests in ([Settlement(claim.key, "ack")], []), ([], [ClaimRequest("c", 1, MINUTE)]):
             with nobody_waits(stage.tables), pytest.raises(Locked):

@@ -21,6 +21,12 @@ async def _stream(stage: Stage, queues: int = QUEUES, *, ordered: bool = False) 
     return topic, group
 
 
+async def _claimed(stage: Stage, lease: int = MINUTE) -> tuple[Group, Claim]:
+    """All of them, in one claim."""
+    _, group = await _stream(stage)
+    return group, await stage.claim(group, 10, lease)
+
+
 def _of(claim: Claim, verb: Any, *places: tuple[int, ...] | None, **how: Any) -> Settlement:
     """Of the claim's first ranges, as many as there are places."""
     parts = [Settlement(one.key, verb, some, **how) for one, some in zip(claim.ranges, places, strict=False)]
@@ -104,8 +110,7 @@ async def test_what_came_back_and_what_is_new_are_two_claims(stage: Stage) -> No
 
 
 async def test_all_of_an_ack_or_nothing(stage: Stage) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10)
+    group, claim = await _claimed(stage)
     assert (await stage.fail(group, claim.ranges[2], (0,), retry_after=HOUR)).retried == 1
     (settled,) = await stage.settle(group, _of(claim, "ack", (0,), (0,), (0,)))
     assert settled == Settled(lost=True)
@@ -117,8 +122,7 @@ async def test_all_of_an_ack_or_nothing(stage: Stage) -> None:
 
 
 async def test_what_failed_before_is_not_failed_again(stage: Stage) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10)
+    group, claim = await _claimed(stage)
     await stage.ack(group, claim.ranges[0], (0,))
     await stage.fail(group, claim.ranges[1], (0,), retry_after=HOUR)
     (settled,) = await stage.settle(group, _of(claim, "fail", (0,), None, None))
@@ -131,8 +135,7 @@ async def test_what_failed_before_is_not_failed_again(stage: Stage) -> None:
 
 
 async def test_extended_as_long_as_something_is_open(stage: Stage) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10)
+    group, claim = await _claimed(stage)
     await stage.ack(group, claim.ranges[1], (0,))
     (settled,) = await stage.settle(group, of_all(Settlement(claim.key, "extend", lease=HOUR), claim))
     assert settled == Settled(lease_until=stage.now + HOUR)
@@ -159,8 +162,7 @@ async def test_an_operator_takes_one_range(stage: Stage, verb: Any) -> None:
 @pytest.mark.parametrize("verb", ["ack", "fail", "extend"])
 @pytest.mark.parametrize("of", ["all", "one range"])
 async def test_a_lease_that_is_over(stage: Stage, of: str, verb: Any) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10, lease=MINUTE)
+    group, claim = await _claimed(stage, lease=MINUTE)
     if of == "all":
         stage.now = claim.lease_until
     else:  # as when its end was begun elsewhere
@@ -171,8 +173,7 @@ async def test_a_lease_that_is_over(stage: Stage, of: str, verb: Any) -> None:
 
 
 async def test_two_settle_it_in_one_turn(stage: Stage) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10)
+    group, claim = await _claimed(stage)
     settled = await stage.settle(
         group,
         _of(claim, "fail", (0,), (0,), retry_after=HOUR),
