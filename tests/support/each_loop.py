@@ -13,17 +13,16 @@ Test = Callable[..., Coroutine[Any, Any, None]]
 
 def on_loops(*loops: str) -> Callable[[Test], Callable[..., None]]:
     def decorate(test: Test) -> Callable[..., None]:
-        @pytest.mark.parametrize("loop", loops)
         @functools.wraps(test)
         def run(*, loop: str, **given: Any) -> None:
             anyio.run(functools.partial(test, **given), backend=loop)
 
         signature = inspect.signature(test)
         loop = inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)
-        run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*signature.parameters.values(), loop]
-        )
-        return run
+        wanted = signature.replace(parameters=[*signature.parameters.values(), loop])
+        vars(run)["__signature__"] = wanted  # by which pytest finds the fixtures
+        marked: Callable[..., None] = pytest.mark.parametrize("loop", loops)(run)
+        return marked
 
     return decorate
 

@@ -485,8 +485,7 @@ class TestChange:
         assert await rounds.counts() == (2, 0, 1, 1)
 
     async def test_made_paused_and_resumed_by_a_change(self, rounds: Rounds) -> None:
-        row = await rounds.made(paused=True)
-        assert row.next_at is None
+        assert (await rounds.made(paused=True)).next_at is None
         result, row = await rounds.put(paused=False)
         assert row is not None
         assert (result, row.next_at) == ("changed", START + MINUTE)
