@@ -210,6 +210,22 @@ class TestAck:
         assert (await stage.group_state(group)).acked == 4
         assert stage.count("delivery") == 1
 
+    async def test_again_in_the_same_turn(self, stage: Stage) -> None:
+        group, claim = await _claimed(stage, 3)
+        settled = await stage.settle(
+            group,
+            Settlement(claim.key, "ack", (0,)),
+            Settlement(claim.key, "ack", (0, 1)),
+            Settlement(claim.key, "ack"),
+        )
+        assert [s and s.acked for s in settled] == [1, 2, 3]
+        assert (await stage.group_state(group)).acked == 3
+
+    async def test_of_a_claim_that_failed_whole(self, stage: Stage) -> None:
+        group, claim = await _claimed(stage, 2)
+        await stage.fail(group, claim)
+        assert await stage.ack(group, claim) == Settled(lost=True, ended=True)
+
     async def test_what_was_given_back(self, stage: Stage) -> None:
         """All or nothing: one message that is not in its hands refuses the whole ack."""
         group, claim = await _claimed(stage, 3)
@@ -312,6 +328,13 @@ class TestLeases:
         settled = await stage.end_lease(group)
         assert (settled.lost, settled.retried, settled.ended) == (True, 2, True)
         assert await stage.store.read(holdings.over, stage.now, 10) == []
+
+    async def test_the_acked_stay_acked(self, stage: Stage) -> None:
+        group, claim = await _claimed(stage, 3)
+        await stage.ack(group, claim, (1,))
+        stage.now += MINUTE
+        assert (await stage.end_lease(group)).retried == 2
+        await stage.counts(group, acked=1, retried=2)
 
     async def test_an_ack_of_all_after_the_end(self, stage: Stage) -> None:
         """Some were acked in time; to say so would hide that the others were lost."""

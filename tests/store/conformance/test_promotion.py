@@ -42,6 +42,15 @@ async def test_only_what_is_due_of_a_batch(stage: Stage, topic: Topic) -> None:
     assert set(await stage.waiting()) == set(ids_of(receipts[10:]))
 
 
+async def test_again_finds_nothing(stage: Stage, topic: Topic) -> None:
+    (receipt,) = await stage.schedule(topic, MINUTE)
+    stage.now += MINUTE
+    assert len(await stage.promote(receipt.id, receipt.id)) == 1
+    assert await stage.promote(receipt.id) == []
+    assert stage.count("message") == 1
+    assert stage.column("SELECT next_offset FROM queue") == [1]
+
+
 async def test_nothing_and_the_unknown(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic))
     assert await stage.promote() == []

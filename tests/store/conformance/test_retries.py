@@ -134,6 +134,14 @@ async def test_part_of_a_claim(stage: Stage) -> None:
     assert stage.column("SELECT outcome FROM delivery") == [b"\1\2\1\2\1"]
 
 
+async def test_named_twice(stage: Stage) -> None:
+    """I4. It goes onto its rung once."""
+    _, group, claim = await _claimed(stage, 2)
+    settled = await stage.fail(group, claim, (0, 0, 0))
+    assert settled.retried == 1
+    assert stage.count("retry") == 1
+
+
 async def test_what_is_not_in_its_hands(stage: Stage) -> None:
     _, group, claim = await _claimed(stage, 3)
     await stage.fail(group, claim, (0,))
