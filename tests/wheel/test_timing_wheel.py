@@ -40,6 +40,18 @@ def test_an_exact_multiple_of_an_hour_comes_out_at_its_millisecond(
     assert len(wheel) == 0
 
 
+def test_overdue_is_ready_at_once_and_comes_first() -> None:
+    wheel = TimingWheel(NOW)
+    wheel.add(NOW, 3)
+    wheel.add(NOW - 10 * 365 * 24 * HOUR, 1)
+    wheel.add(NOW - 1, 2)
+    wheel.add(NOW + 1, 4)
+    assert wheel.statistics().ready == 3
+    assert wheel.advance(NOW) == [1, 2, 3]
+    assert wheel.next_due() == NOW + 1
+    assert wheel.advance(NOW + 1) == [4]
+
+
 def test_the_load_of_a_second_is_known_in_this_hour_and_the_next() -> None:
     wheel = TimingWheel(NOW)
     seconds = [(HOUR_BEGAN + hours * HOUR) // 1_000 + 3_599 for hours in range(3)]
@@ -87,6 +99,14 @@ def test_what_a_limit_holds_back_comes_in_one_order_with_what_falls_due_meanwhil
     assert wheel.advance(NOW + 3 * HOUR, 3) == [1_001, 10, 1_000]
     assert wheel.advance(NOW + 3 * HOUR, 0) == []
     assert wheel.advance(NOW + 3 * HOUR) == list(range(11, 100))
+
+
+def test_the_hand_never_goes_back() -> None:
+    wheel = TimingWheel(NOW)
+    wheel.advance(NOW + HOUR)
+    wheel.add(NOW + HOUR - 1, 1)
+    assert wheel.advance(NOW) == [1]
+    assert wheel.statistics().hand == NOW + HOUR
 
 
 @pytest.mark.parametrize("delay", [-5_000, 400, 90_000, 5 * HOUR])
@@ -147,11 +167,46 @@ def test_a_cycle_half_dealt_can_be_swept() -> None:
     assert wheel.advance(start + 2 * HOUR) == [1_000, *range(290, 300)]
 
 
+def test_what_is_added_again_after_its_cancel_was_dealt_lives() -> None:
+    start = NOW // HOUR * HOUR
+    wheel = TimingWheel(start)
+    wheel.add_many([start + HOUR + 1] * 5, [1] * 5)
+    wheel.cancel(start + HOUR + 1, 1)
+    assert wheel.deal(10) == 0
+    wheel.add(start + HOUR + 1, 1)
+    assert wheel.advance(start + HOUR + 1) == [1]
+
+
+def test_order_survives_a_sweep() -> None:
+    wheel = TimingWheel(NOW)
+    dues = [NOW + 2 * HOUR + number for number in range(200)]
+    wheel.add_many(dues, range(200))
+    for number in range(200):
+        wheel.cancel(dues[number], number)
+    for number in reversed(range(200)):
+        wheel.add(dues[number], number)
+    assert wheel.advance(NOW + 3 * HOUR) == [*range(200)]
+
+
 def test_deal_is_about_the_next_cycle_only() -> None:
     wheel = TimingWheel(NOW)
     wheel.add(NOW + 3 * HOUR, 1)
     assert wheel.deal(10) == 0
     assert wheel.statistics().dealt_ahead == 0
+
+
+def test_next_due_is_none_when_all_is_cancelled_and_dealt() -> None:
+    start = NOW // HOUR * HOUR
+    wheel = TimingWheel(start)
+    wheel.add(start + HOUR + 5, 1)
+    wheel.add(start + 2 * HOUR + 5, 2)
+    assert wheel.deal(5) == 0
+    wheel.cancel(start + HOUR + 5, 1)
+    assert wheel.next_due() == start + 2 * HOUR
+    wheel.cancel(start + 2 * HOUR + 5, 2)
+    assert wheel.advance(start + 2 * HOUR) == []
+    assert wheel.next_due() is None
+    assert (len(wheel), wheel.statistics().tombstones) == (0, 0)
 
 
 def test_a_step_of_a_million_years_over_empty_cycles_is_a_step() -> None:
