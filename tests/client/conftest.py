@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.blocking import Blocking
+from support.blocking import KINDS, client_of
 from support.scripted_server import ScriptedServer, scripted_server
 from support.small_broker import SmallBroker
 from tarry.client import Tarry
@@ -29,12 +29,7 @@ def sleeps() -> list[float]:
     return []
 
 
-@pytest.fixture(params=["threads", "asyncio", "trio"])
+@pytest.fixture(params=KINDS)
 def tarry(request: pytest.FixtureRequest, script: ScriptedServer, sleeps: list[float]) -> Iterator[Tarry]:
-    if request.param == "threads":
-        with Tarry(script.url, sleep=sleeps.append) as client:
-            yield client
-        return
-
-    with Blocking(request.param, script.url, sleeps) as client:
+    with client_of(request.param, script.url, sleeps) as client:
         yield client

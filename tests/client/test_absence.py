@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.blocking import Blocking
+from support.blocking import KINDS, client_of
 from support.scripted_server import Answer, Request, ScriptedServer, problem
 from support.small_broker import SmallBroker
 from tarry.client import Tarry, Unavailable
@@ -54,14 +54,10 @@ def test_each_absence_has_its_lines_and_the_last_one_an_end(log: pytest.LogCaptu
     ]
 
 
-@pytest.fixture(params=["threads", "asyncio", "trio"])
+@pytest.fixture(params=KINDS)
 def impatient(request: pytest.FixtureRequest, script: ScriptedServer) -> Iterator[Tarry]:
     """A client that gives each call up at once."""
-    if request.param == "threads":
-        with Tarry(script.url, deadline=0.0) as client:
-            yield client
-        return
-    with Blocking(request.param, script.url, [], deadline=0.0) as client:
+    with client_of(request.param, script.url, deadline=0.0) as client:
         yield client
 
 

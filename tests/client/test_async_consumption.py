@@ -3,33 +3,17 @@
 
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
+from support.each_loop import on_each_loop
 from support.scripted_server import ScriptedServer
 from support.small_broker import SmallBroker
 from tarry.client import AsyncDelivery, AsyncTarry
-
-BACKENDS = ["asyncio", "trio"]
-Body = Callable[[AsyncTarry], Awaitable[None]]
-
-
-@pytest.fixture(params=BACKENDS)
-def run(request: pytest.FixtureRequest, script: ScriptedServer) -> Callable[[Body], None]:
-    """Runs a function with a client on each loop; with no task left at its end, or it would not end."""
-
-    def run(body: Body) -> None:
-        async def main() -> None:
-            async with AsyncTarry(script.url) as tarry:
-                await body(tarry)
-
-        anyio.run(main, backend=request.param)
-
-    return run
 
 
 def given_back(broker: SmallBroker) -> list[int]:
@@ -47,10 +31,10 @@ async def until(condition: Callable[[], bool]) -> None:
             await anyio.sleep(0.001)
 
 
-def test_a_block_around_the_loop_gives_back_at_its_end(run: Callable[[Body], None], broker: SmallBroker) -> None:
+@on_each_loop
+async def test_a_block_around_the_loop_gives_back_at_its_end(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.extend(range(50))
-
-    async def body(tarry: AsyncTarry) -> None:
+    async with AsyncTarry(script.url) as tarry:
         async with tarry.consume("t", "g") as messages:
             async for message in messages:
                 async with message:
@@ -60,13 +44,11 @@ def test_a_block_around_the_loop_gives_back_at_its_end(run: Callable[[Body], Non
         assert broker.settled("ack") == [1, 2, 3, 4, 5]
         assert given_back(broker) == list(range(6, claimed(broker, 50) + 1))
 
-    run(body)
 
-
-def test_a_break_gives_back_in_the_background(run: Callable[[Body], None], broker: SmallBroker) -> None:
+@on_each_loop
+async def test_a_break_gives_back_in_the_background(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.extend(range(50))
-
-    async def body(tarry: AsyncTarry) -> None:
+    async with AsyncTarry(script.url) as tarry:
         async for message in tarry.consume("t", "g"):
             async with message:
                 pass
@@ -74,37 +56,37 @@ def test_a_break_gives_back_in_the_background(run: Callable[[Body], None], broke
         await until(lambda: len(given_back(broker)) == claimed(broker, 50) - 1 > 0)
         assert broker.settled("ack") == [1]
 
-    run(body)
 
-
-def test_the_end_of_the_client_gives_back(run: Callable[[Body], None], broker: SmallBroker) -> None:
+@on_each_loop
+async def test_the_end_of_the_client_gives_back(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.extend(range(5))
     kept: list[Any] = []
-
-    async def body(tarry: AsyncTarry) -> None:
+    async with AsyncTarry(script.url) as tarry:
         kept.append(tarry.consume("t", "g"))
         assert (await anext(kept[0])).body == 0
-
-    run(body)
     assert given_back(broker) == [1, 2, 3, 4, 5]
 
 
-def test_an_error_in_the_loop_comes_out_as_it_is(run: Callable[[Body], None], broker: SmallBroker) -> None:
+@on_each_loop
+async def test_an_error_in_the_loop_comes_out_as_it_is(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.extend(range(5))
 
-    async def body(tarry: AsyncTarry) -> None:
-        async for _ in tarry.consume("t", "g"):
-            raise ValueError("mine")
+    async def fail() -> None:
+        async with AsyncTarry(script.url) as tarry:
+            async for _ in tarry.consume("t", "g"):
+                raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
-        run(body)
+        await fail()
     assert given_back(broker) == [1, 2, 3, 4, 5]
 
 
-def test_a_cancelled_handler_gives_its_message_back_uncounted(run: Callable[[Body], None], broker: SmallBroker) -> None:
+@on_each_loop
+async def test_a_cancelled_handler_gives_its_message_back_uncounted(
+    script: ScriptedServer, broker: SmallBroker
+) -> None:
     broker.backlog.extend(range(5))
-
-    async def body(tarry: AsyncTarry) -> None:
+    async with AsyncTarry(script.url) as tarry:
         with anyio.CancelScope() as scope:
             async for message in tarry.consume("t", "g"):
                 async with message:
@@ -112,34 +94,26 @@ def test_a_cancelled_handler_gives_its_message_back_uncounted(run: Callable[[Bod
                         scope.cancel()
                     await checkpoint()
         assert scope.cancelled_caught
-
-    run(body)
     assert broker.settled("ack") == [1]
     assert given_back(broker) == [2, 3, 4, 5]
 
 
-def test_a_cancelled_client_gives_everything_back(script: ScriptedServer, broker: SmallBroker) -> None:
+@on_each_loop
+async def test_a_cancelled_client_gives_everything_back(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.extend(range(5))
-
-    async def main() -> None:
-        with anyio.move_on_after(0.2) as scope:
-            async with AsyncTarry(script.url) as tarry, tarry.consume("t", "g") as messages:
-                async for _ in messages:
-                    await anyio.sleep_forever()
-        assert scope.cancelled_caught
-
-    for backend in BACKENDS:
-        anyio.run(main, backend=backend)
-        assert given_back(broker) == [1, 2, 3, 4, 5]
-        broker.calls.clear()
-        broker.backlog.extend(range(5))
-        broker._last = 0
+    with anyio.move_on_after(0.2) as scope:
+        async with AsyncTarry(script.url) as tarry, tarry.consume("t", "g") as messages:
+            async for _ in messages:
+                await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    assert given_back(broker) == [1, 2, 3, 4, 5]
 
 
-def test_waiting_for_a_message_may_be_cancelled_and_none_is_missed(
-    run: Callable[[Body], None], broker: SmallBroker
+@on_each_loop
+async def test_waiting_for_a_message_may_be_cancelled_and_none_is_missed(
+    script: ScriptedServer, broker: SmallBroker
 ) -> None:
-    async def body(tarry: AsyncTarry) -> None:
+    async with AsyncTarry(script.url) as tarry:
         messages = tarry.consume("t", "g", limit=20)
         for _ in range(3):
             with anyio.move_on_after(0.01):
@@ -153,12 +127,11 @@ def test_waiting_for_a_message_may_be_cancelled_and_none_is_missed(
         assert seen == list(range(20))
         with pytest.raises(StopAsyncIteration):
             await anext(messages)
-
-    run(body)
     assert broker.settled("ack") == list(range(1, 21))
 
 
-def test_tasks_handle_messages_side_by_side(run: Callable[[Body], None], broker: SmallBroker) -> None:
+@on_each_loop
+async def test_tasks_handle_messages_side_by_side(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.extend(range(30))
     together = 0
     most = 0
@@ -171,36 +144,32 @@ def test_tasks_handle_messages_side_by_side(run: Callable[[Body], None], broker:
             await anyio.sleep(0.001)
             together -= 1
 
-    async def body(tarry: AsyncTarry) -> None:
-        async with tarry.consume("t", "g", max=5, limit=30) as messages, anyio.create_task_group() as tasks:
-            async for message in messages:
-                tasks.start_soon(handle, message)
-
-    run(body)
+    async with (
+        AsyncTarry(script.url) as tarry,
+        tarry.consume("t", "g", max=5, limit=30) as messages,
+        anyio.create_task_group() as tasks,
+    ):
+        async for message in messages:
+            tasks.start_soon(handle, message)
     assert broker.settled("ack") == list(range(1, 31))
     assert most > 1
 
 
-def test_it_wants_the_clients_block(script: ScriptedServer) -> None:
-    async def main() -> None:
-        tarry = AsyncTarry(script.url)
-        with pytest.raises(RuntimeError, match="async with AsyncTarry"):
-            await anext(tarry.consume("t", "g"))
-        await tarry.close()
-
-    for backend in BACKENDS:
-        anyio.run(main, backend=backend)
+@on_each_loop
+async def test_it_wants_the_clients_block(script: ScriptedServer) -> None:
+    tarry = AsyncTarry(script.url)
+    with pytest.raises(RuntimeError, match="async with AsyncTarry"):
+        await anext(tarry.consume("t", "g"))
+    await tarry.close()
 
 
-def test_no_thread_is_begun(run: Callable[[Body], None], broker: SmallBroker) -> None:
+@on_each_loop
+async def test_no_thread_is_begun(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.extend(range(3))
-
-    async def body(tarry: AsyncTarry) -> None:
+    async with AsyncTarry(script.url) as tarry:
         async for message in tarry.consume("t", "g", limit=3):
             async with message:
                 assert not [thread for thread in threading.enumerate() if thread.name.startswith("tarry-")]
-
-    run(body)
 
 
 def test_a_server_known_by_name_is_not_looked_up(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,45 +181,41 @@ def test_a_server_known_by_name_is_not_looked_up(script: ScriptedServer, monkeyp
     AsyncTarry("http://queue.example")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_messages_in_the_hands_of_other_tasks_have_not_left_the_loop(
-    script: ScriptedServer, broker: SmallBroker, backend: str
+@on_each_loop
+async def test_messages_in_the_hands_of_other_tasks_have_not_left_the_loop(
+    script: ScriptedServer, broker: SmallBroker
 ) -> None:
     broker.backlog.extend(range(6))
+    over = anyio.Event()
 
-    async def main() -> None:
-        over = anyio.Event()
+    async def handle(message: AsyncDelivery) -> None:
+        await over.wait()
+        async with message:
+            pass
 
-        async def handle(message: AsyncDelivery) -> None:
-            await over.wait()
-            async with message:
-                pass
-
-        async with (
-            AsyncTarry(script.url) as tarry,
-            tarry.consume("t", "g", limit=6) as messages,
-            anyio.create_task_group() as tasks,
-        ):
-            async for message in messages:
-                tasks.start_soon(handle, message)
-            over.set()
-
-    anyio.run(main, backend=backend)
+    async with (
+        AsyncTarry(script.url) as tarry,
+        tarry.consume("t", "g", limit=6) as messages,
+        anyio.create_task_group() as tasks,
+    ):
+        async for message in messages:
+            tasks.start_soon(handle, message)
+        over.set()
     assert broker.settled("ack") == list(range(1, 7))
     assert broker.all("fail") == []
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_what_a_block_has_left_unsettled_has_failed(script: ScriptedServer, broker: SmallBroker, backend: str) -> None:
+@on_each_loop
+async def test_what_a_block_has_left_unsettled_has_failed(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.extend(range(4))
 
-    async def main() -> None:
+    async def leave() -> None:
         async with AsyncTarry(script.url) as tarry, tarry.consume("t", "g", limit=4) as messages:
             async for message in messages:
                 assert message.body in range(4)
 
     with pytest.warns(RuntimeWarning, match="left the loop unsettled") as warned:
-        anyio.run(main, backend=backend)
+        await leave()
     assert len(warned) == 1
     assert broker.settled("fail") == [1, 2, 3, 4]
     assert all(request["count"] for request in broker.all("fail"))

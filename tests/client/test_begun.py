@@ -3,21 +3,17 @@ one that was lost before, before its handler is called."""
 
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from support.claimed import TERMS, a_claim, a_message
 from support.scripted_server import Answer, Request, ScriptedServer, problem
 from support.small_broker import SmallBroker
 from tarry.client import BadRequest, Tarry
 from tarry.client.errors import LeaseLost
 from tarry.client.holds import Hold, Settlement
-from tarry.client.records import Claim, Message
-from tarry.client.stock import Stock, Terms
-
-_WHEN = datetime(2026, 1, 1, tzinfo=UTC)
-_TERMS = Terms(topic="t", group="g", client="c", size=10, lease=60.0, wait=2.0, ahead=5)
+from tarry.client.stock import Stock
 
 
 class Telling(SmallBroker):
@@ -162,22 +158,11 @@ def test_an_older_server_beside_refuses_what_it_does_not_know(tarry: Tarry, tell
 
 def stock_of(*losses: int, ordered: bool = False, keys: str | None = None) -> tuple[Stock, Hold]:
     """With one claim; the bodies say how often each was lost before."""
-    stock = Stock(_TERMS)
-    messages = tuple(
-        Message(
-            id=str(n),
-            topic="t",
-            queue=0,
-            offset=n,
-            body=lost,
-            losses=lost,
-            ordering_key=keys and keys[n - 1],
-            published_at=_WHEN,
-            deliver_at=_WHEN,
-        )
-        for n, lost in enumerate(losses, 1)
-    )
-    stock.add(Claim("one", "t", "g", _WHEN, messages, 100, ordered), 0.0)
+    stock = Stock(TERMS)
+    messages = [
+        a_message(str(n), body=lost, losses=lost, ordering_key=keys and keys[n - 1]) for n, lost in enumerate(losses, 1)
+    ]
+    stock.add(a_claim("one", *messages, ordered=ordered), 0.0)
     (hold,) = {hold for hold, _ in stock.waiting}
     return stock, hold
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import pytest
 from attrs import define, field
 
+from support.claimed import record
 from support.scripted_server import Answer, Request, ScriptedServer
 from tarry.client import Tarry
-
-_SOME_TIME = "2026-01-01T00:00:00.000Z"
 
 
 @define
@@ -31,19 +30,7 @@ class Broadcaster:
         bodies = self.stream[self.position : self.position + request.json["max"]]
         if not bodies:
             threading.Event().wait(0.01)  # in place of a long poll
-        records = [
-            {
-                "id": str(self.position + i),
-                "topic": "t",
-                "queue": 0,
-                "offset": self.position + i,
-                "attempt": 1,
-                "body": body,
-                "published_at": _SOME_TIME,
-                "deliver_at": _SOME_TIME,
-            }
-            for i, body in enumerate(bodies)
-        ]
+        records = [record(self.position + i, body) for i, body in enumerate(bodies)]
         return Answer(200, {"claim": None, "next": f"0-{self.position + len(bodies)}", "messages": records})
 
 

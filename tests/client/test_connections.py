@@ -1,5 +1,6 @@
 """The client's own connections: kept, given up, and never one caller's answer to another. For threads and tasks."""
 
+import functools
 import json
 import ssl
 import threading
@@ -14,7 +15,7 @@ import httpcore
 import httpx
 import pytest
 
-from support.blocking import Blocking
+from support.blocking import KINDS, Blocking, client_of
 from support.certificates import write_certificates
 from support.raw_peer import RawPeer, Said, answer, raw_peer
 from support.scripted_server import Answer, ScriptedServer
@@ -25,7 +26,6 @@ from tarry.client.coroutines import drive
 from tarry.client.http11 import Request
 from tarry.client.networks import ThreadNetwork
 
-KINDS = ["threads", "asyncio", "trio"]
 OK = answer(b'{"document": 1}')
 
 
@@ -38,12 +38,7 @@ def peer() -> Iterator[RawPeer]:
 @pytest.fixture(params=KINDS)
 def to(request: pytest.FixtureRequest) -> Callable[..., Tarry]:
     """A client of an address, which tries once."""
-
-    def client(url: str | None, **options: Any) -> Tarry:
-        options["deadline"] = 0
-        return Tarry(url, **options) if request.param == "threads" else Blocking(request.param, url, [], **options)
-
-    return client
+    return functools.partial(client_of, request.param, deadline=0)
 
 
 def call(tarry: Tarry) -> dict[str, Any]:

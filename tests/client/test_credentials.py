@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from support.blocking import Blocking
+from support.blocking import KINDS, client_of
 from support.scripted_server import Answer, ScriptedServer, problem
 from tarry.client import Forbidden, Tarry
 from tarry.client.credentials import authorization, key_from
@@ -23,7 +23,7 @@ def test_none(script: ScriptedServer, tarry: Tarry) -> None:
     assert brought(script) == [None]
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_from_the_environment(
     script: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
@@ -31,8 +31,7 @@ def test_from_the_environment(
     file.write_text(f"{KEY}\n")
     monkeypatch.setenv("TARRY_KEY_FILE", str(file))
     script.say(Answer(200, {"topics": [], "cursor": None}))
-    client = Tarry(script.url) if kind == "threads" else Blocking(kind, script.url, [])
-    with client as tarry:
+    with client_of(kind, script.url) as tarry:
         tarry.topics()
         if kind == "threads":
             assert KEY not in repr(tarry) + repr(vars(tarry))

@@ -10,12 +10,11 @@ import anyio
 import pytest
 import trio
 
+from support.blocking import KINDS
+from support.each_loop import on_loops
 from support.scripted_server import ScriptedServer
 from support.small_broker import SmallBroker
 from tarry.client import AsyncTarry, Delivery, Tarry
-
-RUNNERS = ["threads", "asyncio", "trio"]
-
 
 End = Callable[[], Coroutine[Any, Any, None]]
 """How a handler ends."""
@@ -95,8 +94,8 @@ OF_ASYNCIO = {
     "asyncio's timeout": (asyncio_timeout, "TimeoutError"),
 }
 FAILS = [
-    *((runner, name, *way) for runner in RUNNERS for name, way in EVERYWHERE.items()),
-    *((runner, name, *way) for runner in RUNNERS[1:] for name, way in OF_LOOPS.items()),
+    *((runner, name, *way) for runner in KINDS for name, way in EVERYWHERE.items()),
+    *((runner, name, *way) for runner in KINDS[1:] for name, way in OF_LOOPS.items()),
     *(("asyncio", name, *way) for name, way in OF_ASYNCIO.items()),
 ]
 ENDS: list[Callable[[], BaseException]] = [
@@ -177,7 +176,7 @@ def test_its_own_error_fails_its_message_and_the_work_goes_on(
 
 @pytest.mark.parametrize("form", ["run", "consume"])
 @pytest.mark.parametrize("error", ENDS, ids=["exit", "interrupt", "generator", "own", "group"])
-@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("runner", KINDS)
 def test_what_ends_the_program_ends_the_work_aloud(
     script: ScriptedServer, broker: SmallBroker, runner: str, error: Callable[[], BaseException], form: str
 ) -> None:
@@ -194,50 +193,45 @@ def test_a_worker_whose_task_the_handler_cancels_goes_on(script: ScriptedServer,
     assert (failed["ids"], failed["count"]) == (["1"], True)
 
 
-def test_a_handler_that_cancels_its_task_and_returns_is_done(script: ScriptedServer, broker: SmallBroker) -> None:
+@on_loops("asyncio")
+async def test_a_handler_that_cancels_its_task_and_returns_is_done(script: ScriptedServer, broker: SmallBroker) -> None:
     broker.backlog.appendleft("first")
+    stop = asyncio.Event()
 
-    async def main() -> None:
-        stop = asyncio.Event()
+    async def handle(body: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if body == "good":
+            stop.set()
 
-        async def handle(body: Any) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            if body == "good":
-                stop.set()
-
-        async with AsyncTarry(script.url) as tarry, asyncio.timeout(20):
-            await tarry.run("t", "g", handle, workers=1, stop=stop)
-
-    asyncio.run(main())
+    async with AsyncTarry(script.url) as tarry, asyncio.timeout(20):
+        await tarry.run("t", "g", handle, workers=1, stop=stop)
     assert broker.settled("ack") == [1, 2, 3]
 
 
+@on_loops("asyncio")
 @pytest.mark.parametrize("kill", ["the task of run", "every task"])
-def test_the_cancel_of_the_run_gives_back_uncounted_though_the_handler_has_cancelled_something(
+async def test_the_cancel_of_the_run_gives_back_uncounted_though_the_handler_has_cancelled_something(
     script: ScriptedServer, broker: SmallBroker, kill: str
 ) -> None:
-    async def main() -> None:
-        began = asyncio.Event()
-        workers: list[asyncio.Task[Any] | None] = []
+    began = asyncio.Event()
+    workers: list[asyncio.Task[Any] | None] = []
 
-        async def handle(_: Any) -> None:
-            workers.append(asyncio.current_task())
-            began.set()
-            await asyncio.sleep(60)
+    async def handle(_: Any) -> None:
+        workers.append(asyncio.current_task())
+        began.set()
+        await asyncio.sleep(60)
 
-        async with AsyncTarry(script.url) as tarry:
-            run = asyncio.ensure_future(tarry.run("t", "g", handle, workers=1))
-            await began.wait()
-            if kill == "every task":
-                assert workers[0] is not None
-                workers[0].cancel()  # it hears of it first
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-
-    asyncio.run(main())
+    async with AsyncTarry(script.url) as tarry:
+        run = asyncio.ensure_future(tarry.run("t", "g", handle, workers=1))
+        await began.wait()
+        if kill == "every task":
+            assert workers[0] is not None
+            workers[0].cancel()  # it hears of it first
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
     assert broker.settled("fail") == [1, 2]
     assert not any(request["count"] for request in broker.all("fail"))
 
@@ -257,22 +251,20 @@ def test_a_timeout_around_a_loop_passes_through(script: ScriptedServer, broker: 
     assert not any(request["count"] for request in broker.all("fail"))
 
 
-def test_a_scope_around_a_loop_on_trio_passes_through(script: ScriptedServer, broker: SmallBroker) -> None:
-    async def main() -> None:
-        async with AsyncTarry(script.url) as tarry, tarry.consume("t", "g") as messages:
-            with trio.CancelScope() as scope:
-                async for message in messages:
-                    async with message:
-                        scope.cancel()
-                        await trio.sleep_forever()
-            assert scope.cancelled_caught
-
-    trio.run(main)
+@on_loops("trio")
+async def test_a_scope_around_a_loop_on_trio_passes_through(script: ScriptedServer, broker: SmallBroker) -> None:
+    async with AsyncTarry(script.url) as tarry, tarry.consume("t", "g") as messages:
+        with trio.CancelScope() as scope:
+            async for message in messages:
+                async with message:
+                    scope.cancel()
+                    await trio.sleep_forever()
+        assert scope.cancelled_caught
     assert len(broker.all("fail")) > 0
     assert not any(request["count"] for request in broker.all("fail"))
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("runner", KINDS)
 def test_a_handler_of_run_may_learn_that_its_lease_is_over(
     script: ScriptedServer, broker: SmallBroker, runner: str
 ) -> None:

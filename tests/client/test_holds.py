@@ -1,18 +1,12 @@
 """The consumer's state, with a clock of the test's."""
 
-from datetime import UTC, datetime
-
+from support.claimed import a_claim, a_message
 from tarry.client.holds import Hold, Holds, Settlement
-from tarry.client.records import Claim, Message
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+from tarry.client.records import Claim
 
 
 def claim_of(*ids: str, size: int = 0) -> Claim:
-    messages = tuple(
-        Message(id=id_, topic="t", queue=0, offset=0, body=None, published_at=NOW, deliver_at=NOW) for id_ in ids
-    )
-    return Claim("c" + ids[0], "t", "g", NOW, messages, size)
+    return a_claim("c" + ids[0], *map(a_message, ids), size=size)
 
 
 def told(settlements: list[Settlement]) -> list[tuple[str, tuple[str, ...]]]:

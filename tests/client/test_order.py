@@ -8,26 +8,21 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from support.claimed import TERMS, TIME, record
 from support.scripted_server import Answer, Request, ScriptedServer
 from tarry.client import Tarry, loops
 from tarry.client.consumption import Consumption
 from tarry.client.coroutines import drive
-from tarry.client.stock import Terms
 from tarry.client.transport import ThreadTransport
 
-_TIME = "2026-01-01T00:00:00.000Z"
-_TERMS = Terms(topic="t", group="g", client="c", size=10, lease=60.0, wait=0.0, ahead=5)
+_TERMS = evolve(TERMS, wait=0.0)
 
 
 class OneClaim:
     """Hands out one claim of an ordered topic, and notes what is told of it."""
 
     def __init__(self, *keys: str | None) -> None:
-        self.records: list[dict[str, Any]] = [
-            {"id": str(n), "topic": "t", "queue": 0, "offset": n, "ordering_key": key, "attempt": 1, "body": n}
-            | {"published_at": _TIME, "deliver_at": _TIME}
-            for n, key in enumerate(keys, 1)
-        ]
+        self.records = [record(n, n, ordering_key=key) for n, key in enumerate(keys, 1)]
         self.told: list[tuple[str, Any]] = []
         self.rest = threading.Event()
 
@@ -38,7 +33,7 @@ class OneClaim:
             if not records:
                 self.rest.wait(0.01)
                 return Answer(200, {"claim": None, "messages": []})
-            return Answer(200, {"claim": "c1", "ordered": True, "lease_until": _TIME, "messages": records})
+            return Answer(200, {"claim": "c1", "ordered": True, "lease_until": TIME, "messages": records})
         if verb == "settle":
             told = [
                 ("ack", one["ack"]) if "ack" in one else ("fail", one["fail"]["ids"]) for one in request.json["settle"]

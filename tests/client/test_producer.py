@@ -12,8 +12,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from support.claimed import a_message
 from support.scripted_server import LOST, Answer, Request, ScriptedServer, problem
-from tarry.client import BadRequest, Draft, Message, Receipt, Rescheduled, Tarry, TarryError
+from tarry.client import BadRequest, Draft, Receipt, Rescheduled, Tarry, TarryError
 
 
 def accept(request: Request) -> Answer:
@@ -192,16 +193,7 @@ def test_half_a_character_is_refused_by_the_name_of_its_field(
 
 def test_what_names_a_message_is_taken_for_its_id(script: ScriptedServer, tarry: Tarry) -> None:
     receipt = Receipt("7", "orders", "scheduled", datetime.now(UTC))
-    message = Message(
-        id="7",
-        topic="orders",
-        queue=0,
-        offset=0,
-        body=1,
-        published_at=receipt.deliver_at,
-        deliver_at=receipt.deliver_at,
-    )
-    for one in ("7", 7, receipt, message, Rescheduled("7", receipt.deliver_at)):
+    for one in ("7", 7, receipt, a_message("7"), Rescheduled("7", receipt.deliver_at)):
         script.say(Answer(200, {"result": "cancelled"}), Answer(200, {"acked": 1}))
         assert tarry.cancel(one) == "cancelled"
         assert tarry.ack("c", [one]) == 1

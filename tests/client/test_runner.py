@@ -12,7 +12,7 @@ import pytest
 
 from support.scripted_server import ScriptedServer, problem
 from support.small_broker import SmallBroker
-from tarry.client import BadRequest, Delivery, Tarry
+from tarry.client import BadRequest, Tarry
 from tarry.client.signals import ends
 
 
@@ -31,18 +31,6 @@ def test_handlers_get_bodies_and_work_side_by_side(tarry: Tarry, broker: SmallBr
     tarry.run("t", "g", handle, workers=4, stop=stop)
     assert sorted(seen) == list(range(8))
     assert broker.settled("ack") == list(range(1, 9))
-
-
-def test_a_handler_may_have_the_message(tarry: Tarry, broker: SmallBroker) -> None:
-    broker.backlog.append("a")
-    stop = threading.Event()
-
-    def handle(message: Delivery) -> None:
-        stop.set()
-        message.retry(after="1h")
-
-    tarry.run("t", "g", handle, workers=1, pass_message=True, stop=stop)
-    assert broker.all("fail")[0]["retry_after"] == "1h"
 
 
 @pytest.mark.parametrize("tarry", ["threads"], indirect=True)

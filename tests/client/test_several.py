@@ -15,6 +15,7 @@ import anyio
 import httpx
 import pytest
 
+from support.each_loop import on_each_loop
 from support.scripted_server import Answer, Request, ScriptedServer, problem
 from support.small_broker import SmallBrokers
 from tarry.client import AsyncTarry, BadRequest, Delivery, Tarry
@@ -141,8 +142,8 @@ def test_a_signal_finishes_what_is_in_flight_and_gives_back_the_rest(
         assert sorted([*acked, *failed]) == list(range(1, 51 - len(brokers.of[topic].backlog)))
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_signal_ends_tasks_too(script: ScriptedServer, brokers: SmallBrokers, backend: str) -> None:
+@on_each_loop
+async def test_a_signal_ends_tasks_too(script: ScriptedServer, brokers: SmallBrokers) -> None:
     brokers.of["b"].backlog.extend(range(50))
 
     finished: list[int] = []
@@ -154,11 +155,8 @@ def test_a_signal_ends_tasks_too(script: ScriptedServer, brokers: SmallBrokers, 
                 await anyio.sleep(0.001)
         finished.append(body + 1)
 
-    async def main() -> None:
-        async with AsyncTarry(script.url) as tarry:
-            await tarry.run([("a", handle), ("b", handle)], "g", workers=1, max=10)
-
-    anyio.run(main, backend=backend)
+    async with AsyncTarry(script.url) as tarry:
+        await tarry.run([("a", handle), ("b", handle)], "g", workers=1, max=10)
     acked, failed = settled(brokers, "b", "ack"), settled(brokers, "b", "fail")
     assert acked == finished
     assert sorted([*acked, *failed]) == list(range(1, 51 - len(brokers.of["b"].backlog)))

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from support.blocking import Blocking
+from support.each_loop import on_each_loop
 from support.scripted_server import Answer, Request, ScriptedServer, problem
 from support.waiting import wait_until
 from tarry.client import AsyncTarry, Claim, LeaseLost, NotFound, Receipt, Tarry, Unavailable
@@ -274,9 +275,9 @@ def test_a_client_that_adds_credentials_in_its_request_adds_them_to_shared_ones(
     assert [request.headers["Authorization"] for request in script.requests] == ["Bearer t"] * 2
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@on_each_loop
 @pytest.mark.parametrize("block", [True, False])
-def test_a_cancelled_task_is_taken_out_and_harms_no_other(script: ScriptedServer, backend: str, block: bool) -> None:
+async def test_a_cancelled_task_is_taken_out_and_harms_no_other(script: ScriptedServer, block: bool) -> None:
     """Unsent, or under way with the others: whose tries it costs without a block, and not their messages."""
     first, shared, held = threading.Event(), threading.Event(), threading.Event()
 
@@ -296,36 +297,33 @@ def test_a_cancelled_task_is_taken_out_and_harms_no_other(script: ScriptedServer
     async def publish(tarry: AsyncTarry, body: Any) -> None:
         got.append((await tarry.publish("orders", body)).id)
 
-    async def main() -> None:
-        tarry = AsyncTarry(script.url)
-        if block:
-            await tarry.__aenter__()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(publish, tarry, "first")
-            await anyio.to_thread.run_sync(first.wait)
-            with anyio.CancelScope() as sent:
-                async with anyio.create_task_group() as inner:
-                    inner.start_soon(publish, tarry, "sent")
+    tarry = AsyncTarry(script.url)
+    if block:
+        await tarry.__aenter__()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(publish, tarry, "first")
+        await anyio.to_thread.run_sync(first.wait)
+        with anyio.CancelScope() as sent:
+            async with anyio.create_task_group() as inner:
+                inner.start_soon(publish, tarry, "sent")
+                await anyio.lowlevel.checkpoint()
+                for _ in range(20):
                     await anyio.lowlevel.checkpoint()
-                    for _ in range(20):
-                        await anyio.lowlevel.checkpoint()
-                    tasks.start_soon(publish, tarry, "other")
-                    for _ in range(20):
-                        await anyio.lowlevel.checkpoint()
-                    with anyio.move_on_after(0.05) as unsent:
-                        await publish(tarry, "unsent")
-                    assert unsent.cancelled_caught
-                    held.set()
-                    await anyio.to_thread.run_sync(shared.wait)
-                    sent.cancel()
-            assert sent.cancelled_caught
-            gone.set()
-        if block:
-            await tarry.__aexit__(None, None, None)
-        else:
-            await tarry.close()
-
-    anyio.run(main, backend=backend)
+                tasks.start_soon(publish, tarry, "other")
+                for _ in range(20):
+                    await anyio.lowlevel.checkpoint()
+                with anyio.move_on_after(0.05) as unsent:
+                    await publish(tarry, "unsent")
+                assert unsent.cancelled_caught
+                held.set()
+                await anyio.to_thread.run_sync(shared.wait)
+                sent.cancel()
+        assert sent.cancelled_caught
+        gone.set()
+    if block:
+        await tarry.__aexit__(None, None, None)
+    else:
+        await tarry.close()
     assert sorted(got) == ["first", "other"]
     bodies = [one["body"] for request in script.requests for one in messages(request)]
     assert bodies == ["first", "sent", "other"] + ([] if block else ["other"])

@@ -16,6 +16,7 @@ import pytest
 from attrs import define, field
 
 import tarry.client
+from support.claimed import TIME, record
 from support.effort import full, tries
 from tarry.client import AsyncTarry
 from tarry.client.calls import Call, Reply
@@ -25,7 +26,6 @@ from tarry.client.stock import Terms
 from tarry.client.transport import ThreadTransport
 
 _TERMS = Terms(topic="t", group="g", client="c", size=2, lease=60.0, wait=0.0, ahead=0)
-_TIME = "2026-01-01T00:00:00.000Z"
 _WATCHED = (str(Path(tarry.client.__file__).parent), threading.__file__)
 T = TypeVar("T")
 
@@ -38,16 +38,12 @@ class OneClaim(ThreadTransport):
         self.given = threading.Event()
 
     async def send(self, call: Call[T], *, deadline: float | None = None, abandon: threading.Event | None = None) -> T:
-        document: dict[str, Any] = {"alive_until": _TIME, "claims": 0}
+        document: dict[str, Any] = {"alive_until": TIME, "claims": 0}
         if call.path.endswith("/claim"):
             document = {"claim": None, "messages": []}
             if not self.given.is_set():
                 self.given.set()
-                messages = [
-                    {"id": str(n), "queue": 0, "offset": n, "body": n, "published_at": _TIME, "deliver_at": _TIME}
-                    for n in (1, 2)
-                ]
-                document = {"claim": "c1", "lease_until": _TIME, "messages": messages}
+                document = {"claim": "c1", "lease_until": TIME, "messages": [record(n, n) for n in (1, 2)]}
             elif abandon is not None:
                 abandon.wait()
         elif call.content is not None and not call.path.endswith("/renew"):

@@ -1,33 +1,26 @@
 """A client that was silent for longer than it is taken to live: what it holds may be another's by then."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from support.claimed import TERMS, a_claim, a_message
 from tarry.client.consumption import Consumption
-from tarry.client.records import Claim, Message
-from tarry.client.stock import Stock, Terms
+from tarry.client.records import Claim
+from tarry.client.stock import Stock
 from tarry.client.transport import ThreadTransport
 
-_WHEN = datetime(2026, 1, 1, tzinfo=UTC)
-_TERMS = Terms(topic="t", group="g", client="c", size=10, lease=60.0, wait=2.0, ahead=5)
 
-
-def claim(name: str, *ids: str, **rest: Any) -> Claim:
-    messages = tuple(
-        Message(id=id_, topic="t", queue=0, offset=int(id_), body=None, published_at=_WHEN, deliver_at=_WHEN)
-        for id_ in ids
-    )
-    return Claim(name, "t", "g", _WHEN, messages, 100, **rest)
+def claim_of(name: str, *ids: str, **rest: Any) -> Claim:
+    return a_claim(name, *map(a_message, ids), **rest)
 
 
 @pytest.fixture
 def stock() -> Stock:
     """Told at 0 that it lives for 15 s, with one claim of three messages."""
-    stock = Stock(_TERMS)
+    stock = Stock(TERMS)
     stock.note_alive(0.0, 15.0)
-    stock.add(claim("one", "1", "2", "3"), 1.0, 0.5)
+    stock.add(claim_of("one", "1", "2", "3"), 1.0, 0.5)
     return stock
 
 
@@ -45,8 +38,8 @@ def test_the_server_says_how_often(stock: Stock) -> None:
 
 
 def test_without_a_sign_nothing_is_held_back() -> None:
-    stock = Stock(_TERMS)
-    stock.add(claim("one", "1"), 1.0)
+    stock = Stock(TERMS)
+    stock.add(claim_of("one", "1"), 1.0)
     assert taken(stock, 50.0) == ["1"]
 
 
@@ -78,16 +71,16 @@ def test_what_was_given_away_is_not_handed_out(stock: Stock) -> None:
 def test_a_claim_asked_for_before_the_silence_is_in_doubt_too(stock: Stock) -> None:
     """Its answer lay in the socket while the process was stopped."""
     stock.note_alive(30.0, 15.0)
-    stock.add(claim("two", "4"), 30.1, 14.0)
-    stock.add(claim("three", "5"), 30.2, 30.1)
+    stock.add(claim_of("two", "4"), 30.1, 14.0)
+    stock.add(claim_of("three", "5"), 30.2, 30.1)
     assert taken(stock, 30.3) == ["5"]
 
 
 def test_a_handler_may_know_that_its_lease_is_over_though_no_server_answers() -> None:
     clock = [0.0]
     transport = ThreadTransport("http://127.0.0.1:1", timeout=1, deadline=0)
-    consuming = Consumption(transport, _TERMS, clock=lambda: clock[0])
-    consuming.stock.add(claim("one", "1"), 0.0)
+    consuming = Consumption(transport, TERMS, clock=lambda: clock[0])
+    consuming.stock.add(claim_of("one", "1"), 0.0)
     message = consuming.next()
     assert message is not None
     clock[0] = 59.9
@@ -97,8 +90,8 @@ def test_a_handler_may_know_that_its_lease_is_over_though_no_server_answers() ->
 
 
 def test_a_broadcast_answer_is_nobody_elses(stock: Stock) -> None:
-    stock = Stock(_TERMS)
+    stock = Stock(TERMS)
     stock.note_alive(0.0, 15.0)
-    stock.add(claim("", "1", next="0-2"), 1.0, 0.5)
+    stock.add(claim_of("", "1", next="0-2"), 1.0, 0.5)
     stock.note_alive(30.0, 15.0)
     assert taken(stock, 30.1) == ["1"]

@@ -1,6 +1,7 @@
 """A call that is answered badly, late or not at all."""
 
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -130,15 +131,22 @@ def test_what_tarry_says_is_not_a_proxys(script: ScriptedServer, tarry: Tarry) -
         tarry.topics()
 
 
-def test_nobody_there() -> None:
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address at which nobody listens."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        with Tarry(url, deadline=0.0) as tarry:
+        yield f"http://127.0.0.1:{closed.getsockname()[1]}"
+
+
+def test_nobody_there(nowhere: str) -> None:
+    with Tarry(nowhere, deadline=0.0) as tarry:
+        for call in (tarry.topics, lambda: tarry.fail("c1")):
             with pytest.raises(Unavailable, match="does not answer") as error:
-                tarry.topics()
+                call()
             assert error.value.__cause__ is not None
-            assert not tarry.ready()
+            assert not error.value.in_doubt, "it was never sent"
+        assert not tarry.ready()
 
 
 class Enough(Exception):
@@ -159,11 +167,9 @@ def naps(url: str) -> list[float]:
     return naps
 
 
-def test_a_server_that_is_away_is_looked_for_often() -> None:
+def test_a_server_that_is_away_is_looked_for_often(nowhere: str) -> None:
     """What falls due until the next try is late."""
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        assert 0.25 < max(naps(f"http://127.0.0.1:{closed.getsockname()[1]}")) <= 0.5
+    assert 0.25 < max(naps(nowhere)) <= 0.5
 
 
 def test_a_server_that_is_there_and_in_trouble_is_left_alone(script: ScriptedServer) -> None:
@@ -204,15 +210,6 @@ def test_a_refusal_tells_whether_an_earlier_try_may_have_done_it(
         tarry.fail("c1", reason="no")
     assert error.value.in_doubt is in_doubt
     assert bool(getattr(error.value, "__notes__", [])) is in_doubt
-
-
-def test_what_was_never_sent_is_not_in_doubt() -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        with Tarry(f"http://127.0.0.1:{closed.getsockname()[1]}", deadline=0.0) as tarry:
-            with pytest.raises(Unavailable) as error:
-                tarry.fail("c1")
-            assert not error.value.in_doubt
 
 
 class Signing(httpx.Client):

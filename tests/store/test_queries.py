@@ -77,11 +77,13 @@ def database(schema: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     schema.rollback()
 
 
-def _bound(name: str) -> tuple[str, list[Any]]:
-    text = load_queries()[name]
-    if "VALUES ?" in text:
-        columns = text.partition("VALUES")[0].rpartition("(")[2].count(",") + 1
-        return sqlite_statements.insert(name, columns), [1] * columns
+def _columns(text: str) -> int:
+    """Of the rows that it inserts."""
+    return text.partition("VALUES")[0].rpartition("(")[2].count(",") + 1
+
+
+def _asked(text: str) -> list[Any]:
+    """Something for each of its holes."""
     some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
     if "(topic_id, hour) IN" in text:
         some = [(1, 2)] * 2
@@ -89,8 +91,14 @@ def _bound(name: str) -> tuple[str, list[Any]]:
         some = [(1, b"k")] * 2
     if match := re.search(r"\(([^()]+)\) WITHIN", text):
         some = [(1,) * (match[1].count(",") + 2)] * 2
-    asked: list[Any] = [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
-    return sqlite_statements.bind(name, asked)
+    return [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
+
+
+def _bound(name: str) -> tuple[str, list[Any]]:
+    text = load_queries()[name]
+    if "VALUES ?" in text:
+        return sqlite_statements.insert(name, _columns(text)), [1] * _columns(text)
+    return sqlite_statements.bind(name, _asked(text))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -167,17 +175,12 @@ def _column(database: sqlite3.Connection, text: str, column: str) -> tuple[tuple
 def test_mysql_binds_it(name: str) -> None:
     text = load_queries()[name]
     if "VALUES ?" in text:
-        columns = text.partition("VALUES")[0].rpartition("(")[2].count(",") + 1
         prepared, writers = mysql_statements.statement(name)
-        (bound,) = prepared.bind_many([(1,) * columns] * 3, max_bytes=10_000)
+        (bound,) = prepared.bind_many([(1,) * _columns(text)] * 3, max_bytes=10_000)
         assert not writers
         assert bound.count(b"(1") == 3
     else:
-        some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
-        if match := re.search(r"\(([^()]+)\) WITHIN", text):
-            some = [(1,) * (match[1].count(",") + 2)] * 2
-        asked: list[Any] = [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
-        bound = mysql_statements.bind(name, asked)
+        bound = mysql_statements.bind(name, _asked(text))
     assert b"?" not in bound
 
 

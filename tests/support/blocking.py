@@ -118,3 +118,14 @@ class BlockingDelivery:
         if not inspect.ismethod(value):
             return value
         return lambda *args, **options: self._portal.call(partial(value, *args, **options))
+
+
+KINDS = ("threads", "asyncio", "trio")
+
+
+def client_of(kind: str, url: str | None, sleeps: list[float] | None = None, **options: Any) -> Tarry:
+    """A client that works in threads, or on that event loop; it does not sleep, and notes how long it would have."""
+    sleeps = [] if sleeps is None else sleeps
+    if kind == "threads":
+        return Tarry(url, sleep=sleeps.append, **options)
+    return Blocking(kind, url, sleeps, **options)

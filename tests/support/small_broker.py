@@ -6,9 +6,8 @@ from typing import Any
 
 from attrs import define, field
 
+from support.claimed import TIME, record
 from support.scripted_server import Answer, Request, problem
-
-_SOME_TIME = "2026-01-01T00:00:00.000Z"
 
 
 @define
@@ -51,12 +50,8 @@ class SmallBroker:
         self.calls.append(("claim", request.json))
         claim = f"c{self._last}" if self.topic == "t" else f"{self.topic}.{self._last}"
         self._claims[claim] = dict(messages)
-        records = [self._record(id_, body) for id_, body in messages.items()]
-        return Answer(200, {"claim": claim, "lease_until": _SOME_TIME, "messages": records})
-
-    def _record(self, id_: str, body: Any) -> dict[str, Any]:
-        times = {"published_at": _SOME_TIME, "deliver_at": _SOME_TIME}
-        return {"id": id_, "topic": self.topic, "queue": 0, "offset": int(id_), "attempt": 1, "body": body, **times}
+        records = [record(int(id_), body, topic=self.topic) for id_, body in messages.items()]
+        return Answer(200, {"claim": claim, "lease_until": TIME, "messages": records})
 
     def _settle_each(self, request: Request) -> Answer:
         """Records each settlement as if it had come in its own call."""
@@ -74,7 +69,7 @@ class SmallBroker:
         if self.lost:
             return problem(409, result="lease_lost", detail="the lease is over")
         if verb == "extend":
-            return Answer(200, {"lease_until": _SOME_TIME})
+            return Answer(200, {"lease_until": TIME})
         held = self._claims[claim]
         bodies = [held[id_] for id_ in request.get("ids", held)]
         if verb == "ack":

@@ -14,6 +14,9 @@ from tarry.store.opening import open_backend
 
 KINDS: tuple[Kind, ...] = ("sqlite", "mariadb", "mysql")
 
+on_servers = pytest.mark.parametrize("kind", KINDS[1:], indirect=True)
+"""Marks a test of what the embedded store has not: an outbox, or others who hold a row. There is one writer."""
+
 
 @pytest.fixture(scope="session")
 def homes() -> Iterator[Callable[[str], tuple[str, Tables]]]:

@@ -17,6 +17,7 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
 from tarry.store.groups import holdings
 from tarry.store.ids import SHARDS
+from tarry.store.looking import tracing
 from tarry.store.opening import open_backend
 from tarry.store.ports import Transaction
 from tarry.store.records import (
@@ -24,7 +25,9 @@ from tarry.store.records import (
     ClaimRequest,
     Conflict,
     Draft,
+    Found,
     Group,
+    GroupState,
     Promoted,
     Publication,
     ReadAnswer,
@@ -32,6 +35,7 @@ from tarry.store.records import (
     Settled,
     Settlement,
     Topic,
+    TopicState,
     Turn,
 )
 from tarry.store.timers import timers
@@ -138,6 +142,16 @@ def connect_raw(dsn: str) -> "pymysql.connections.Connection[pymysql.cursors.Cur
     return connection
 
 
+@contextmanager
+def uncommitted(dsn: str, *statements: str) -> Generator[None]:
+    """What another program has locked or done in a transaction that stays open, and is rolled back in the end."""
+    with connect_raw(dsn) as other, other.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        yield
+        other.rollback()
+
+
 def row_lock_waits(tables: Tables) -> int:
     """How often a transaction has waited for a row that another had locked, on the whole server."""
     return int(tables.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")[0][1])
@@ -197,6 +211,12 @@ class Stage:
             catalogue.add_topic, TopicDraft(name, queues=queues, ordered=ordered, ladder=ladder), self.now
         )
 
+    async def topic_and_group(
+        self, name: str = "orders", queues: int = 1, ladder: Ladder | None = None, *, ordered: bool = False
+    ) -> tuple[Topic, Group]:
+        topic = await self.topic(name, queues, ladder, ordered=ordered)
+        return topic, await self.group(topic)
+
     async def group(
         self, topic: Topic, name: str = "billing", *, ladder: Ladder | None = None, latest: bool = False
     ) -> Group:
@@ -210,7 +230,11 @@ class Stage:
 
     async def publish(self, *drafts: Draft) -> list[Receipt]:
         """Publishes these drafts in one request; returns the receipts."""
-        answer = await self.ask(Publication(drafts))
+        return await self.accept(Publication(drafts))
+
+    async def accept(self, publication: Publication) -> list[Receipt]:
+        """As `ask`, of a request that meets no other under its key."""
+        answer = await self.ask(publication)
         assert not isinstance(answer, Conflict)
         return answer
 
@@ -234,8 +258,9 @@ class Stage:
         """Due times by wheel entry, found as the loader does: every scan, every shard, in small pages."""
         return await self.store.read(_waiting)
 
-    async def fall_due(self) -> list[Promoted]:
-        """Promotes whatever is due."""
+    async def fall_due(self, after: int = 0) -> list[Promoted]:
+        """Promotes whatever is due, so much time later."""
+        self.now += after
         return await self.promote(*(entry for entry, due in (await self.waiting()).items() if due <= self.now))
 
     async def turn(
@@ -256,20 +281,45 @@ class Stage:
     async def settle(self, group: Group, *settlements: Settlement) -> list[Settled | None]:
         return list((await self.turn(group, settlements)).settled)
 
-    async def ack(self, group: Group, claim: Claim, places: tuple[int, ...] | None = None) -> Settled:
-        (settled,) = await self.settle(group, of_all(Settlement(claim.key, "ack", places), claim))
+    async def settle_one(self, group: Group, settlement: Settlement) -> Settled:
+        """Of a claim that there is, or was."""
+        (settled,) = await self.settle(group, settlement)
         assert settled is not None
         return settled
 
+    async def ack(self, group: Group, claim: Claim, places: tuple[int, ...] | None = None) -> Settled:
+        return await self.settle_one(group, of_all(Settlement(claim.key, "ack", places), claim))
+
     async def fail(self, group: Group, claim: Claim, places: tuple[int, ...] | None = None, **how: Any) -> Settled:
-        (settled,) = await self.settle(group, of_all(Settlement(claim.key, "fail", places, **how), claim))
-        assert settled is not None
-        return settled
+        return await self.settle_one(group, of_all(Settlement(claim.key, "fail", places, **how), claim))
 
     async def end_leases(self, group: Group) -> list[Settled | None]:
         """Ends the leases that are over, as the service does."""
         over = [key for key, _ in await self.store.read(holdings.over, self.now, 1000) if key.group_id == group.id]
         return await self.settle(group, *(Settlement(key, "end") for key in over))
+
+    async def end_lease(self, group: Group) -> Settled:
+        """Ends the lease that is over, which is one."""
+        (settled,) = await self.end_leases(group)
+        assert settled is not None
+        return settled
+
+    async def state(self, topic: Topic) -> TopicState:
+        return (await self.store.read(catalogue.topic_states, [topic]))[topic.id]
+
+    async def group_state(self, group: Group) -> GroupState:
+        return await self.store.read(catalogue.group_state, group)
+
+    async def counts(self, of: Topic | Group, **expected: object) -> None:
+        """Asserts that these fields of its state have these values."""
+        state = await (self.state(of) if isinstance(of, Topic) else self.group_state(of))
+        assert {name: getattr(state, name) for name in expected} == expected
+
+    async def found(self, id_: int) -> Found:
+        """A message that there is, or was."""
+        found = await self.store.read(tracing.find_message, id_)
+        assert found is not None
+        return found
 
     def count(self, table: str, where: str = "TRUE") -> int:
         return int(self.tables.rows(f"SELECT COUNT(*) FROM `{table}` WHERE {where}")[0][0])

@@ -1,13 +1,16 @@
 """One fixture, three backends: what is written here holds on each of them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.store_homes import KINDS, dsn, homes
 from support.store_homes import stage as unwatched
 from support.stores import Kind, Stage
+from tarry.store.ports import Asked, Transaction
+from tarry.store.records import Group, Topic
 from tarry.store.timers import forecast
 
 __all__ = ["dsn", "homes", "unwatched"]
@@ -39,3 +42,43 @@ async def stage(unwatched: Stage) -> AsyncIterator[Stage]:
     while since < forecast.EVER:
         since, wrong = await unwatched.store.write(forecast.check, since)
         assert not wrong, "the forecast is not what waits"
+
+
+@pytest.fixture
+async def topic(stage: Stage) -> Topic:
+    """A plain one: "orders", of one queue."""
+    return await stage.topic()
+
+
+@pytest.fixture
+async def group(stage: Stage, topic: Topic) -> Group:
+    """A plain one of that topic: "billing"."""
+    return await stage.group(topic)
+
+
+class _Watched:
+    """A transaction that notes what is asked in one flight."""
+
+    def __init__(self, tx: Transaction, flights: list[Sequence[Asked[Any]]]) -> None:
+        self._tx = tx
+        self._flights = flights
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
+        self._flights.append(queries)
+        await self._tx.fetch_all(queries)
+
+
+@pytest.fixture
+def flights(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Asked[Any]]]:
+    """What transactions that write have asked in one flight each."""
+    flights: list[Sequence[Asked[Any]]] = []
+    write = stage.store.backend.write
+
+    async def watched(work: Callable[[Transaction], Awaitable[Any]], *, heavy: bool = False) -> Any:
+        return await write(lambda tx: work(_Watched(tx, flights)), heavy=heavy)  # type: ignore[arg-type,return-value]
+
+    monkeypatch.setattr(stage.store.backend, "write", watched)
+    return flights

@@ -3,20 +3,20 @@
 A new attribute is tried by this without a line more; who forgets it in one place loses it there, and sees it here.
 """
 
-from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from support.attributes import attributes, each, one_of
+from support.cleaning import clean
 from support.drivers import DRIVERS, close
 from support.letters import dead_letters_of
+from support.store_homes import on_servers
 from support.stores import HOUR, START, Stage
 from tarry.client.coroutines import drive
 from tarry.client.outbox.cursors import CursorTransaction
 from tarry.service.schedules.courses import course_of
-from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits
 from tarry.store.content import ATTRIBUTES, LABELS, NUMBERS, Attributes, Content
 from tarry.store.ids import IdMaker
@@ -77,16 +77,14 @@ async def test_at_once(stage: Stage, topic: Topic, group: Group) -> None:
 async def test_together(stage: Stage, topic: Topic, group: Group) -> None:
     for delay in (None, HOUR):
         receipts = await stage.publish(*(stage.draft(topic, b"{}", delay, **said) for said in ALL))
-        stage.now += delay or 0
-        await stage.fall_due()
+        await stage.fall_due(after=delay or 0)
         assert given(await stage.claim(group, LIMIT)) == {one.id: said for one, said in zip(receipts, ALL, strict=True)}
 
 
 async def test_after_a_time(stage: Stage, topic: Topic, group: Group) -> None:
     sent = await publish(stage, topic, HOUR)
     assert await found(stage, sent) == sent
-    stage.now += HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=HOUR)
     assert given(await stage.claim(group, LIMIT)) == await found(stage, sent) == sent
 
 
@@ -101,8 +99,7 @@ async def test_with_a_guard(stage: Stage, topic: Topic) -> None:
 async def test_once_more_among_the_dead_and_redriven(stage: Stage, topic: Topic, group: Group) -> None:
     sent = await publish(stage, topic)
     await stage.fail(group, await stage.claim(group, LIMIT))
-    stage.now += 1000
-    await stage.fall_due()
+    await stage.fall_due(after=1000)
     claim = await stage.claim(group, LIMIT)
     assert given(claim) == sent
     await stage.fail(group, claim)
@@ -118,17 +115,7 @@ async def test_redriven_when_retention_has_taken_it(stage: Stage, topic: Topic) 
     sent = await publish(stage, topic)
     await stage.fail(group, await stage.claim(group, LIMIT))
     stage.now += 8 * HOUR
-    await stage.store.write(
-        partial(
-            retention.clean_messages,
-            topic=topic,
-            queue=topic.queues[0],
-            limits=Limits(retention=HOUR, hard=9 * HOUR, history=9 * HOUR, dead=99 * HOUR),
-            now=stage.now,
-            start=0,
-            limit=LIMIT,
-        )
-    )
+    await clean(stage, topic, limits=Limits(retention=HOUR, hard=9 * HOUR, history=9 * HOUR, dead=99 * HOUR))
     assert stage.count("message") == 0, "the letters are all that is left"
     assert (await stage.store.redrive(group, Letters(), LIMIT, stage.now)).count == len(sent)
     await stage.fall_due()
@@ -156,7 +143,7 @@ async def test_of_a_schedule(stage: Stage, topic: Topic) -> None:
     assert {name: getattr(one, name) for name in LABELS} == labels
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "mysql"], indirect=True)
+@on_servers
 async def test_of_an_outbox(stage: Stage, dsn: str, topic: Topic) -> None:
     stage.now = await stage.store.backend.now()
     connection = DRIVERS["pymysql"](dsn)

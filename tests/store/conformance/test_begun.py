@@ -5,10 +5,8 @@ import json
 import pytest
 
 from support.stores import MINUTE, SECOND, START, Stage, bodies
-from tarry.store import catalogue
 from tarry.store.groups import clients
 from tarry.store.groups.failing import FREE_LOSSES
-from tarry.store.looking import tracing
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic
 from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
@@ -30,8 +28,7 @@ async def _told(
 
 
 async def _begin(stage: Stage, group: Group, claim: Claim, *places: int) -> None:
-    (settled,) = await stage.settle(group, Settlement(claim.key, "begin", begun=places))
-    assert settled is not None
+    settled = await stage.settle_one(group, Settlement(claim.key, "begin", begun=places))
     assert not settled.lost
 
 
@@ -53,17 +50,14 @@ async def test_what_was_begun_counts_and_the_rest_comes_again_as_it_was(stage: S
     assert outcomes(stage) == [[6, 4, 6, 6]]
     back = await _claim(stage, group)
     assert [(m.body, m.attempt, m.losses) for m in back.messages] == [(b"0", 1, 1), (b"2", 1, 1), (b"3", 1, 1)]
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     (killer,) = (await _claim(stage, group)).messages
     assert (killer.body, killer.attempt, killer.losses) == (b"1", 2, 1)
     histories = stage.tables.rows("SELECT message_offset, history FROM redelivery")
     assert {offset: len(json.loads(history)) for offset, history in histories} == {0: 0, 1: 1, 2: 0, 3: 0}
 
 
-async def test_of_a_client_that_tells_nothing_all_counts(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_of_a_client_that_tells_nothing_all_counts(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(stage.draft(topic))
     await _claim(stage, group, tells=False)
     stage.now += 2 * MINUTE
@@ -92,8 +86,7 @@ async def test_what_was_settled_or_lost_is_not_begun(stage: Stage) -> None:
     await _begin(stage, group, claim, 0, 1)
     assert stage.column("SELECT settled_at FROM claim")[0][:8] == times
     stage.now = claim.lease_until
-    (late,) = await stage.settle(group, Settlement(claim.key, "begin", begun=(1,)))
-    assert late is not None
+    late = await stage.settle_one(group, Settlement(claim.key, "begin", begun=(1,)))
     assert late.lost
 
 
@@ -115,16 +108,14 @@ async def test_the_bound(stage: Stage) -> None:
         (message,) = (await _claim(stage, group)).messages
         assert (message.attempt, message.losses) == (1, losses)
     await _lose(stage, group)
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     (message,) = (await _claim(stage, group)).messages
     assert (message.attempt, message.losses) == (2, FREE_LOSSES + 1)
     await _lose(stage, group)
     assert await stage.claim_some(group) is None
     ((history,),) = stage.tables.rows("SELECT history FROM dead")
     assert len(json.loads(history)) == 2
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.dead, state.retried) == (1, FREE_LOSSES + 1)
+    await stage.counts(group, dead=1, retried=FREE_LOSSES + 1)
 
 
 @pytest.mark.parametrize("count", [True, False])
@@ -149,8 +140,7 @@ async def test_of_an_ordered_topic_the_first_of_the_key_goes_uncounted_and_the_o
     assert (bodies(back), [m.attempt for m in back.messages]) == ([b"1"], [1])
     await _begin(stage, group, back, 0)
     await _lose(stage, group)
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     back = await _claim(stage, group)
     assert [(m.body, m.attempt, m.losses) for m in back.messages] == [(b"1", 2, 2)]
     await stage.ack(group, back)
@@ -163,10 +153,8 @@ async def test_a_life_tells_it_as_given_back(stage: Stage) -> None:
     (id_,) = claim.places
     stage.now += MINUTE + SECOND
     await stage.end_leases(group)
-    stage.now += 1
-    await stage.fall_due()
-    found = await stage.store.read(tracing.find_message, id_)
-    assert found is not None
+    await stage.fall_due(after=1)
+    found = await stage.found(id_)
     events = [(event.what, event.attempt) for event in found.life if event.group is not None]
     assert events == [("claimed", 1), ("suspended", 1), ("returned", 1)]
 

@@ -1,21 +1,25 @@
 """Broadcast: each client has every message, at an offset of its own that survives a lost answer and a restart."""
 
-from functools import partial
+import pytest
 
+from support.cleaning import DAY, LIMITS, whole_round
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
-from tarry.store.cleaning.retention import Limits, clean_readers
+from tarry.store.cleaning import retention
 from tarry.store.groups import clients
 from tarry.store.records import Group, Queue, ReadAnswer, ReadRequest, Topic
 from tarry.store.stream import readers, stretches
-
-DAY = 24 * HOUR
 
 
 async def news(stage: Stage, queues: int = 1) -> Group:
     topic = await stage.store.write(catalogue.add_topic, TopicDraft("news", kind="broadcast", queues=queues), stage.now)
     return await stage.group(topic, "screens")
+
+
+@pytest.fixture
+async def group(stage: Stage) -> Group:
+    return await news(stage)
 
 
 async def read(stage: Stage, group: Group, client: str = "a", size: int = 10, **how: object) -> ReadAnswer:
@@ -32,8 +36,7 @@ def place(group: Group, answer: ReadAnswer) -> tuple[Queue, int]:
     return group.topic.queues[number], offset
 
 
-async def test_every_client_has_every_message(stage: Stage) -> None:
-    group = await news(stage)
+async def test_every_client_has_every_message(stage: Stage, group: Group) -> None:
     for client in "abc":
         assert (await read(stage, group, client)).messages == ()
     await tell(stage, group.topic, b"1", b"2", b"3")
@@ -44,8 +47,7 @@ async def test_every_client_has_every_message(stage: Stage) -> None:
     assert stage.count("claim") == stage.count("delivery") == stage.count("cursor") == 0
 
 
-async def test_a_new_client_starts_at_the_latest_unless_it_says_so(stage: Stage) -> None:
-    group = await news(stage)
+async def test_a_new_client_starts_at_the_latest_unless_it_says_so(stage: Stage, group: Group) -> None:
     await tell(stage, group.topic, b"1", b"2")
     assert bodies_of(await read(stage, group, "late")) == []
     assert bodies_of(await read(stage, group, "early", latest=False)) == [b"1", b"2"]
@@ -54,8 +56,7 @@ async def test_a_new_client_starts_at_the_latest_unless_it_says_so(stage: Stage)
     assert bodies_of(await read(stage, group, "late")) == [b"3"]
 
 
-async def test_groups_have_clients_of_their_own(stage: Stage) -> None:
-    group = await news(stage)
+async def test_groups_have_clients_of_their_own(stage: Stage, group: Group) -> None:
     other = await stage.group(group.topic, "phones")
     for one in (group, other):
         await read(stage, one)
@@ -64,8 +65,7 @@ async def test_groups_have_clients_of_their_own(stage: Stage) -> None:
         assert bodies_of(await read(stage, one)) == [b"1"]
 
 
-async def test_what_is_not_confirmed_is_given_again(stage: Stage) -> None:
-    group = await news(stage)
+async def test_what_is_not_confirmed_is_given_again(stage: Stage, group: Group) -> None:
     await read(stage, group)
     await tell(stage, group.topic, b"1", b"2", b"3")
     first = await read(stage, group, size=2, moves=False)
@@ -79,8 +79,7 @@ async def test_what_is_not_confirmed_is_given_again(stage: Stage) -> None:
     assert last.next == (0, 3)
 
 
-async def test_a_late_confirmation_takes_nothing_back(stage: Stage) -> None:
-    group = await news(stage)
+async def test_a_late_confirmation_takes_nothing_back(stage: Stage, group: Group) -> None:
     await read(stage, group)
     await tell(stage, group.topic, b"1", b"2", b"3")
     first = await read(stage, group, size=1, moves=False)
@@ -90,8 +89,7 @@ async def test_a_late_confirmation_takes_nothing_back(stage: Stage) -> None:
     assert bodies_of(await read(stage, group, size=1, moves=False, after=place(group, first))) == [b"3"]
 
 
-async def test_nobody_confirms_what_is_not_there(stage: Stage) -> None:
-    group = await news(stage)
+async def test_nobody_confirms_what_is_not_there(stage: Stage, group: Group) -> None:
     await read(stage, group)
     await tell(stage, group.topic, b"1")
     answer = await read(stage, group, moves=False, after=(group.topic.queues[0], 2))
@@ -115,8 +113,7 @@ async def test_all_queues_of_a_topic_are_read(stage: Stage) -> None:
     assert sorted(seen) == [b"0", b"1", b"2", b"3"], "a queue that was gained since is read from its beginning"
 
 
-async def test_tags_choose(stage: Stage) -> None:
-    group = await news(stage)
+async def test_tags_choose(stage: Stage, group: Group) -> None:
     await read(stage, group)
     await tell(stage, group.topic, b"1", tag="red")
     await tell(stage, group.topic, *[b"x"] * 1500, tag="blue")
@@ -130,8 +127,7 @@ async def test_tags_choose(stage: Stage) -> None:
     assert bodies_of(await read(stage, group, tags=red, moves=False, after=place(group, got))) == [b"2"]
 
 
-async def test_clients_abreast_and_one_client_twice_in_one_transaction(stage: Stage) -> None:
-    group = await news(stage)
+async def test_clients_abreast_and_one_client_twice_in_one_transaction(stage: Stage, group: Group) -> None:
     for client in "ab":
         await read(stage, group, client)
     await tell(stage, group.topic, b"1", b"2", b"3")
@@ -140,9 +136,8 @@ async def test_clients_abreast_and_one_client_twice_in_one_transaction(stage: St
     assert [bodies_of(answer) for answer in answers] == [[b"1", b"2"], [b"1", b"2"], [b"3"]]
 
 
-async def test_a_hole_is_passed_in_one_go(stage: Stage) -> None:
+async def test_a_hole_is_passed_in_one_go(stage: Stage, group: Group) -> None:
     """Retention has taken what lies in between."""
-    group = await news(stage)
     await read(stage, group)
     await tell(stage, group.topic, *[b"x"] * 50)
     stage.tables.rows("DELETE FROM message WHERE `offset` < 49")
@@ -151,8 +146,7 @@ async def test_a_hole_is_passed_in_one_go(stage: Stage) -> None:
     assert answer.next == (0, 50)
 
 
-async def test_a_client_that_is_forgotten_starts_anew(stage: Stage) -> None:
-    group = await news(stage)
+async def test_a_client_that_is_forgotten_starts_anew(stage: Stage, group: Group) -> None:
     await read(stage, group, "a")
     await read(stage, group, "b")
     await tell(stage, group.topic, b"1")
@@ -211,13 +205,7 @@ async def test_a_client_that_never_asks_again_loses_its_offsets(stage: Stage) ->
 
 
 async def clean(stage: Stage, group: Group, limit: int = 100) -> int:
-    limits = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DAY)
-    rows = 0
-    while True:
-        done = await stage.store.write(partial(clean_readers, group=group, limits=limits, now=stage.now, limit=limit))
-        rows += done.rows
-        if done.done:
-            return rows
+    return (await whole_round(stage, retention.clean_readers, group=group, limits=LIMITS, limit=limit)).rows
 
 
 async def test_a_poll_notes_once_a_minute_that_it_was_asked(stage: Stage) -> None:
@@ -229,19 +217,17 @@ async def test_a_poll_notes_once_a_minute_that_it_was_asked(stage: Stage) -> Non
         assert set(stage.column("SELECT asked_at FROM reader")) == {began + noted}
 
 
-async def test_the_state_of_a_group_tells_its_clients(stage: Stage) -> None:
-    group = await news(stage)
+async def test_the_state_of_a_group_tells_its_clients(stage: Stage, group: Group) -> None:
     await read(stage, group, "a")
     await read(stage, group, "b")
     await tell(stage, group.topic, b"1", b"2", b"3")
     await read(stage, group, "b", size=2)
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert state.clients == ("a", "b")
     assert [(queue.offset, queue.end) for queue in state.queues] == [(0, 3)]
 
 
-async def test_a_pull_passes_what_retention_has_taken(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_pull_passes_what_retention_has_taken(stage: Stage, topic: Topic) -> None:
     await tell(stage, topic, *[b"%d" % i for i in range(30)])
     stage.tables.rows("DELETE FROM message WHERE `offset` < 20")
     queue = topic.queues[0]

@@ -1,19 +1,22 @@
 """Cancel and reschedule: the verdict is exact, by the row."""
 
+from functools import partial
+
 import pytest
 import trio
 import trio.lowlevel
 
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of, nobody_waits
+from support.at_once import at_once
+from support.store_homes import on_servers
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of, nobody_waits, uncommitted
 from tarry.store import catalogue
-from tarry.store.records import Verdict
+from tarry.store.records import Topic, Verdict
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
 
 
 class TestCancel:
-    async def test_in_time(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_in_time(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR, key="order-7"))
         (verdict,) = await stage.store.cancel([receipt.id], stage.now)
         assert verdict == Verdict("cancelled", topic=topic.id, due_before=receipt.due)
@@ -23,41 +26,19 @@ class TestCancel:
         (row,) = stage.tables.rows("SELECT id, `key`, accepted_at, deliver_at, cancelled_at FROM cancelled")
         assert row == (receipt.id, b"order-7", START, receipt.due, START)
 
-    async def test_again(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        (receipt,) = await stage.schedule(topic, HOUR)
-        await stage.store.cancel([receipt.id], stage.now)
-        (verdict,) = await stage.store.cancel([receipt.id], stage.now + MINUTE)
-        assert verdict == Verdict("cancelled", fresh=False, topic=topic.id)
-        assert stage.count("cancelled") == 1
-        assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].cancelled == 1
-
-    async def test_after_promotion(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        (receipt,) = await stage.schedule(topic, HOUR)
-        stage.now += HOUR
-        await stage.promote(receipt.id)
-        (verdict,) = await stage.store.cancel([receipt.id], stage.now)
-        assert verdict == Verdict("too_late", topic=topic.id)
-        assert stage.count("message") == 1
-        assert stage.count("cancelled") == 0
-
-    async def test_after_its_time_but_before_promotion(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_after_its_time_but_before_promotion(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         stage.now += 2 * HOUR
         (verdict,) = await stage.store.cancel([receipt.id], stage.now)
         assert verdict.result == "cancelled"
         assert await stage.promote(receipt.id) == []
 
-    async def test_published_now(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_published_now(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.publish(stage.draft(topic))
         (verdict,) = await stage.store.cancel([receipt.id], stage.now)
         assert verdict.result == "too_late"
 
-    async def test_unknown(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_unknown(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         verdicts = await stage.store.cancel([0, receipt.id ^ 1, receipt.id + 16, (1 << 63) - 1], stage.now)
         assert verdicts == [Verdict("not_found")] * 4
@@ -83,14 +64,12 @@ class TestCancel:
         states = await stage.store.read(catalogue.topic_states, [topic, other])
         assert [states[t.id].cancelled for t in (topic, other)] == [1, 1]
 
-    async def test_many(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_many(self, stage: Stage, topic: Topic) -> None:
         ids = ids_of(await stage.schedule(topic, *[HOUR] * 1500))
         verdicts = await stage.store.cancel(ids, stage.now)
         assert all(v.result == "cancelled" and v.fresh for v in verdicts)
         assert stage.count("delay") == 0
-        state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-        assert (state.accepted, state.cancelled, state.pending) == (1500, 1500, 0)
+        await stage.counts(topic, accepted=1500, cancelled=1500, pending=0)
 
     async def test_the_first_cancels_of_a_topic_at_once(self, stage: Stage) -> None:
         """Each would begin the row in which they are counted."""
@@ -104,14 +83,11 @@ class TestCancel:
                     await trio.lowlevel.checkpoint()  # another counts in it: the service asks again too
                 verdicts.append(verdict)
 
-            async with trio.open_nursery() as nursery:
-                for id_ in ids:
-                    nursery.start_soon(cancel, id_)
+            await at_once(*(partial(cancel, id_) for id_ in ids))
             assert [v.result for v in verdicts] == ["cancelled"] * 8
-            assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].cancelled == 8
+            assert (await stage.state(topic)).cancelled == 8
 
-    async def test_of_two_at_once_one_is_fresh(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_of_two_at_once_one_is_fresh(self, stage: Stage, topic: Topic) -> None:
         for receipt in await stage.schedule(topic, *[HOUR] * 30):
             verdicts: list[Verdict] = []
 
@@ -120,23 +96,17 @@ class TestCancel:
                     pass
                 verdicts.append(verdict)
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(cancel)
-                nursery.start_soon(cancel)
+            await at_once(cancel, cancel)
             assert sorted((v.result, v.fresh) for v in verdicts) == [("cancelled", False), ("cancelled", True)]
         assert stage.count("cancelled") == 30
 
-    async def test_a_row_that_somebody_holds(self, stage: Stage) -> None:
-        if stage.kind == "sqlite":
-            pytest.skip("one writer at a time")
-        topic = await stage.topic()
+    @on_servers
+    async def test_a_row_that_somebody_holds(self, stage: Stage, topic: Topic) -> None:
         held, free = await stage.schedule(topic, HOUR, HOUR)
-        with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-            cursor.execute("SELECT id FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (held.id & 15, held.id))
-            with nobody_waits(stage.tables):
-                verdicts = await stage.store.cancel([held.id, free.id], stage.now)
-                moved = await stage.store.write(timers.reschedule, [(held.id, stage.now)], stage.now)
-            other.rollback()
+        row = f"SELECT id FROM delay WHERE shard = {held.id & 15} AND id = {held.id} FOR UPDATE"
+        with uncommitted(stage.dsn, row), nobody_waits(stage.tables):
+            verdicts = await stage.store.cancel([held.id, free.id], stage.now)
+            moved = await stage.store.write(timers.reschedule, [(held.id, stage.now)], stage.now)
         assert verdicts == [
             Verdict("locked", topic=topic.id),
             Verdict("cancelled", topic=topic.id, due_before=free.due),
@@ -148,8 +118,7 @@ class TestCancel:
 
 class TestReschedule:
     @pytest.mark.parametrize("to", [MINUTE, 3 * HOUR, HOUR + 1])
-    async def test_both_ways(self, stage: Stage, to: int) -> None:
-        topic = await stage.topic()
+    async def test_both_ways(self, stage: Stage, to: int, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         due = stage.now + to
         (verdict,) = await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
@@ -163,37 +132,13 @@ class TestReschedule:
         assert (message.id, message.deliver_at) == (receipt.id, due)
         assert stage.count("moved") == 0
 
-    async def test_into_the_past_is_now(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_into_the_past_is_now(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         (verdict,) = await stage.store.write(timers.reschedule, [(receipt.id, START - HOUR)], stage.now)
         assert (verdict.result, verdict.due, verdict.deliver_at) == ("rescheduled", START, START - HOUR)
         assert len(await stage.promote(receipt.id)) == 1
 
-    async def test_back_to_where_it_was(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        (receipt,) = await stage.schedule(topic, HOUR)
-        for due in (receipt.due + MINUTE, receipt.due, receipt.due):
-            await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
-        assert stage.count("moved") == 0
-        assert await stage.waiting() == {receipt.id: receipt.due}
-
-    async def test_several_times(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        (receipt,) = await stage.schedule(topic, HOUR)
-        before = receipt.due
-        for i in range(1, 6):
-            due = stage.now + i * MINUTE
-            (verdict,) = await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
-            assert (verdict.due_before, verdict.due) == (before, due)
-            assert stage.tables.rows("SELECT due, id FROM moved") == [(due, receipt.id)]
-            before = due
-        (verdict,) = await stage.store.cancel([receipt.id], stage.now)
-        assert (verdict.result, verdict.due_before) == ("cancelled", before)
-        assert stage.count("moved") == 0
-
-    async def test_twice_in_one_batch(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_twice_in_one_batch(self, stage: Stage, topic: Topic) -> None:
         (receipt,) = await stage.schedule(topic, HOUR)
         one, two = stage.now + MINUTE, stage.now + 2 * MINUTE
         verdicts = await stage.store.write(timers.reschedule, [(receipt.id, one), (receipt.id, two)], stage.now)
@@ -201,8 +146,7 @@ class TestReschedule:
         assert await stage.waiting() == {receipt.id: two}
         assert stage.count("moved") == 1
 
-    async def test_what_does_not_wait(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_what_does_not_wait(self, stage: Stage, topic: Topic) -> None:
         cancelled, streamed = await stage.schedule(topic, HOUR, SECOND)
         await stage.store.cancel([cancelled.id], stage.now)
         stage.now += SECOND
@@ -215,13 +159,3 @@ class TestReschedule:
             Verdict("not_found"),
         ]
         assert stage.count("moved") == stage.count("delay") == 0
-
-    async def test_two_messages_to_one_millisecond(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        receipts = await stage.schedule(topic, *(HOUR + i for i in range(40)))
-        due = stage.now + MINUTE
-        await stage.store.write(timers.reschedule, [(receipt.id, due) for receipt in receipts], stage.now)
-        assert await stage.waiting() == dict.fromkeys(ids_of(receipts), due)
-        stage.now = due
-        assert len(await stage.fall_due()) == 40
-        assert stage.count("moved") == 0

@@ -1,8 +1,8 @@
 """Topics, queues and groups."""
 
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.stores import MINUTE, START, Stage, bodies
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -30,8 +30,7 @@ async def test_added_again_it_is_the_same(stage: Stage) -> None:
 
 
 async def test_more_queues_later(stage: Stage) -> None:
-    topic = await stage.topic("orders", 2)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group("orders", 2)
     await stage.publish(stage.draft(topic, b"a"))
     wider = await stage.topic("orders", 4)
     assert wider.queues[:2] == topic.queues
@@ -64,9 +63,7 @@ async def test_names_are_bytes(stage: Stage) -> None:
         assert await stage.store.read(catalogue.find_topics, [topic.name]) == [topic]
 
 
-async def test_changes(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_changes(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.store.change_topic(topic, TopicDraft("orders", retention=5 * MINUTE, ladder=Ladder((7,))), stage.now)
     (changed,) = await stage.store.read(catalogue.find_topics, ["orders"])
     assert (changed.retention, changed.ladder) == (5 * MINUTE, Ladder((7,)))
@@ -88,13 +85,6 @@ async def test_any_ladder(stage: Stage, ladder: Ladder) -> None:
     assert group.ladder == ladder
 
 
-async def test_a_group_begins_at_the_earliest(stage: Stage) -> None:
-    topic = await stage.topic()
-    await stage.publish(stage.draft(topic, b"before"))
-    group = await stage.group(topic)
-    assert bodies(await stage.claim(group)) == [b"before"]
-
-
 async def test_or_behind_the_latest(stage: Stage) -> None:
     topic = await stage.topic(queues=2)
     await stage.publish(*(stage.draft(topic, b"before", queue=i % 2) for i in range(5)))
@@ -102,14 +92,12 @@ async def test_or_behind_the_latest(stage: Stage) -> None:
     assert await stage.claim_some(group) is None
     await stage.publish(stage.draft(topic, b"after", queue=1))
     assert bodies(await stage.claim(group)) == [b"after"]
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert {q.lag for q in state.queues} == {0}
     assert sorted(stage.column("SELECT origin FROM `cursor`")) == [0, 0, 2, 3]
 
 
-async def test_a_group_added_again_stays_where_it_is(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_a_group_added_again_stays_where_it_is(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(4)))
     await stage.claim(group, 2)
     again = await stage.group(topic, latest=True, ladder=Ladder((1,)))
@@ -148,9 +136,8 @@ async def test_the_limits_of_a_topic(stage: Stage) -> None:
             assert found.limited == (draft.release_rate is None and draft != TopicDraft("orders"))
 
 
-async def test_a_group_is_paused_until_it_is_resumed(stage: Stage) -> None:
+async def test_a_group_is_paused_until_it_is_resumed(stage: Stage, topic: Topic) -> None:
     """It is written down; what is changed of it otherwise changes nothing of that, and the group beside it is none."""
-    topic = await stage.topic()
     group, other = await stage.group(topic), await stage.group(topic, "mail")
     assert await stage.store.read(catalogue.paused_groups) == []
     for paused in (True, True, False, False):
@@ -169,9 +156,7 @@ async def test_many_come_at_once(stage: Stage) -> None:
         topics.append(await stage.topic("orders", 2))
         groups.append(await stage.group(topics[-1], "billing"))
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(8):
-            nursery.start_soon(one)
+    await at_once(*[one] * 8)
     assert len(set(topics)) == 1
     assert len({group.id for group in groups}) == 1
     assert all(group.queue_ids == groups[0].queue_ids for group in groups)
@@ -191,7 +176,7 @@ async def test_states(stage: Stage) -> None:
     claim = await stage.claim(group, 3, client="c1")
     await stage.ack(group, claim, (0,))
     await stage.fail(group, claim, (1,))
-    mine = await stage.store.read(catalogue.group_state, group)
+    mine = await stage.group_state(group)
     assert mine.queues == (
         QueueState(0, 3, 4),
         QueueState(1, 0, 3),
@@ -205,12 +190,10 @@ async def test_states(stage: Stage) -> None:
     assert await stage.store.read(catalogue.queue_ends, [topic.queues[0].id]) == {topic.queues[0].id: 4}
 
 
-async def test_several_makers_count_into_one_topic(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_several_makers_count_into_one_topic(stage: Stage, topic: Topic) -> None:
     await stage.publish(stage.draft(topic))
     stage.store.tally_shard = 16
     await stage.publish(stage.draft(topic), stage.draft(topic))
     (receipt,) = await stage.schedule(topic, MINUTE)
     await stage.store.cancel([receipt.id], stage.now)
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed, state.cancelled) == (4, 3, 1)
+    await stage.counts(topic, accepted=4, streamed=3, cancelled=1)

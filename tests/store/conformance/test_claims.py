@@ -1,13 +1,14 @@
 """Claims: ranges of a queue in one client's hands, fenced by a token and a lease."""
 
 import random
+from functools import partial
 
 import attrs
 import pytest
-import trio
 
-from support.stores import MINUTE, SECOND, START, Stage, bodies, connect_raw, nobody_waits
-from tarry.store import catalogue
+from support.at_once import at_once
+from support.store_homes import on_servers
+from support.stores import MINUTE, SECOND, START, Stage, bodies, nobody_waits, uncommitted
 from tarry.store.errors import Locked
 from tarry.store.groups import holdings
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
@@ -17,11 +18,16 @@ from tarry.store.stream.stretches import CLAIM_BYTES, PAGE
 
 
 async def _stream(stage: Stage, count: int, queues: int = 1) -> tuple[Topic, Group]:
-    topic = await stage.topic(queues=queues)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=queues)
     if count:
         await stage.publish(*(stage.draft(topic, b"%d" % i, queue=i % queues) for i in range(count)))
     return topic, group
+
+
+async def _claimed(stage: Stage, count: int, lease: int = MINUTE) -> tuple[Group, Claim]:
+    """So many, all in one claim."""
+    _, group = await _stream(stage, count)
+    return group, await stage.claim(group, count, lease)
 
 
 class TestClaiming:
@@ -75,8 +81,7 @@ class TestClaiming:
         assert sorted(map(int, got)) == list(range(30))
 
     async def test_the_fullest_queue_first(self, stage: Stage) -> None:
-        topic = await stage.topic(queues=2)
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group(queues=2)
         await stage.publish(
             stage.draft(topic, b"short", queue=0), *(stage.draft(topic, b"long", queue=1) for _ in "12")
         )
@@ -85,8 +90,7 @@ class TestClaiming:
     async def test_the_retry_queue_first(self, stage: Stage) -> None:
         _, group = await _stream(stage, 20)
         await stage.fail(group, await stage.claim(group, 2), retry_after=SECOND)
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         turn = await stage.turn(group, requests=[ClaimRequest("a", 10, MINUTE), ClaimRequest("b", 10, MINUTE)])
         assert [claim and [(m.body, m.attempt) for m in claim.messages] for claim in turn.claims] == [
             [(b"0", 2), (b"1", 2)],
@@ -109,18 +113,14 @@ class TestClaiming:
         got = [body for claim in turn.claims if claim for body in bodies(claim)]
         assert got == [b"%d" % i for i in range(min(count, 7 * (PAGE // 3)))]
 
-    async def test_large_bodies_shorten_a_claim(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_large_bodies_shorten_a_claim(self, stage: Stage, topic: Topic, group: Group) -> None:
         body = b"x" * (256 << 10)
         for _ in range(2):
             await stage.publish(*(stage.draft(topic, body) for _ in range(20)))
         turn = await stage.turn(group, requests=[ClaimRequest("a", 100, MINUTE), ClaimRequest("b", 100, MINUTE)])
         assert [claim and claim.size for claim in turn.claims] == [CLAIM_BYTES // len(body), 8]
 
-    async def test_one_larger_than_a_claim(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_one_larger_than_a_claim(self, stage: Stage, topic: Topic, group: Group) -> None:
         await stage.publish(*(stage.draft(topic) for _ in range(3)))
         large = "zeroblob(%d)" if stage.kind == "sqlite" else "REPEAT('x', %d)"
         stage.tables.rows(f"UPDATE message SET body = {large % (CLAIM_BYTES + 1)} WHERE `offset` = 1")
@@ -134,8 +134,7 @@ class TestClaiming:
         await stage.fall_due()
         assert bodies(await stage.claim(other, 10)) == [b"%d" % i for i in range(6)]
         assert await stage.claim_some(other) is None
-        state = await stage.store.read(catalogue.group_state, other)
-        assert (state.acked, state.retried, state.claimed) == (0, 0, 6)
+        await stage.counts(other, acked=0, retried=0, claimed=6)
 
     async def test_what_retention_took_is_passed_by(self, stage: Stage) -> None:
         _, group = await _stream(stage, 12)
@@ -162,11 +161,9 @@ class TestClaiming:
                 settled = await stage.ack(group, claim)
                 assert (settled.acked, settled.lost) == (len(bodies(claim)), False)
 
-        async with trio.open_nursery() as nursery:
-            for client in "abcd":
-                nursery.start_soon(consume, client)
+        await at_once(*(partial(consume, client) for client in "abcd"))
         assert sorted(map(int, seen)) == list(range(600))
-        assert (await stage.store.read(catalogue.group_state, group)).acked == 600
+        assert (await stage.group_state(group)).acked == 600
 
     async def test_claims_while_others_publish(self, stage: Stage) -> None:
         topic, group = await _stream(stage, 0)
@@ -188,10 +185,7 @@ class TestClaiming:
                 elif last_look:
                     return
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(consume)
-            for number in range(4):
-                nursery.start_soon(publish, number)
+        await at_once(consume, *(partial(publish, number) for number in range(4)))
         assert sorted(seen) == sorted(100 * n + i for n in range(4) for i in range(25))
         in_the_log = [int(m.body) for m in await stage.store.read(stretches.pull, topic.queues[0], 0, 1000)]
         assert seen == in_the_log
@@ -199,38 +193,25 @@ class TestClaiming:
 
 class TestAck:
     async def test_all(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 5)
-        claim = await stage.claim(group, 5)
+        group, claim = await _claimed(stage, 5)
         assert await stage.ack(group, claim) == Settled(acked=5, ended=True)
         assert stage.count("claim") == 0
         (row,) = stage.tables.rows("SELECT claim, token, `first`, size, claimed_at, ended_at, outcome FROM delivery")
         assert row == (claim.key.number, claim.key.token, 0, 5, START, START, b"\1" * 5)
-        state = await stage.store.read(catalogue.group_state, group)
-        assert (state.acked, state.claims, state.claimed) == (5, 0, 0)
-
-    async def test_part_by_part(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 5)
-        claim = await stage.claim(group, 5)
-        assert await stage.ack(group, claim, (1, 3)) == Settled(acked=2)
-        assert (await stage.store.read(catalogue.group_state, group)).claimed == 3
-        assert await stage.ack(group, claim, (0,)) == Settled(acked=1)
-        assert await stage.ack(group, claim) == Settled(acked=5, ended=True)
-        assert (await stage.store.read(catalogue.group_state, group)).acked == 5
+        await stage.counts(group, acked=5, claims=0, claimed=0)
 
     async def test_again_counts_again_and_does_nothing(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 4)
-        claim = await stage.claim(group, 4)
+        group, claim = await _claimed(stage, 4)
         for _ in range(2):
             assert (await stage.ack(group, claim, (0, 2))).acked == 2
         for _ in range(2):
             assert await stage.ack(group, claim) == Settled(acked=4, ended=True)
         assert await stage.ack(group, claim, (1, 2)) == Settled(acked=2, ended=True)
-        assert (await stage.store.read(catalogue.group_state, group)).acked == 4
+        assert (await stage.group_state(group)).acked == 4
         assert stage.count("delivery") == 1
 
     async def test_again_in_the_same_turn(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group, 3)
+        group, claim = await _claimed(stage, 3)
         settled = await stage.settle(
             group,
             Settlement(claim.key, "ack", (0,)),
@@ -238,29 +219,26 @@ class TestAck:
             Settlement(claim.key, "ack"),
         )
         assert [s and s.acked for s in settled] == [1, 2, 3]
-        assert (await stage.store.read(catalogue.group_state, group)).acked == 3
+        assert (await stage.group_state(group)).acked == 3
+
+    async def test_of_a_claim_that_failed_whole(self, stage: Stage) -> None:
+        group, claim = await _claimed(stage, 2)
+        await stage.fail(group, claim)
+        assert await stage.ack(group, claim) == Settled(lost=True, ended=True)
 
     async def test_what_was_given_back(self, stage: Stage) -> None:
         """All or nothing: one message that is not in its hands refuses the whole ack."""
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group, 3)
+        group, claim = await _claimed(stage, 3)
         await stage.fail(group, claim, (1,))
         assert await stage.ack(group, claim, (0, 1)) == Settled(lost=True)
-        assert (await stage.store.read(catalogue.group_state, group)).acked == 0
+        assert (await stage.group_state(group)).acked == 0
         assert await stage.ack(group, claim) == Settled(acked=2, ended=True)
         assert (await stage.ack(group, claim, (0, 1))).lost
         assert await stage.ack(group, claim) == Settled(acked=2, ended=True)
 
-    async def test_of_a_claim_that_failed_whole(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 2)
-        claim = await stage.claim(group)
-        await stage.fail(group, claim)
-        assert await stage.ack(group, claim) == Settled(lost=True, ended=True)
-
     async def test_a_forged_token(self, stage: Stage) -> None:
         """I5."""
-        _, group = await _stream(stage, 2)
-        claim = await stage.claim(group)
+        group, claim = await _claimed(stage, 2)
         forged = attrs.evolve(claim.key, token=claim.key.token ^ 1)
         for verb in ("ack", "fail", "extend", "end"):
             assert await stage.settle(group, Settlement(forged, verb)) == [None]
@@ -281,8 +259,7 @@ class TestAck:
         assert (await stage.ack(group, claim)).acked == 2
 
     async def test_an_unknown_claim(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 1)
-        claim = await stage.claim(group)
+        group, claim = await _claimed(stage, 1)
         for stranger in (attrs.evolve(claim.key, number=77), attrs.evolve(claim.key, queue_id=1 << 30)):
             assert await stage.settle(group, Settlement(stranger, "ack")) == [None]
             assert await stage.store.read(holdings.find_places, [stranger]) == {}
@@ -313,8 +290,7 @@ class TestAck:
         assert [claim and claim.client for claim in turn.claims] == ["x", "y"]
 
     async def test_places_of_a_claim(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group)
+        group, claim = await _claimed(stage, 3)
         assert await stage.store.read(holdings.find_places, [claim.key]) == {claim.key: dict(claim.places)}
         await stage.fail(group, claim, (0, 1), retry_after=0)
         await stage.ack(group, claim)
@@ -326,18 +302,11 @@ class TestAck:
 
 
 class TestLeases:
-    async def test_an_ack_in_the_last_millisecond(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 1)
-        claim = await stage.claim(group, lease=MINUTE)
-        stage.now = claim.lease_until - 1
-        assert (await stage.ack(group, claim)).acked == 1
-
     @pytest.mark.parametrize("late", [0, 1, MINUTE])
     @pytest.mark.parametrize("verb", ["ack", "fail", "extend"])
     async def test_nothing_is_taken_after_it(self, stage: Stage, verb: str, late: int) -> None:
         """I5. Even if nobody has the message yet."""
-        _, group = await _stream(stage, 2)
-        claim = await stage.claim(group, lease=MINUTE)
+        group, claim = await _claimed(stage, 2, lease=MINUTE)
         assert (await stage.ack(group, claim, (0,))).acked == 1
         stage.now = claim.lease_until + late
         for places in (None, (0,), (1,), (0, 1)):
@@ -349,34 +318,27 @@ class TestLeases:
         assert stage.count("retry") == 0
 
     async def test_is_not_ended_before(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 2)
-        claim = await stage.claim(group, lease=MINUTE)
+        group, claim = await _claimed(stage, 2, lease=MINUTE)
         stage.now = claim.lease_until - 1
         assert await stage.store.read(holdings.over, stage.now, 10) == []
         assert await stage.settle(group, Settlement(claim.key, "end")) == [Settled(lease_until=claim.lease_until)]
         assert stage.count("retry") == 0
         stage.now += 1
         assert await stage.store.read(holdings.over, stage.now, 10) == [(claim.key, claim.lease_until)]
-        (settled,) = await stage.end_leases(group)
-        assert settled is not None
+        settled = await stage.end_lease(group)
         assert (settled.lost, settled.retried, settled.ended) == (True, 2, True)
         assert await stage.store.read(holdings.over, stage.now, 10) == []
 
     async def test_the_acked_stay_acked(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group, lease=MINUTE)
+        group, claim = await _claimed(stage, 3)
         await stage.ack(group, claim, (1,))
         stage.now += MINUTE
-        (settled,) = await stage.end_leases(group)
-        assert settled is not None
-        assert settled.retried == 2
-        state = await stage.store.read(catalogue.group_state, group)
-        assert (state.acked, state.retried) == (1, 2)
+        assert (await stage.end_lease(group)).retried == 2
+        await stage.counts(group, acked=1, retried=2)
 
     async def test_an_ack_of_all_after_the_end(self, stage: Stage) -> None:
         """Some were acked in time; to say so would hide that the others were lost."""
-        _, group = await _stream(stage, 3)
-        claim = await stage.claim(group, lease=MINUTE)
+        group, claim = await _claimed(stage, 3, lease=MINUTE)
         await stage.ack(group, claim, (1,))
         stage.now += MINUTE
         await stage.end_leases(group)
@@ -385,8 +347,7 @@ class TestLeases:
         assert await stage.ack(group, claim, (1,)) == Settled(acked=1, ended=True)
 
     async def test_extension(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 1)
-        claim = await stage.claim(group, lease=MINUTE)
+        group, claim = await _claimed(stage, 1, lease=MINUTE)
         stage.now += MINUTE - 1
         (settled,) = await stage.settle(group, Settlement(claim.key, "extend", lease=10 * MINUTE))
         until = stage.now + 10 * MINUTE
@@ -408,17 +369,14 @@ class TestLeases:
         assert [until - START for _, until in over] == [i * SECOND for i in range(1, 13)]
 
     async def test_a_lost_lease_is_ended_once(self, stage: Stage) -> None:
-        _, group = await _stream(stage, 5)
-        claim = await stage.claim(group, lease=SECOND)
+        group, claim = await _claimed(stage, 5, lease=SECOND)
         stage.now += SECOND
         ended: list[Settled | None] = []
 
         async def end() -> None:
             ended.extend(await stage.settle(group, Settlement(claim.key, "end")))
 
-        async with trio.open_nursery() as nursery:
-            for _ in range(4):
-                nursery.start_soon(end)
+        await at_once(*[end] * 4)
         assert sorted(s.retried for s in ended if s) == [0, 0, 0, 5]
         assert stage.count("retry") == 5
 
@@ -437,8 +395,7 @@ class TestLeases:
         if how == "end":
             assert (await stage.end_leases(group)) != []
         before = stage.count("retry")
-        (ended,) = await stage.settle(group, Settlement(claim.key, "end"))
-        assert ended is not None
+        ended = await stage.settle_one(group, Settlement(claim.key, "end"))
         assert ended.ended
         assert (ended.lost, ended.retried, ended.dead, ended.timers) == (False, 0, 0, ())
         assert stage.count("retry") == before
@@ -466,28 +423,21 @@ class TestLeases:
                 if not settled.locked:
                     return settled
 
-        async with trio.open_nursery() as nursery:
-            for claim in claims:
-                for job in dice.sample([ack, end], 2):
-                    nursery.start_soon(job, claim)
+        await at_once(*(partial(job, claim) for claim in claims for job in dice.sample([ack, end], 2)))
         again = set(stage.column("SELECT message_id FROM retry"))
         everything = {m.id for m in await stage.store.read(stretches.pull, topic.queues[0], 0, 1000)}
         assert acked.isdisjoint(again)
         assert acked | again == everything
-        assert (await stage.store.read(catalogue.group_state, group)).acked == len(acked)
+        assert (await stage.group_state(group)).acked == len(acked)
 
 
+@on_servers
 async def test_a_free_turn_waits_for_nobody_who_holds_the_group(stage: Stage) -> None:
     """It has a connection, and others want one: it says so at once, with nothing done."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer at a time")
-    _, group = await _stream(stage, 3)
-    claim = await stage.claim(group)
-    with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-        cursor.execute("SELECT position FROM `cursor` FOR UPDATE")
+    group, claim = await _claimed(stage, 3)
+    with uncommitted(stage.dsn, "SELECT position FROM `cursor` FOR UPDATE"):
         for settlements, requests in ([Settlement(claim.key, "ack")], []), ([], [ClaimRequest("c", 1, MINUTE)]):
             with nobody_waits(stage.tables), pytest.raises(Locked):
                 await stage.store.turn(group, settlements, requests, stage.now, free=True)
-        other.rollback()
     turn = await stage.store.turn(group, [Settlement(claim.key, "ack")], [], stage.now, free=True)
     assert [settled.acked for settled in turn.settled if settled] == [3]

@@ -65,8 +65,7 @@ async def test_retries_count_as_well(stage: Stage) -> None:
     _, _, (claim,) = await ask(stage, group, 10)
     await stage.fail(group, claim)
     await ask(stage, group, 1)
-    stage.now += 1000
-    await stage.fall_due()
+    await stage.fall_due(after=1000)
     sizes, full, _ = await ask(stage, group, 10)
     assert (sizes, full) == ([1], True)
 

@@ -12,10 +12,9 @@ from support.effort import examples, full
 from support.oracle import Hand, Held, Oracle, choose
 from support.still import StillBackend
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
-from tarry.store import catalogue
 from tarry.store.groups import locked_rows
 from tarry.store.looking import group_counts
-from tarry.store.records import Settlement
+from tarry.store.records import Group, Settlement, Topic
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
 from tarry.store.timers import timers
@@ -262,26 +261,21 @@ async def test_everything_comes_to_rest(stage: Stage) -> None:
         assert not hand.retries
 
 
-async def test_what_an_outbox_wrote_is_counted_when_it_leaves(stage: Stage) -> None:
+async def test_what_an_outbox_wrote_is_counted_when_it_leaves(stage: Stage, topic: Topic) -> None:
     """It is marked in `delay`, and counted by whoever takes it from there: promotion or a cancel."""
-    topic = await stage.topic()
     receipts = await stage.schedule(topic, SECOND, SECOND, HOUR, HOUR)
     stage.tables.rows("UPDATE delay SET uncounted = 1")
     stage.tables.rows("UPDATE tally SET scheduled = 0")
-    assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].accepted == 0
-    stage.now += SECOND
-    assert len(await stage.fall_due()) == 2
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed, state.cancelled) == (2, 2, 0)
+    assert (await stage.state(topic)).accepted == 0
+    assert len(await stage.fall_due(after=SECOND)) == 2
+    await stage.counts(topic, accepted=2, streamed=2, cancelled=0)
     await stage.store.cancel([receipts[2].id], stage.now)
     await stage.store.write(timers.reschedule, [(receipts[3].id, stage.now)], stage.now)
     assert len(await stage.fall_due()) == 1
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed, state.cancelled, state.pending) == (4, 3, 1, 0)
+    await stage.counts(topic, accepted=4, streamed=3, cancelled=1, pending=0)
 
 
-async def test_what_an_outbox_cancelled_is_counted_in_batches(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_what_an_outbox_cancelled_is_counted_in_batches(stage: Stage, topic: Topic) -> None:
     assert await stage.store.count_outbox(2) == {}
     stage.tables.rows(
         "INSERT INTO outbox_cancel (shard, id, topic_id, scheduled) "
@@ -290,23 +284,18 @@ async def test_what_an_outbox_cancelled_is_counted_in_batches(stage: Stage) -> N
     assert await stage.store.count_outbox(2) == {topic.id: (2, 1)}
     assert await stage.store.count_outbox(2) == {topic.id: (1, 1)}
     assert await stage.store.count_outbox(2) == {}
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.cancelled) == (2, 3)
+    await stage.counts(topic, accepted=2, cancelled=3)
 
 
-async def test_an_ack_from_outside_is_counted_by_the_next_turn(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_an_ack_from_outside_is_counted_by_the_next_turn(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(*(stage.draft(topic) for _ in range(3)))
     claim = await stage.claim(group)
     stage.tables.rows("UPDATE claim SET outcome = x'101000'")
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.claimed) == (0, 3)
+    await stage.counts(group, acked=0, claimed=3)
     assert (await stage.store.read(group_counts.of_groups, [group]))[group.id].claimed == 3
     assert (await stage.fail(group, claim, (0,))).lost
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
+    assert (await stage.group_state(group)).acked == 2
     failed = await stage.fail(group, claim)
     assert (failed.retried, failed.ended) == (1, True)
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.retried, state.claimed) == (2, 1, 0)
+    await stage.counts(group, acked=2, retried=1, claimed=0)
     assert stage.column("SELECT outcome FROM delivery") == [b"\1\1\2"]

@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from support.letters import dead_letters_of
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw
+from support.store_homes import on_servers
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, uncommitted
 from tarry.store.erased import content_type_of
 from tarry.store.errors import Contention
 from tarry.store.looking import tracing
@@ -63,9 +64,7 @@ def _left(stage: Stage) -> list[str]:
 
 
 class TestInTheStream:
-    async def test_it_is_handed_out_without_its_content(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_it_is_handed_out_without_its_content(self, stage: Stage, topic: Topic, group: Group) -> None:
         id_ = await _publish(stage, topic, tag="t", content_type="text/x")
         assert _left(stage) == ["message"]
         stage.now += MINUTE
@@ -76,23 +75,19 @@ class TestInTheStream:
         assert (message.body, message.headers) == (b"", None)
         assert message.content_type == content_type_of(stage.now)
 
-    async def test_once_more_keeps_the_first_time(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_once_more_keeps_the_first_time(self, stage: Stage, topic: Topic) -> None:
         id_ = await _publish(stage, topic)
         first = await _erase(stage, id_)
         stage.now += HOUR
         assert await _erase(stage, id_) == first
         assert stage.count("erased") == 1
 
-    async def test_no_other(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_no_other(self, stage: Stage, topic: Topic) -> None:
         id_, other = await _publish(stage, topic), await _publish(stage, topic)
         await _erase(stage, id_)
         assert stage.tables.rows(f"SELECT body, headers FROM message WHERE id = {other}") == [(SECRET, HEADERS)]
 
-    async def test_its_life_stays(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_its_life_stays(self, stage: Stage, topic: Topic, group: Group) -> None:
         id_ = await _publish(stage, topic)
         await stage.fail(group, await stage.claim(group), reason="no mail for Ada")
         before = await stage.store.read(tracing.find_message, id_)
@@ -110,33 +105,27 @@ class TestInTheStream:
 
 
 class TestWaiting:
-    async def test_it_is_to_be_cancelled_first(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_it_is_to_be_cancelled_first(self, stage: Stage, topic: Topic) -> None:
         id_ = await _publish(stage, topic, HOUR)
         assert await stage.store.write(erasing.erase, id_, stage.now) == "waiting"
         assert (_left(stage), stage.count("erased")) == (["delay"], 0)
 
-    async def test_moved_apart(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_moved_apart(self, stage: Stage, topic: Topic) -> None:
         id_ = await _publish(stage, topic, HOUR)
         await stage.store.write(timers.reschedule, [(id_, stage.now + 2 * HOUR)], stage.now)
         assert await stage.store.write(erasing.erase, id_, stage.now) == "waiting"
 
-    async def test_cancelled(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_cancelled(self, stage: Stage, topic: Topic) -> None:
         id_ = await _publish(stage, topic, HOUR)
         await stage.store.cancel([id_], stage.now)
         erasure = await _erase(stage, id_)
         assert (erasure.known, _left(stage)) == (True, [])
-        found = await stage.store.read(tracing.find_message, id_)
-        assert found is not None
+        found = await stage.found(id_)
         assert (found.state, found.erased_at, found.key) == ("cancelled", stage.now, "k")
 
-    async def test_promoted(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_promoted(self, stage: Stage, topic: Topic) -> None:
         id_ = await _publish(stage, topic, HOUR)
-        stage.now += HOUR
-        await stage.fall_due()
+        await stage.fall_due(after=HOUR)
         await _erase(stage, id_)
         assert _left(stage) == []
 
@@ -150,14 +139,12 @@ async def _in_four_groups(stage: Stage, topic: Topic) -> tuple[int, list[Group]]
     id_ = await _publish(stage, topic)
     for group in (dead, rung, back):
         await stage.fail(group, await stage.claim(group), reason="Ada is unknown")
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     return id_, [dead, rung, back, new]
 
 
 class TestInGroups:
-    async def test_everywhere(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_everywhere(self, stage: Stage, topic: Topic) -> None:
         id_, (dead, _, back, _) = await _in_four_groups(stage, topic)
         assert sorted(_left(stage)) == ["dead", "dead", "message", "redelivery", "retry"]
         await _erase(stage, id_)
@@ -170,8 +157,7 @@ class TestInGroups:
         assert _left(stage) == []
         assert stage.count("dead") == 1
 
-    async def test_what_comes_after_it_goes_with_another_call(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_what_comes_after_it_goes_with_another_call(self, stage: Stage, topic: Topic) -> None:
         id_, (*_, back, _) = await _in_four_groups(stage, topic)
         first = await _erase(stage, id_)
         stage.now += HOUR
@@ -180,8 +166,7 @@ class TestInGroups:
         assert await _erase(stage, id_) == first
         assert _left(stage) == []
 
-    async def test_our_own_reason_stays(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_our_own_reason_stays(self, stage: Stage, topic: Topic) -> None:
         group = await stage.group(topic, ladder=Ladder(()))
         id_ = await _publish(stage, topic)
         claim = await stage.claim(group, lease=MINUTE)
@@ -191,8 +176,7 @@ class TestInGroups:
         (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
         assert json.loads(letter.history) == [{"at": claim.lease_until, "client": "client-1", "reason": "lease lost"}]
 
-    async def test_a_letter_whose_message_is_gone(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_a_letter_whose_message_is_gone(self, stage: Stage, topic: Topic) -> None:
         group = await stage.group(topic, ladder=Ladder(()))
         id_ = await _publish(stage, topic)
         await stage.fail(group, await stage.claim(group), reason="Ada")
@@ -234,8 +218,7 @@ class TestUnknown:
 
     async def test_the_lake_is_told_again_of_what_came_since(self, stage: Stage) -> None:
         stage.tables.rows("INSERT INTO lease (name, holder, epoch, lease_until) VALUES (X'6c616b65', X'78', 0, 0)")
-        topic = await stage.topic()
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group()
         id_ = await _publish(stage, topic)
         assert (await _erase(stage, id_)).lake == "pending"
         stage.tables.rows("UPDATE erased SET lake_at = 5")
@@ -245,9 +228,8 @@ class TestUnknown:
 
 
 @pytest.mark.parametrize("rounds", [12])
-async def test_beside_the_group_at_work(stage: Stage, rounds: int) -> None:
+async def test_beside_the_group_at_work(stage: Stage, rounds: int, topic: Topic) -> None:
     """A message is erased while three groups fail it, all at once: nothing of it comes back."""
-    topic = await stage.topic()
     groups = [await stage.group(topic, f"g{n}", ladder=Ladder((SECOND,) * n)) for n in range(3)]
     for _ in range(rounds):
         id_ = await _publish(stage, topic)
@@ -256,8 +238,7 @@ async def test_beside_the_group_at_work(stage: Stage, rounds: int) -> None:
             for group, claim in zip(groups, claims, strict=True):
                 nursery.start_soon(partial(stage.fail, group, claim, reason="oops"))
             nursery.start_soon(_erase_patiently, stage, id_)
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         assert _left(stage) == []
         await _erase(stage, id_)
         for group in groups[1:]:
@@ -265,29 +246,22 @@ async def test_beside_the_group_at_work(stage: Stage, rounds: int) -> None:
                 await stage.ack(group, again)
 
 
-async def test_a_turn_that_read_before_writes_nothing_back(stage: Stage) -> None:
+@on_servers
+async def test_a_turn_that_read_before_writes_nothing_back(stage: Stage, topic: Topic) -> None:
     """The cursor is held as a turn holds it: the erasure waits, and then finds what the turn has written."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer")
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder(()))
     id_ = await _publish(stage, topic)
     claim = await stage.claim(group)
-    other = connect_raw(stage.dsn)
-    with other.cursor() as cursor:
-        cursor.execute(f"SELECT position FROM `cursor` WHERE group_id = {group.id} FOR UPDATE")
-        with pytest.raises(Contention):
-            await stage.store.write(erasing.erase, id_, stage.now)
-    other.rollback()
-    other.close()
+    turn = f"SELECT position FROM `cursor` WHERE group_id = {group.id} FOR UPDATE"
+    with uncommitted(stage.dsn, turn), pytest.raises(Contention):
+        await stage.store.write(erasing.erase, id_, stage.now)
     assert stage.count("erased") == 0
     await stage.fail(group, claim, reason="Ada")
     await _erase(stage, id_)
     assert _left(stage) == []
 
 
-async def test_redriven_ones_stay_erased(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_redriven_ones_stay_erased(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder(()))
     id_ = await _publish(stage, topic)
     await stage.fail(group, await stage.claim(group), reason="Ada")

@@ -8,7 +8,6 @@ import pytest
 
 from support.letters import dead_letters_of
 from support.stores import MINUTE, SECOND, Stage
-from tarry.store import catalogue
 from tarry.store.records import Claim, DeadLetter, Draft, Group
 from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
 
@@ -137,7 +136,7 @@ class Lives:
         assert [letter.message.id for letter in letters] == sorted(dead)
         for letter in letters:
             self._check_letter(letter, dead[letter.message.id])
-        state = await self.stage.store.read(catalogue.group_state, self.group)
+        state = await self.stage.group_state(self.group)
         acked = [life for life in self.lives.values() if life.state == "acked"]
         assert (state.acked, state.dead, state.letters) == (len(acked), len(dead), len(dead))
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from support.books import conserves
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.groups import claims
-from tarry.store.looking import tracing
 from tarry.store.operating import redriving
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
@@ -53,27 +53,14 @@ async def given(stage: Stage, group: Group, size: int = 10, tags: frozenset[str]
     return [] if claim is None else bodies(claim)
 
 
-def conserves(stage: Stage) -> None:
-    """I14, with what is parked counted each time that a cursor passes it."""
-    rows = stage.tables.rows(
-        "SELECT group_id, queue_id, position - origin - acked - dead - retried - expired - skipped - parked - sought"
-        " FROM `cursor`"
-    )
-    for group_id, queue_id, left in rows:
-        where = f"group_id = {group_id} AND queue_id = {queue_id}"
-        outcomes = stage.column(f"SELECT outcome FROM claim WHERE {where}")
-        assert left == sum(bytes(outcome).count(0) for outcome in outcomes)
-
-
 async def expired(stage: Stage, group: Group) -> int:
-    return (await stage.store.read(catalogue.group_state, group)).expired
+    return (await stage.group_state(group)).expired
 
 
 async def life(stage: Stage, body: bytes, group: str = "billing") -> list[str]:
     """What has happened to a message, in the order of time; in one group."""
     ((id_,),) = stage.tables.rows(f"SELECT id FROM message WHERE HEX(body) = '{body.hex().upper()}'")
-    found = await stage.store.read(tracing.find_message, int(id_))
-    assert found is not None
+    found = await stage.found(int(id_))
     return [event.what for event in found.life if event.group in (None, group)]
 
 
@@ -122,7 +109,7 @@ class TestClaims:
         assert (bodies(claim), passed, await expired(stage, group)) == ([b"last"], many, many)
         conserves(stage)
         assert await stage.claim_some(group) is None
-        assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].streamed == many + 1
+        assert (await stage.state(topic)).streamed == many + 1
 
     async def test_a_turn_passes_over_so_many_and_is_gone_on_with(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
@@ -138,40 +125,30 @@ class TestClaims:
         assert sum(turn.expired for turn in turns) == 1500
         conserves(stage)
 
-    async def test_with_tags(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_with_tags(self, stage: Stage, topic: Topic, group: Group) -> None:
         for text, tag in (("1x", "red"), ("2", "blue"), ("3x", "blue"), ("4", "red"), ("5x", "red"), ("6", "red")):
             await tell(stage, topic, text, tag=tag)
         stage.now += SECOND
         assert await given(stage, group, tags=RED) == [b"4", b"6"]
-        state = await stage.store.read(catalogue.group_state, group)
-        assert (state.expired, state.skipped) == (3, 1)
+        await stage.counts(group, expired=3, skipped=1)
         assert (
             await life(stage, b"1x") == await life(stage, b"3x") == await life(stage, b"5x") == ["published", "expired"]
         )
 
-    async def test_a_long_run_among_other_tags(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_a_long_run_among_other_tags(self, stage: Stage, topic: Topic, group: Group) -> None:
         await tell(stage, topic, "x " * 700, tag="red")
         await tell(stage, topic, "no " * 700, tag="blue")
         await tell(stage, topic, "yes", tag="red")
         stage.now += SECOND
         assert await given(stage, group, tags=RED) == [b"yes"]
-        state = await stage.store.read(catalogue.group_state, group)
-        assert (state.expired, state.skipped) == (700, 700)
+        await stage.counts(group, expired=700, skipped=700)
 
-    async def test_promotion_does_not_look_at_it(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        group = await stage.group(topic)
+    async def test_promotion_does_not_look_at_it(self, stage: Stage, topic: Topic, group: Group) -> None:
         await stage.publish(stage.draft(topic, b"late", SECOND, expires_at=stage.now + 2 * SECOND))
-        stage.now += HOUR
-        assert len(await stage.fall_due()) == 1
+        assert len(await stage.fall_due(after=HOUR)) == 1
         assert await given(stage, group) == []
         assert await expired(stage, group) == 1
-        state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-        assert (state.accepted, state.streamed, state.pending) == (1, 1, 0)
+        await stage.counts(topic, accepted=1, streamed=1, pending=0)
 
     async def test_the_guess_of_what_comes_next_is_judged_too(self, stage: Stage) -> None:
         """The second turn reads its page together with its locks."""
@@ -184,14 +161,12 @@ class TestClaims:
 
 
 class TestTheLadder:
-    async def test_what_comes_back_is_judged_again(self, stage: Stage) -> None:
+    async def test_what_comes_back_is_judged_again(self, stage: Stage, topic: Topic) -> None:
         """Its rung is over before it expires; it is claimed after."""
-        topic = await stage.topic()
         group = await stage.group(topic, ladder=Ladder((SECOND,)))
         await tell(stage, topic, "ax", 2 * SECOND)
         await stage.fail(group, await stage.claim(group))
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         assert stage.count("redelivery") == 1
         stage.now += SECOND
         assert await given(stage, group) == []
@@ -199,8 +174,7 @@ class TestTheLadder:
         assert await life(stage, b"ax") == ["published", "claimed", "failed", "returned", "expired"]
 
     @pytest.mark.parametrize("how", ["fail", "lose", "suspend"])
-    async def test_what_would_come_back_too_late_expires_at_once(self, stage: Stage, how: str) -> None:
-        topic = await stage.topic()
+    async def test_what_would_come_back_too_late_expires_at_once(self, stage: Stage, how: str, topic: Topic) -> None:
         group = await stage.group(topic, ladder=Ladder((SECOND, MINUTE)))
         await tell(stage, topic, "ax", 2 * SECOND)
         claim = await stage.claim(group, lease=SECOND)
@@ -215,9 +189,8 @@ class TestTheLadder:
         assert await life(stage, b"ax") == ["published", "claimed", "expired"]
         conserves(stage)
 
-    async def test_the_last_rung_comes_first(self, stage: Stage) -> None:
+    async def test_the_last_rung_comes_first(self, stage: Stage, topic: Topic) -> None:
         """Who has had all attempts is a dead letter, though its time is past."""
-        topic = await stage.topic()
         group = await stage.group(topic, ladder=Ladder(()))
         await tell(stage, topic, "ax")
         claim = await stage.claim(group)
@@ -229,8 +202,7 @@ class TestTheLadder:
 class TestOrder:
     async def begin(self, stage: Stage, texts: str, ladder: Ladder) -> Group:
         """A message per word: its key, a number."""
-        topic = await stage.topic(ordered=True, ladder=ladder)
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group(ordered=True, ladder=ladder)
         for text in texts.split():
             await tell(stage, topic, text, 30 * SECOND, ordering_key=text[0])
         return group
@@ -254,8 +226,7 @@ class TestOrder:
         group = await self.begin(stage, "a1x a2 a3", Ladder((20 * SECOND,)))
         await stage.fail(group, await stage.claim(group))
         assert stage.count("parked") == 2
-        stage.now += 20 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=20 * SECOND)
         stage.now += 10 * SECOND
         assert await given(stage, group) == [b"a2", b"a3"]
         assert (stage.count("parked"), await expired(stage, group)) == (0, 1)
@@ -263,8 +234,7 @@ class TestOrder:
     async def test_one_that_expires_while_it_is_parked(self, stage: Stage) -> None:
         group = await self.begin(stage, "a1 a2x a3", Ladder((30 * SECOND,)))
         await stage.fail(group, await stage.claim(group))
-        stage.now += 30 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=30 * SECOND)
         claim, _ = await take(stage, group)
         assert claim is not None
         assert bodies(claim) == [b"a1"]
@@ -276,13 +246,11 @@ class TestOrder:
         """Both lie in the retry queue, side by side."""
         group = await self.begin(stage, "a1x a2 b1", Ladder((20 * SECOND, 9 * SECOND)))
         await stage.fail(group, await stage.claim(group))
-        stage.now += 20 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=20 * SECOND)
         head = await stage.claim(group)
         assert bodies(head) == [b"a1x", b"b1"]
         await stage.fail(group, head)
-        stage.now += 9 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=9 * SECOND)
         stage.now += SECOND
         head = await stage.claim(group)
         assert bodies(head) == [b"b1"]
@@ -370,8 +338,7 @@ class TestOperators:
         assert claim is not None
         assert (bodies(claim), many) == ([b"b"], 1)
 
-    async def test_it_is_not_moved_past_its_end(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_it_is_not_moved_past_its_end(self, stage: Stage, topic: Topic) -> None:
         end = stage.now + HOUR
         (receipt,) = await stage.publish(stage.draft(topic, b"1", MINUTE, expires_at=end))
         for at in (end, end + 1):
@@ -420,20 +387,17 @@ class TestReaders:
         assert stops == 1, "so many at once and no more"
 
 
-async def test_it_tells_when_it_expires_wherever_it_is(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_it_tells_when_it_expires_wherever_it_is(stage: Stage, topic: Topic) -> None:
     at = stage.now + HOUR
     later, soon = await stage.publish(
         stage.draft(topic, b"1", MINUTE, expires_at=at), stage.draft(topic, b"2", expires_at=at)
     )
     for receipt in (later, soon):
-        found = await stage.store.read(tracing.find_message, receipt.id)
-        assert found is not None
+        found = await stage.found(receipt.id)
         assert found.expires_at == at
     group = await stage.group(topic)
     assert [message.expires_at for message in (await stage.claim(group)).messages] == [at]
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     assert [message.expires_at for message in (await stage.claim(group)).messages] == [at]
 
 
@@ -443,8 +407,7 @@ async def test_a_life_with_others(stage: Stage) -> None:
     stage.now += SECOND
     await stage.ack(group, await stage.claim(group))
     ((id_,),) = stage.tables.rows("SELECT id FROM message WHERE `offset` = 1")
-    found = await stage.store.read(tracing.find_message, int(id_))
-    assert found is not None
+    found = await stage.found(int(id_))
     assert found.life[-1] == Event("expired", stage.now, "billing", attempt=1)
     assert not found.standings
 
@@ -456,8 +419,7 @@ async def test_nothing_is_lost_and_nothing_comes_late(stage: Stage, seed: int, o
     """Random ends, claims, fails and waits: each message is acked once, or it expired, and never the one after it was
     past its time."""
     dice = random.Random(seed)
-    topic = await stage.topic(ordered=ordered, ladder=Ladder((SECOND,) * 50))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=ordered, ladder=Ladder((SECOND,) * 50))
     ends: dict[bytes, int | None] = {}
     for number in range(60):
         body, end = b"%d" % number, dice.choice((None, stage.now + dice.randrange(1, 20 * SECOND)))
@@ -465,8 +427,7 @@ async def test_nothing_is_lost_and_nothing_comes_late(stage: Stage, seed: int, o
         await stage.publish(stage.draft(topic, body, expires_at=end, ordering_key=dice.choice("abc")))
     acked = list[bytes]()
     for _ in range(200):
-        stage.now += dice.choice((0, 1, 300, SECOND))
-        await stage.fall_due()
+        await stage.fall_due(after=dice.choice((0, 1, 300, SECOND)))
         claim, _ = await take(stage, group, dice.randrange(1, 6))
         if claim is None and not await stage.waiting():
             break

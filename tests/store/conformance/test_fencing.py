@@ -10,11 +10,10 @@ from typing import Literal
 
 import attrs
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.letters import dead_letters_of
 from support.stores import HOUR, SECOND, Stage
-from tarry.store import catalogue
 from tarry.store.groups import holdings
 from tarry.store.records import Claim, ClaimKey, Group, Outcome, Settled, Settlement
 from tarry.store.stream.positions import Position
@@ -170,8 +169,7 @@ class Crowd:
         letters = await stage.store.read(dead_letters_of, self.group, 0, 1000)
         assert [letter.message.id for letter in letters] == sorted(dead), "each dead letter once"
         assert stage.count("claim") == 0
-        state = await stage.store.read(catalogue.group_state, self.group)
-        assert (state.acked, state.dead, state.claimed) == (len(acked), len(dead), 0)
+        await stage.counts(self.group, acked=len(acked), dead=len(dead), claimed=0)
         assert len(acked) > 10
         assert len(dead) > 2
         assert len(retried) > 2
@@ -197,9 +195,7 @@ async def test_what_is_answered_is_what_came_of_it(stage: Stage, seed: int) -> N
             stage.now += dice.randrange(3)
             await job(crowd, told, stage.now)
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(WORKERS):
-            nursery.start_soon(work)
+    await at_once(*[work] * WORKERS)
     stage.now += LONGEST + SECOND
     for told in crowd.told:
         if not told.over:
@@ -218,8 +214,7 @@ _WEIGHTS = (5, 2, 1, 3, 1)
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_a_token_cannot_be_worked_out(stage: Stage, ordered: bool) -> None:
     """Whoever knows the state of `random`, as from ids that it gave, does not know the token of the next claim."""
-    topic = await stage.topic(ordered=ordered)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=ordered)
     tokens: set[int] = set()
     for _ in range(2):
         await stage.publish(stage.draft(topic))

@@ -3,7 +3,7 @@
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of
-from tarry.store.looking import found_pages, standings, tracing
+from tarry.store.looking import found_pages, standings
 from tarry.store.looking.finding import PageStart, Wanted
 from tarry.store.records import Group, Topic
 from tarry.store.states import Findable
@@ -38,8 +38,7 @@ async def test_what_waits_and_what_was_cancelled(stage: Stage, limit: int) -> No
     assert await found(stage, topic, between, limit) == sorted([*ids[5:7], ids[19]])
 
 
-async def test_more_than_one_read(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_more_than_one_read(stage: Stage, topic: Topic) -> None:
     ids: list[int] = []
     for _ in range(4):
         ids += ids_of(await stage.schedule(topic, *(i * SECOND + 1 for i in range(1000))))
@@ -63,8 +62,7 @@ async def stands(stage: Stage, topic: Topic, state: Findable, limit: int, *times
     """What is found, once each; all of it is said to stand so."""
     ids = list(dict.fromkeys(await found(stage, topic, Wanted(state, *times), limit)))
     for id_ in ids:
-        one = await stage.store.read(tracing.find_message, id_)
-        assert one is not None
+        one = await stage.found(id_)
         assert one.is_(state)
     return sorted(ids)
 
@@ -95,8 +93,7 @@ async def test_what_is_in_hand_and_on_the_ladder(stage: Stage, limit: int) -> No
     in_hand = sorted({later.messages[0].id, later.messages[2].id})
     assert await stands(stage, topic, "claimed", limit) == in_hand
     # They come back, and are claimed through the retry queue.
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     again = await stage.claim(groups[0], 2)
     assert {m.id for m in again.messages} == {m.id for m in claims[0].messages}
     assert await stands(stage, topic, "claimed", limit) == sorted({*in_hand, *(m.id for m in again.messages)})
@@ -141,8 +138,7 @@ async def test_standings_go_on_where_a_read_ended(stage: Stage, monkeypatch: pyt
     for group, claim in claims:
         await stage.fail(group, claim)
     assert await stands(stage, topic, "retrying", 100) == ids
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     for group in groups:
         await stage.fail(group, await stage.claim(group, 20))
     assert await stands(stage, topic, "dead", 100) == ids

@@ -46,9 +46,8 @@ async def check(stage: Stage) -> int:
     return wrong
 
 
-async def test_many_hours_at_once(stage: Stage) -> None:
+async def test_many_hours_at_once(stage: Stage, topic: Topic) -> None:
     """A month of one topic is more pairs of topic and hour than SQLite takes in a list."""
-    topic = await stage.topic()
     receipts = await stage.schedule(topic, *(hour * HOUR + 30 * MINUTE for hour in range(1, 600)))
     await add_up(stage)
     assert not await stage.store.read(forecast.is_changed)
@@ -112,8 +111,7 @@ async def test_upcoming(stage: Stage, added_up: bool) -> None:
     assert (await told(stage, topic, stage.now, HOUR, 3)).counts == (1, 1, 0)
 
 
-async def test_no_row_is_read_for_what_is_ahead(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_no_row_is_read_for_what_is_ahead(stage: Stage, topic: Topic) -> None:
     await stage.schedule(topic, *(HOUR + i * SECOND for i in range(1000)))
     begin = stage.now // MINUTE * MINUTE
     async with counted_statements(stage.store) as count:
@@ -161,8 +159,7 @@ async def test_random_lives(stage: Stage, seed: int) -> None:
             case 3 if ids:
                 await stage.store.cancel(chance.sample(ids, min(4, len(ids))), stage.now)
             case 4:
-                stage.now += chance.randrange(HOUR)
-                await stage.fall_due()
+                await stage.fall_due(after=chance.randrange(HOUR))
             case 5:
                 await add_up(stage)
             case _:
@@ -192,9 +189,8 @@ async def test_what_somebody_s_own_sql_did_is_found(stage: Stage, monkeypatch: p
     assert await check(stage) == 0
 
 
-async def test_a_topic_that_is_removed(stage: Stage) -> None:
+async def test_a_topic_that_is_removed(stage: Stage, topic: Topic) -> None:
     """Its messages go page by page, and are taken out of all that is ahead."""
-    topic = await stage.topic()
     kept = await stage.topic("kept")
     await stage.schedule(topic, *(HOUR + i * SECOND for i in range(50)))
     await stage.schedule(kept, HOUR)
@@ -210,9 +206,8 @@ async def test_a_topic_that_is_removed(stage: Stage) -> None:
     assert stage.count("forecast") == 2
 
 
-async def test_no_minute_is_below_zero(stage: Stage) -> None:
+async def test_no_minute_is_below_zero(stage: Stage, topic: Topic) -> None:
     """What somebody's own SQL brought is missing, and what is taken of it is told."""
-    topic = await stage.topic()
     await stage.schedule(topic, HOUR + 5 * MINUTE)
     await stage.store.write(forecast.tell, stage.now, gone=[(topic.id, stage.now + HOUR + 9 * MINUTE)] * 2)
     for _ in "not added up yet", "added up":
@@ -222,8 +217,7 @@ async def test_no_minute_is_below_zero(stage: Stage) -> None:
     assert await check(stage) == 2
 
 
-async def test_what_is_over_goes(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_what_is_over_goes(stage: Stage, topic: Topic) -> None:
     await stage.schedule(topic, *(i * HOUR for i in range(1, 10)))
     await add_up(stage)
     assert (stage.count("forecast"), stage.count("forecast_change")) == (18, 0)

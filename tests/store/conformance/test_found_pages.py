@@ -101,8 +101,7 @@ async def test_letters_that_outlive_their_messages(stage: Stage) -> None:
     assert len(count.statements) <= MOST, count.statements
 
 
-async def test_eight_mebibytes(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_eight_mebibytes(stage: Stage, topic: Topic) -> None:
     body = b"x" * (256 << 10)
     for _ in range(3):
         await stage.publish(*(stage.draft(topic, body, key="k", content_type="x/y") for _ in range(20)))

@@ -18,7 +18,7 @@ from tarry.wheel.ladder import Ladder
 
 
 async def alone(stage: Stage, group: Group) -> GroupCounts:
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     backlog = sum(queue.lag for queue in state.queues)
     return GroupCounts(backlog, state.claimed, sum(state.retries), state.dead, state.letters)
 
@@ -106,6 +106,5 @@ async def test_which_have_most(stage: Stage) -> None:
     await stage.store.cancel([gone.id], stage.now)
     assert await stage.store.read(catalogue.most_pending, 10) == [most.id, some.id]
     assert await stage.store.read(catalogue.most_pending, 1) == [most.id]
-    stage.now += HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=HOUR)
     assert await stage.store.read(catalogue.most_pending, 10) == []

@@ -3,15 +3,14 @@
 import random
 from typing import Any
 
-import pytest
 import trio
 
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of, nobody_waits
-from tarry.store import catalogue
+from support.store_homes import on_servers
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of, nobody_waits, uncommitted
 from tarry.store.ids import SHARDS, SHARDS_OF_DELAY
-from tarry.store.looking import finding, tracing
+from tarry.store.looking import finding
 from tarry.store.looking.finding import PageStart, Wanted
-from tarry.store.records import Found, Receipt, Topic, TopicState, Verdict
+from tarry.store.records import Receipt, Topic, Verdict
 from tarry.store.timers import guarded, keyed, timers
 from tarry.store.timers.guarded import Guarded, Suppressed
 from tarry.store.timers.keyed import Wish
@@ -27,24 +26,8 @@ async def guard(stage: Stage, topic: Topic, *keys: str, delay: int = SECOND, **r
     return await stage.publish(*drafts)
 
 
-async def counts(stage: Stage, topic: Topic) -> TopicState:
-    return (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-
-
-async def found(stage: Stage, id_: int) -> Found:
-    one = await stage.store.read(tracing.find_message, id_)
-    assert one is not None
-    return one
-
-
-def listen(stage: Stage) -> dict[int, str]:
-    """What promotion has told of."""
-    return stage.store.guarded
-
-
 class TestAfterwards:
-    async def test_a_cancel_and_another_time_are_told_what_it_is(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_a_cancel_and_another_time_are_told_what_it_is(self, stage: Stage, topic: Topic) -> None:
         no, gone, waits = await guard(stage, topic, "a", "b", "c")
         await stage.store.cancel([gone.id], stage.now)
         stage.now += SECOND
@@ -54,12 +37,12 @@ class TestAfterwards:
         moves = [(no.id, stage.now + HOUR), (gone.id, stage.now + HOUR)]
         moved = await stage.store.write(timers.reschedule, moves, stage.now)
         assert [one.result for one in moved] == ["suppressed", "cancelled"]
-        assert [(await found(stage, one.id)).guard for one in (no, gone, waits)] == ["unpaid", None, "unpaid"]
+        assert [(await stage.found(one.id)).guard for one in (no, gone, waits)] == ["unpaid", None, "unpaid"]
 
 
 class TestPromotion:
-    async def test_it_stays_and_is_told(self, stage: Stage) -> None:
-        told, topic = listen(stage), await stage.topic()
+    async def test_it_stays_and_is_told(self, stage: Stage, topic: Topic) -> None:
+        told = stage.store.guarded
         (one,) = await guard(stage, topic, "order-7")
         (plain,) = await stage.schedule(topic, SECOND)
         assert await stage.promote(one.id, plain.id) == []
@@ -70,15 +53,14 @@ class TestPromotion:
         asked = await stage.store.read(guarded.questions, [one.id, plain.id, 5])
         assert asked == [Guarded(one.id, one.due, "unpaid", "order-7")]
 
-    async def test_who_listens_to_nothing_leaves_it_too(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_who_listens_to_nothing_leaves_it_too(self, stage: Stage, topic: Topic) -> None:
         (one,) = await guard(stage, topic, "order-7")
         stage.now += HOUR
         assert await stage.promote(one.id) == []
         assert stage.count("delay") == 1
 
-    async def test_one_without_a_time_to_come_waits_for_its_answer(self, stage: Stage) -> None:
-        told, topic = listen(stage), await stage.topic()
+    async def test_one_without_a_time_to_come_waits_for_its_answer(self, stage: Stage, topic: Topic) -> None:
+        told = stage.store.guarded
         past = await guard(stage, topic, "a", "b", delay=-SECOND)
         (bare,) = await stage.publish(stage.draft(topic, key="c", guard="unpaid"))
         receipts = [*past, bare]
@@ -89,19 +71,16 @@ class TestPromotion:
         await stage.promote(*ids_of(receipts))
         assert told == dict.fromkeys(ids_of(receipts), "unpaid")
 
-    async def test_true_is_sent(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_true_is_sent(self, stage: Stage, topic: Topic) -> None:
         (one,) = await guard(stage, topic, "order-7", headers=b'{"a":"b"}', tag="red")
         stage.now += SECOND
         promoted, suppressed, left = await stage.store.promote_guarded({one.id: True}, stage.now, fresh)
         assert ([done.entry for done in promoted], suppressed, left) == ([one.id], [], set())
-        there = await found(stage, one.id)
+        there = await stage.found(one.id)
         assert (there.state, there.key, there.tag, there.headers) == ("published", "order-7", "red", b'{"a":"b"}')
-        state = await counts(stage, topic)
-        assert (state.accepted, state.streamed, state.suppressed, state.pending) == (1, 1, 0, 0)
+        await stage.counts(topic, accepted=1, streamed=1, suppressed=0, pending=0)
 
-    async def test_false_ends_it(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_false_ends_it(self, stage: Stage, topic: Topic) -> None:
         one, other = await guard(stage, topic, "order-7", "order-8")
         stage.now += SECOND
         answers = {one.id: False, other.id: True}
@@ -110,15 +89,13 @@ class TestPromotion:
         assert (suppressed, left) == ([Suppressed(one.id, topic.id)], set())
         assert stage.count("delay") == 0
         assert [bytes(name) for name in stage.column("SELECT guard FROM cancelled")] == [b"unpaid"]
-        there = await found(stage, one.id)
+        there = await stage.found(one.id)
         assert (there.state, there.key, there.body) == ("suppressed", "order-7", None)
         assert [(event.what, event.at) for event in there.life] == [("scheduled", START), ("suppressed", stage.now)]
-        state = await counts(stage, topic)
-        assert (state.accepted, state.streamed, state.suppressed, state.cancelled, state.pending) == (2, 1, 1, 0, 0)
+        await stage.counts(topic, accepted=2, streamed=1, suppressed=1, cancelled=0, pending=0)
         assert await stage.promote(one.id) == []
 
-    async def test_without_an_answer_it_stays(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_without_an_answer_it_stays(self, stage: Stage, topic: Topic) -> None:
         (one,) = await guard(stage, topic, "order-7")
         stage.now += SECOND
         for answers, young in (({one.id: True}, False), ({one.id: False}, False), ({one.id ^ 1: True}, True)):
@@ -126,34 +103,28 @@ class TestPromotion:
             assert done == ([], [], {one.id} if one.id in answers else set())
         assert stage.count("delay") == 1
 
-    async def test_before_its_time_no_answer_counts(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_before_its_time_no_answer_counts(self, stage: Stage, topic: Topic) -> None:
         one, other = await guard(stage, topic, "order-7", "order-8")
         assert await stage.store.promote_guarded({one.id: True, other.id: False}, stage.now, fresh) == ([], [], set())
         assert stage.count("delay") == 2
 
-    async def test_what_another_has_locked_is_left(self, stage: Stage) -> None:
-        if stage.kind == "sqlite":
-            pytest.skip("one writer at a time")
-        topic = await stage.topic()
+    @on_servers
+    async def test_what_another_has_locked_is_left(self, stage: Stage, topic: Topic) -> None:
         yes, no = await guard(stage, topic, "order-7", "order-8")
         await stage.schedule(topic, HOUR)
         answers = {yes.id: True, no.id: False}
         stage.now += SECOND
         await stage.store.promote_guarded({}, stage.now, fresh)
-        with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-            cursor.execute("SELECT * FROM queue FOR UPDATE")
-            cursor.execute("SELECT * FROM topic FOR UPDATE")  # the tally of guards is yet to be made
-            with nobody_waits(stage.tables):
-                done = await stage.store.promote_guarded(answers, stage.now, fresh)
-            other.rollback()
+        # The tally of guards is yet to be made, which takes the topic's row.
+        held = ("SELECT * FROM queue FOR UPDATE", "SELECT * FROM topic FOR UPDATE")
+        with uncommitted(stage.dsn, *held), nobody_waits(stage.tables):
+            done = await stage.store.promote_guarded(answers, stage.now, fresh)
         assert done == ([], [], {yes.id, no.id})
         assert stage.column("SELECT special FROM delay WHERE guard IS NOT NULL") == [2, 2], "they are asked for again"
         promoted, suppressed, left = await stage.store.promote_guarded(answers, stage.now, fresh)
         assert (len(promoted), len(suppressed), left) == (1, 1, set())
 
-    async def test_a_topic_that_is_gone(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_a_topic_that_is_gone(self, stage: Stage, topic: Topic) -> None:
         yes, no = await guard(stage, topic, "order-7", "order-8")
         await stage.store.remove_topic(topic, stage.now, force=True)
         stage.now += SECOND
@@ -162,41 +133,36 @@ class TestPromotion:
 
 
 class TestMeanwhile:
-    async def test_cancelled(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_cancelled(self, stage: Stage, topic: Topic) -> None:
         yes, no = await guard(stage, topic, "order-7", "order-8")
         stage.now += SECOND
         await stage.store.cancel([yes.id, no.id], stage.now)
         assert await stage.store.promote_guarded({yes.id: True, no.id: False}, stage.now, fresh) == ([], [], set())
-        state = await counts(stage, topic)
-        assert (state.cancelled, state.suppressed, state.streamed) == (2, 0, 0)
+        await stage.counts(topic, cancelled=2, suppressed=0, streamed=0)
 
-    async def test_moved(self, stage: Stage) -> None:
-        told, topic = listen(stage), await stage.topic()
+    async def test_moved(self, stage: Stage, topic: Topic) -> None:
+        told = stage.store.guarded
         yes, no = await guard(stage, topic, "order-7", "order-8")
         stage.now += SECOND
         moves = [(yes.id, stage.now + HOUR), (no.id, stage.now + HOUR)]
         await stage.store.write(timers.reschedule, moves, stage.now)
         answers = {yes.id: True, no.id: False}
         assert await stage.store.promote_guarded(answers, stage.now, fresh) == ([], [], set())
-        stage.now += HOUR
-        assert await stage.fall_due() == []
+        assert await stage.fall_due(after=HOUR) == []
         assert told == dict.fromkeys(answers, "unpaid"), "it has its guard still"
         assert len(await stage.store.read(guarded.questions, list(answers))) == 2
         promoted, suppressed, left = await stage.store.promote_guarded(answers, stage.now, fresh)
         assert (len(promoted), len(suppressed), left) == (1, 1, set())
         assert stage.count("moved") == 0
 
-    async def test_what_is_said_of_one_that_has_ended(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_what_is_said_of_one_that_has_ended(self, stage: Stage, topic: Topic) -> None:
         (one,) = await guard(stage, topic, "order-7")
         stage.now += SECOND
         await stage.store.promote_guarded({one.id: False}, stage.now, fresh)
         assert await stage.store.cancel([one.id], stage.now) == [Verdict("suppressed", fresh=False, topic=topic.id)]
         (verdict,) = await stage.store.write(timers.reschedule, [(one.id, stage.now + HOUR)], stage.now)
         assert verdict.result == "suppressed"
-        state = await counts(stage, topic)
-        assert (state.cancelled, state.suppressed) == (0, 1)
+        await stage.counts(topic, cancelled=0, suppressed=1)
 
     async def test_races(self, stage: Stage) -> None:
         """Answer and cancel of the same messages at once: each ends in one way, and what was said is true."""
@@ -225,20 +191,20 @@ class TestMeanwhile:
                 nursery.start_soon(ask, ids[begin : begin + 10])
         # A row that was locked at one moment is neither: whoever asks asks again.
         await ask(stage.column("SELECT id FROM delay"))
-        states = {id_: (await found(stage, id_)).state for id_ in ids}
+        states = {id_: (await stage.found(id_)).state for id_ in ids}
         for id_, result in said.items():
             assert (result == "cancelled") == (states[id_] == "cancelled"), (result, states[id_])
         ended = {"published": 0, "suppressed": 0, "cancelled": 0}
         for state in states.values():
             ended[state] += 1
-        topic_counts = await counts(stage, topic)
+        topic_counts = await stage.state(topic)
         assert (topic_counts.streamed, topic_counts.suppressed, topic_counts.cancelled) == tuple(ended.values())
         assert topic_counts.pending == 0
 
 
 class TestTimers:
-    async def test_of_a_key(self, stage: Stage) -> None:
-        told, topic = listen(stage), await stage.topic()
+    async def test_of_a_key(self, stage: Stage, topic: Topic) -> None:
+        told = stage.store.guarded
         draft = stage.draft(topic, delay=SECOND, guard="unpaid")
         (first,) = await stage.store.set_timers([Wish(topic, "order-7", draft)], stage.now)
         wishes = [Wish(topic, "order-7", draft), Wish(topic, "plain", stage.draft(topic, delay=SECOND))]
@@ -256,8 +222,7 @@ class TestTimers:
 
 
 class TestLooking:
-    async def test_by_state(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_by_state(self, stage: Stage, topic: Topic) -> None:
         one, two, three = await guard(stage, topic, "a", "b", "c", delay=MINUTE)
         await stage.store.cancel([two.id], stage.now)
         stage.now += HOUR
@@ -275,8 +240,7 @@ class TestNames:
         await stage.store.write(guarded.forget, "open")
         assert await stage.store.read(guarded.noted) == ["unpaid"]
 
-    async def test_how_many_wait_page_by_page(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_how_many_wait_page_by_page(self, stage: Stage, topic: Topic) -> None:
         await guard(stage, topic, *"abcdefg", delay=HOUR)
         await stage.publish(*(stage.draft(topic, delay=HOUR, key=key, guard="open") for key in "xyz"))
         moved = await stage.schedule(topic, *[HOUR] * 20)

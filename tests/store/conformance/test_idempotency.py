@@ -5,6 +5,7 @@ What the store says is compared with a dictionary. On MySQL and MariaDB the line
 
 import random
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 import trio
 
+from support.at_once import at_once
 from support.stores import HOUR, SECOND, START, Stage
 from tarry.bench.proxy import MOMENTS, Proxy
 from tarry.store import store as store_module
@@ -98,9 +100,7 @@ class Ledger:
             (answer,) = await store.publish([publication], self.stage.now)
             answers.append((publication, answer))
 
-        async with trio.open_nursery() as nursery:
-            for store, publication in zip(stores, asked, strict=True):
-                nursery.start_soon(ask, store, publication)
+        await at_once(*(partial(ask, store, publication) for store, publication in zip(stores, asked, strict=True)))
         answers.sort(key=lambda pair: isinstance(pair[1], Conflict) or pair[1][0].replayed)
         for publication, answer in answers:
             self.expect(publication, answer, self.stage.now)

@@ -2,15 +2,17 @@
 
 import random
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import attrs
 import pytest
 import trio
 
+from support.at_once import at_once
 from support.counting import counted
-from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw
-from tarry.store import catalogue
+from support.store_homes import on_servers
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, uncommitted
 from tarry.store.ids import IdMaker
 from tarry.store.looking import timer_pages
 from tarry.store.records import Conflict, Publication, Topic, TopicState
@@ -45,7 +47,7 @@ class Timers:
         return await self.stage.store.read(keyed.find_timer, self.topic, key)
 
     async def state(self) -> TopicState:
-        return (await self.stage.store.read(catalogue.topic_states, [self.topic]))[self.topic.id]
+        return await self.stage.state(self.topic)
 
 
 @pytest.fixture
@@ -263,21 +265,16 @@ class TestForget:
         assert await timed.stage.store.write(keyed.forget, (0, b""), START + 5 * HOUR, 10) == (0, None)
 
 
+@on_servers
 async def test_who_is_locked_is_told(timed: Timers) -> None:
-    if timed.stage.kind == "sqlite":
-        pytest.skip("one writer")
     first = await timed.set()
     await timed.set("order-8")
-    with connect_raw(timed.stage.dsn) as other:
-        for lock in ("SELECT * FROM timer WHERE `key` = 'order-7' FOR UPDATE", "SELECT * FROM delay FOR UPDATE"):
-            with other.cursor() as cursor:
-                cursor.execute(lock)
-                wishes = [timed.wish(), timed.wish("order-9"), Wish(timed.topic, "order-7")]
-                with trio.fail_after(5):
-                    answers = await timed.do(*wishes)
-            assert [answer.result for answer in answers] == ["locked", answers[1].result, "locked"]
-            assert answers[1].result in ("made", "locked")
-            other.rollback()
+    for lock in ("SELECT * FROM timer WHERE `key` = 'order-7' FOR UPDATE", "SELECT * FROM delay FOR UPDATE"):
+        wishes = [timed.wish(), timed.wish("order-9"), Wish(timed.topic, "order-7")]
+        with uncommitted(timed.stage.dsn, lock), trio.fail_after(5):
+            answers = await timed.do(*wishes)
+        assert [answer.result for answer in answers] == ["locked", answers[1].result, "locked"]
+        assert answers[1].result in ("made", "locked")
     standing = await timed.find()
     assert standing is not None
     assert standing.id == first.id
@@ -319,9 +316,7 @@ class Race:
 
     async def run(self) -> None:
         """All three at once."""
-        async with trio.open_nursery() as nursery:
-            for step in (self._cancel, self._set, self._fire):
-                nursery.start_soon(step)
+        await at_once(self._cancel, self._set, self._fire)
 
     async def ends(self) -> list[str]:
         """What became of the message, and was said of it. Fails where that is not the same."""
@@ -391,9 +386,7 @@ async def test_set_cancel_and_fire_race(timed: Timers, seed: int) -> None:
             if answer.result == "cancelled" and answer.fresh:
                 cancelled.add(answer.id)
 
-    async with trio.open_nursery() as nursery:
-        for store in servers:
-            nursery.start_soon(one, store)
+    await at_once(*(partial(one, store) for store in servers))
     waiting = set(await stage.waiting())
     assert len(waiting) <= 1
     ends = [replaced, cancelled, fired, waiting]

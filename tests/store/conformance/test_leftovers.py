@@ -1,19 +1,14 @@
 """One look tells where there may be something to clean: nothing that retention could take is missed (I1's upkeep)."""
 
-from functools import partial
-
+from support.cleaning import DAY, LIMITS, clean, whole_round
 from support.stores import HOUR, SECOND, Stage
 from tarry.store.cleaning import leftovers, retention
 from tarry.store.cleaning.leftovers import LeftShards
-from tarry.store.cleaning.retention import Limits
 from tarry.store.ids import shard_of
 from tarry.store.records import Group, Topic
 from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
-
-DAY = 24 * HOUR
-LIMITS = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DAY)
 
 
 async def what_is_left(stage: Stage, topic: Topic, *groups: Group) -> list[str]:
@@ -29,23 +24,20 @@ async def what_is_left(stage: Stage, topic: Topic, *groups: Group) -> list[str]:
 
 
 async def test_where_nothing_ever_was_there_is_nothing(stage: Stage) -> None:
-    topic = await stage.topic(queues=3)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3)
     await stage.schedule(topic, HOUR)
     assert await what_is_left(stage, topic, group) == []
     assert (await stage.store.read(leftovers.find_leftovers, [], [])).queues == frozenset()
 
 
-async def test_each_kind_is_told_from_its_first_row(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_each_kind_is_told_from_its_first_row(stage: Stage, topic: Topic) -> None:
     billing = await stage.group(topic, ladder=Ladder((SECOND,)))
     idle = await stage.group(topic, "idle")
     await stage.publish(stage.draft(topic))
     assert await what_is_left(stage, topic, billing, idle) == ["topic"]
     await stage.fail(billing, await stage.claim(billing))
     assert await what_is_left(stage, topic, billing, idle) == ["log of billing, topic", "topic"]
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     expected = ["log of billing, topic", "returns of billing", "topic"]
     assert await what_is_left(stage, topic, billing, idle) == expected
     await stage.fail(billing, await stage.claim(billing))
@@ -55,21 +47,17 @@ async def test_each_kind_is_told_from_its_first_row(stage: Stage) -> None:
     assert await what_is_left(stage, topic, billing, idle) == sorted(["log of idle, topic", *expected])
 
 
-async def test_what_is_cleaned_is_left_no_more(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_what_is_cleaned_is_left_no_more(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder(()))
     (receipt,) = await stage.publish(stage.draft(topic))
     await stage.fail(group, await stage.claim(group))
-    stage.now += 100 * DAY
-    queue = topic.queues[0]
-    messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=LIMITS, start=0, limit=9)
-    dead = partial(retention.clean_dead, group_id=group.id, limits=LIMITS, limit=9)
-    assert [(await stage.store.write(partial(batch, now=stage.now))).rows for batch in (messages, dead)] == [1, 1]
+    assert (await clean(stage, topic, after=100 * DAY)).rows == 1
+    assert (await whole_round(stage, retention.clean_dead, group_id=group.id, limits=LIMITS, limit=9)).rows == 1
     assert await what_is_left(stage, topic, group) == ["log of billing, topic"]
     await stage.publish(stage.draft(topic))
     assert await what_is_left(stage, topic, group) == ["log of billing, topic", "topic"]
     left = await stage.store.read(leftovers.find_leftovers, [topic], [group])
-    assert left.logs[group.id, queue.id] == 1, "the cleaner remembers how far it came in a log"
+    assert left.logs[group.id, topic.queues[0].id] == 1, "the cleaner remembers how far it came in a log"
     assert receipt.offset == 0
 
 
@@ -81,9 +69,8 @@ async def test_more_than_a_statement_takes(stage: Stage) -> None:
     assert left.queues == {topics[1].queues[599].id}
 
 
-async def test_of_the_shards_those_are_told_where_somebody_cancels_or_moves(stage: Stage) -> None:
+async def test_of_the_shards_those_are_told_where_somebody_cancels_or_moves(stage: Stage, topic: Topic) -> None:
     """And no others: what waits is nothing to clean."""
-    topic = await stage.topic()
     empty = LeftShards(frozenset(), frozenset())
     assert await stage.store.read(leftovers.find_shards) == empty
     ids = [receipt.id for receipt in await stage.schedule(topic, HOUR, HOUR, HOUR)]

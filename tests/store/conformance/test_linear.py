@@ -6,15 +6,18 @@ that keeps to those times and in which every answer is true of one message that 
 
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import pytest
 import trio
 
+from support.at_once import at_once
 from support.stores import SECOND, Stage
 from tarry.store.ids import due_of
 from tarry.store.looking import tracing
+from tarry.store.records import Group, Topic
 from tarry.store.timers import timers
 
 WORKERS = 5
@@ -139,9 +142,7 @@ class Book:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_answers_about_a_message_have_an_order(stage: Stage, seed: int) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_answers_about_a_message_have_an_order(stage: Stage, seed: int, topic: Topic, group: Group) -> None:
     dice = random.Random(seed)
     book = Book(stage, dice)
     handed: list[int] = []
@@ -172,10 +173,7 @@ async def test_answers_about_a_message_have_an_order(stage: Stage, seed: int) ->
         todo: list[Job] = [
             (dice.choice(verbs), dice.sample(ids, dice.randrange(1, AT_ONCE + 1))) for _ in range(2 * CALLS)
         ]
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(consume, todo)
-            for _ in range(WORKERS):
-                nursery.start_soon(work, todo)
+        await at_once(partial(consume, todo), *[partial(work, todo)] * WORKERS)
         stage.now += 2 * SECOND
         for call in (book.promote, book.look, book.cancel):
             await call(ids)

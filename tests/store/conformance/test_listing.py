@@ -7,7 +7,7 @@ from support.stores import HOUR, MINUTE, START, Stage, ids_of
 from tarry.store.looking import finding, found_pages, listing
 from tarry.store.looking.found_pages import FoundPage
 from tarry.store.looking.listing import Along
-from tarry.store.records import Topic
+from tarry.store.records import Group, Topic
 
 
 async def pages(
@@ -50,8 +50,7 @@ async def test_what_waits_and_what_is_in_the_stream(stage: Stage) -> None:
     ]
 
 
-async def test_where_one_kind_is_over_the_other_has_the_page(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_where_one_kind_is_over_the_other_has_the_page(stage: Stage, topic: Topic) -> None:
     await stage.publish(stage.draft(topic, b"w0", HOUR))
     await one_by_one(stage, topic, 7)
     assert await bodies(stage, topic, 4) == [["w0", "s6", "s5", "s4"], ["s3", "s2", "s1", "s0"]]
@@ -106,8 +105,7 @@ async def test_times(stage: Stage) -> None:
     assert await bodies(stage, topic, 100, until=begin) == [[]]
 
 
-async def test_tombstones_and_what_retention_took(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_tombstones_and_what_retention_took(stage: Stage, topic: Topic) -> None:
     await one_by_one(stage, topic, 9)
     (queue,) = topic.queues
     stage.tables.rows(f"DELETE FROM message WHERE queue_id = {queue.id} AND `offset` < 3")
@@ -115,10 +113,8 @@ async def test_tombstones_and_what_retention_took(stage: Stage) -> None:
     assert [one for page in await bodies(stage, topic, 2) for one in page] == ["s8", "s7", "s4", "s3"]
 
 
-async def test_all_that_it_leads_to_is_there(stage: Stage) -> None:
+async def test_all_that_it_leads_to_is_there(stage: Stage, topic: Topic, group: Group) -> None:
     """What is on the ladder, dead or acked is in the stream all the same, each with its life."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     receipts = await stage.publish(*(stage.draft(topic, b"%d" % n) for n in range(3)))
     claim = await stage.claim_some(group, 2)
     assert claim is not None

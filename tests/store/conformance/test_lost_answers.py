@@ -9,18 +9,20 @@ import pytest
 import trio
 
 from support.hearing import HearingStore
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies, connect_raw, open_tables
 from tarry.bench.proxy import MOMENTS, Proxy
 from tarry.client import outbox
-from tarry.store import catalogue
 from tarry.store.errors import OutcomeUnknown
 from tarry.store.groups import holdings
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.opening import open_backend
-from tarry.store.records import ClaimRequest, Conflict, Group, Publication, Settled, Settlement, Topic
+from tarry.store.records import ClaimRequest, Group, Publication, Settled, Settlement, Topic
 from tarry.store.store import Store
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
+
+pytestmark = on_servers  # the embedded store has no line to cut
 
 TIMES = 50
 """Cuts of each operation, a quarter of them at each moment."""
@@ -46,13 +48,6 @@ class Line:
         assert cuts <= self.stage.store.backend.statistics()["in_doubt"] <= self.proxy.done
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    """The embedded store has no line to cut."""
-    kind: Kind = request.param
-    return kind
-
-
 @pytest.fixture
 async def line(kind: Kind, dsn: str, nursery: trio.Nursery) -> AsyncIterator[Line]:
     proxy: Proxy = await nursery.start(Proxy(dsn).run)
@@ -63,6 +58,11 @@ async def line(kind: Kind, dsn: str, nursery: trio.Nursery) -> AsyncIterator[Lin
     yield Line(stage, proxy, topic, await stage.group(topic))
     await backend.aclose()
     tables.close()
+
+
+@pytest.fixture
+def stage(line: Line) -> Stage:
+    return line.stage
 
 
 async def _publish(stage: Stage, topic: Topic, count: int, delay: int | None = None) -> list[int]:
@@ -79,15 +79,13 @@ def _stream(stage: Stage) -> Sequence[int]:
 
 @pytest.mark.parametrize("delay", [None, HOUR])
 @pytest.mark.parametrize("idempotent", [False, True])
-async def test_publish(line: Line, delay: int | None, idempotent: bool) -> None:
-    stage = line.stage
+async def test_publish(line: Line, stage: Stage, delay: int | None, idempotent: bool) -> None:
     ids: list[int] = []
     for i in range(TIMES // 2):
         line.cut(i)
         drafts = (stage.draft(line.topic, b"%d" % i, delay, queue=i % 2, key="k"),)
         publication = Publication(drafts, f"key-{i}" if idempotent else None, b"f" * 32)
-        answer = await stage.ask(publication)
-        assert not isinstance(answer, Conflict)
+        answer = await stage.accept(publication)
         ids += [receipt.id for receipt in answer]
         if delay is None:
             (message,) = await stage.store.read(stretches.pull, line.topic.queues[i % 2], answer[0].offset or 0, 1)
@@ -97,12 +95,10 @@ async def test_publish(line: Line, delay: int | None, idempotent: bool) -> None:
     assert sorted(stage.column(f"SELECT id FROM {table}")) == sorted(ids)
     assert sorted(int(body) for body in stage.column(f"SELECT body FROM {table}")) == list(range(TIMES // 2))
     assert stage.count("label") == TIMES // 2
-    state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
-    assert (state.accepted, state.pending) == (TIMES // 2, 0 if delay is None else TIMES // 2)
+    await stage.counts(line.topic, accepted=TIMES // 2, pending=0 if delay is None else TIMES // 2)
 
 
-async def test_promote(line: Line) -> None:
-    stage = line.stage
+async def test_promote(line: Line, stage: Stage) -> None:
     await _publish(stage, line.topic, 20)
     retries: list[int] = []
     for _ in range(2):
@@ -124,8 +120,7 @@ async def test_promote(line: Line) -> None:
     assert stage.column("SELECT COUNT(DISTINCT message_id) FROM redelivery") == [20]
 
 
-async def test_cancel(line: Line) -> None:
-    stage = line.stage
+async def test_cancel(line: Line, stage: Stage) -> None:
     ids = await _publish(stage, line.topic, TIMES, HOUR)
     for i, id_ in enumerate(ids):
         line.cut(i)
@@ -134,12 +129,10 @@ async def test_cancel(line: Line) -> None:
     line.check(TIMES)
     assert stage.count("delay") == 0
     assert sorted(stage.column("SELECT id FROM cancelled")) == sorted(ids)
-    state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
-    assert (state.accepted, state.cancelled, state.pending) == (TIMES, TIMES, 0)
+    await stage.counts(line.topic, accepted=TIMES, cancelled=TIMES, pending=0)
 
 
-async def test_reschedule(line: Line) -> None:
-    stage = line.stage
+async def test_reschedule(line: Line, stage: Stage) -> None:
     ids = await _publish(stage, line.topic, TIMES, HOUR)
     for i, id_ in enumerate(ids):
         line.cut(i)
@@ -150,9 +143,8 @@ async def test_reschedule(line: Line) -> None:
     assert stage.count("moved") == TIMES
 
 
-async def test_claim(line: Line) -> None:
+async def test_claim(line: Line, stage: Stage) -> None:
     """I4: no message in two claims, none in no claim."""
-    stage = line.stage
     await _publish(stage, line.topic, 2 * TIMES)
     seen: list[bytes] = []
     for i in range(TIMES):
@@ -163,11 +155,10 @@ async def test_claim(line: Line) -> None:
     line.check(TIMES)
     assert sorted(map(int, seen)) == list(range(2 * TIMES))
     assert stage.count("claim") == TIMES
-    assert (await stage.store.read(catalogue.group_state, line.group)).claimed == 2 * TIMES
+    assert (await stage.group_state(line.group)).claimed == 2 * TIMES
 
 
-async def test_ack(line: Line) -> None:
-    stage = line.stage
+async def test_ack(line: Line, stage: Stage) -> None:
     await _publish(stage, line.topic, 2 * TIMES)
     for i in range(TIMES):
         claim = await stage.claim(line.group, 2)
@@ -178,13 +169,11 @@ async def test_ack(line: Line) -> None:
             assert (await stage.ack(line.group, claim, (0,))).acked == 1
             assert (await stage.ack(line.group, claim)).acked == 2
     line.check(TIMES)
-    state = await stage.store.read(catalogue.group_state, line.group)
-    assert (state.acked, state.claimed, state.retried) == (2 * TIMES, 0, 0)
+    await stage.counts(line.group, acked=2 * TIMES, claimed=0, retried=0)
     assert stage.count("delivery") == TIMES
 
 
-async def test_fail(line: Line) -> None:
-    stage = line.stage
+async def test_fail(line: Line, stage: Stage) -> None:
     await _publish(stage, line.topic, 3 * TIMES)
     timers: set[tuple[int, int]] = set()
     for i in range(TIMES):
@@ -200,12 +189,11 @@ async def test_fail(line: Line) -> None:
     count = 3 * TIMES // 2 + 2 * TIMES // 2
     assert set((await stage.waiting()).items()) == {(entry, due) for due, entry in timers}
     assert len(timers) == stage.count("retry") == count
-    assert (await stage.store.read(catalogue.group_state, line.group)).retried == count
+    assert (await stage.group_state(line.group)).retried == count
 
 
-async def test_a_whole_turn(line: Line) -> None:
+async def test_a_whole_turn(line: Line, stage: Stage) -> None:
     """Acks, fails, extensions and claims in one."""
-    stage = line.stage
     await _publish(stage, line.topic, 4 * TIMES)
     held = await stage.claim(line.group, 4)
     for i in range(TIMES - 1):
@@ -228,27 +216,23 @@ async def test_a_whole_turn(line: Line) -> None:
         assert turn.claims[0] is not None
         held = turn.claims[0]
     line.check(TIMES - 1)
-    state = await stage.store.read(catalogue.group_state, line.group)
-    assert (state.acked, state.retried, state.claimed) == (3 * (TIMES - 1), TIMES - 1, 4)
+    await stage.counts(line.group, acked=3 * (TIMES - 1), retried=TIMES - 1, claimed=4)
     assert stage.count("retry") == TIMES - 1
 
 
-async def test_extend(line: Line) -> None:
-    stage = line.stage
+async def test_extend(line: Line, stage: Stage) -> None:
     await _publish(stage, line.topic, 1)
     claim = await stage.claim(line.group)
     for i in range(TIMES // 2):
         line.cut(i)
         stage.now += SECOND
-        (settled,) = await stage.settle(line.group, Settlement(claim.key, "extend", lease=MINUTE))
-        assert settled is not None
+        settled = await stage.settle_one(line.group, Settlement(claim.key, "extend", lease=MINUTE))
         assert settled.lease_until == stage.now + MINUTE
         assert stage.column("SELECT lease_until FROM claim") == [stage.now + MINUTE]
     line.check(TIMES // 2)
 
 
-async def test_outbox_counts(line: Line, dsn: str) -> None:
-    stage = line.stage
+async def test_outbox_counts(line: Line, stage: Stage, dsn: str) -> None:
     with closing(connect_raw(dsn)) as user:
         for i, id_ in enumerate(await _publish(stage, line.topic, TIMES, HOUR)):
             outbox.cancel(user.cursor(), id=str(id_))
@@ -257,13 +241,11 @@ async def test_outbox_counts(line: Line, dsn: str) -> None:
             assert await stage.store.count_outbox(10) == {line.topic.id: (1, 0)}
     line.check(TIMES)
     assert stage.count("outbox_cancel") == 0
-    state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
-    assert (state.accepted, state.cancelled, state.pending) == (TIMES, TIMES, 0)
+    await stage.counts(line.topic, accepted=TIMES, cancelled=TIMES, pending=0)
 
 
-async def test_of_a_message_that_is_gone_again_nobody_can_tell(line: Line, nursery: trio.Nursery) -> None:
+async def test_of_a_message_that_is_gone_again_nobody_can_tell(line: Line, stage: Stage, nursery: trio.Nursery) -> None:
     """It was committed, and its offset with it, which whoever published it was to hear."""
-    stage = line.stage
 
     class Removing(MySQLBackend):
         async def _landed(self, lost: Any, witness: Any, unknown: Any) -> bool:
@@ -280,9 +262,8 @@ async def test_of_a_message_that_is_gone_again_nobody_can_tell(line: Line, nurse
     await backend.aclose()
 
 
-async def test_nobody_can_tell(line: Line, nursery: trio.Nursery) -> None:
+async def test_nobody_can_tell(line: Line, stage: Stage, nursery: trio.Nursery) -> None:
     """When the database is gone for good, the caller hears that the outcome is unknown."""
-    stage = line.stage
 
     class Gone(Proxy):
         async def _join(self, client: trio.SocketStream) -> None:

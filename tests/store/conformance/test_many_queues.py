@@ -1,51 +1,30 @@
 """A group with very many queues: a turn locks those that it has to do with, and a drain leaves none behind."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import pytest
 
 from support.stores import HOUR, MINUTE, Stage, bodies
 from tarry.store import catalogue
 from tarry.store.groups import locked_rows
-from tarry.store.ports import Asked, Transaction
+from tarry.store.ports import Asked
 from tarry.store.records import ClaimRequest
 
 QUEUES = 200
 
 
-class Watched:
-    """A transaction that notes how many cursors are locked."""
-
-    def __init__(self, tx: Transaction, locked: list[int]) -> None:
-        self._tx = tx
-        self._locked = locked
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tx, name)
-
-    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
-        named: list[Any] = [one.values[1] for one in queries if one.query in ("cursor.lock", "cursor.free")]
-        self._locked += map(len, named)
-        await self._tx.fetch_all(queries)
+Flights = list[Sequence[Asked[Any]]]
 
 
-@pytest.fixture
-def locked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def locked(flights: Flights) -> list[int]:
     """How many cursors each turn has locked."""
-    locked: list[int] = []
-    write = stage.store.backend.write
-
-    async def watched(work: Callable[[Transaction], Awaitable[Any]], *, heavy: bool = False) -> Any:
-        return await write(lambda tx: work(Watched(tx, locked)), heavy=heavy)  # type: ignore[arg-type,return-value]
-
-    monkeypatch.setattr(stage.store.backend, "write", watched)
-    return locked
+    named: list[Any] = [
+        one.values[1] for flight in flights for one in flight if one.query in ("cursor.lock", "cursor.free")
+    ]
+    return list(map(len, named))
 
 
-async def test_a_drain_locks_few_and_leaves_none(stage: Stage, locked: list[int]) -> None:
-    topic = await stage.topic(queues=QUEUES)
-    group = await stage.group(topic)
+async def test_a_drain_locks_few_and_leaves_none(stage: Stage, flights: Flights) -> None:
+    topic, group = await stage.topic_and_group(queues=QUEUES)
     await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(QUEUES)))
     seen: list[int] = []
     more = True
@@ -57,14 +36,12 @@ async def test_a_drain_locks_few_and_leaves_none(stage: Stage, locked: list[int]
                 seen += map(int, bodies(claim))
                 assert (await stage.ack(group, claim)).acked == len(bodies(claim))
     assert sorted(seen) == list(range(QUEUES))
-    assert 0 < max(locked) <= locked_rows.MANY + 2
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.claimed) == (QUEUES, 0)
+    assert 0 < max(locked(flights)) <= locked_rows.MANY + 2
+    await stage.counts(group, acked=QUEUES, claimed=0)
 
 
-async def test_returns_come_first_and_the_limit_holds(stage: Stage, locked: list[int]) -> None:
-    topic = await stage.topic(queues=QUEUES)
-    group = await stage.group(topic)
+async def test_returns_come_first_and_the_limit_holds(stage: Stage, flights: Flights) -> None:
+    topic, group = await stage.topic_and_group(queues=QUEUES)
     await stage.store.write(catalogue.limit_group, group, 3)
     (group,) = await stage.store.groups([topic])
     await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(QUEUES)))
@@ -74,8 +51,7 @@ async def test_returns_come_first_and_the_limit_holds(stage: Stage, locked: list
     await stage.fail(group, held[0], retry_after=HOUR)
     for claim in held[1:]:
         await stage.ack(group, claim)
-    stage.now += HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=HOUR)
     again = await stage.claim(group, 1)
     assert (bodies(again), again.messages[0].attempt) == (bodies(held[0]), 2)
-    assert max(locked) <= locked_rows.MANY + 2
+    assert max(locked(flights)) <= locked_rows.MANY + 2

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-import trio
 
+from support.at_once import at_once
+from support.store_homes import on_servers
 from support.stores import TABLES, Kind, Tables, empty, open_tables
 from tarry.store.errors import SchemaError
 from tarry.store.migrations import FIRST, Migration, load_migrations, newest
@@ -40,6 +41,13 @@ async def tables(opens: Open, bare_dsn: str) -> AsyncIterator[Tables]:
     tables.close()
 
 
+@pytest.fixture
+async def migrated(opens: Open) -> Backend:
+    backend = await opens()
+    await backend.migrate()
+    return backend
+
+
 KNOWN = load_migrations("mysql")
 FLOOR = max(migration.beside for migration in KNOWN)
 NEEDED = [migration.version for migration in KNOWN if migration.version <= FLOOR]
@@ -67,21 +75,17 @@ async def test_two_at_once(opens: Open, tables: Tables, bare_dsn: str) -> None:
     async def migrate() -> None:
         applied.append(await (await opens()).migrate())
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(3):
-            nursery.start_soon(migrate)
+    await at_once(*[migrate] * 3)
     assert sorted(applied) == [[], [], _names(bare_dsn)]
     assert _versions(tables) == (NEEDED, BESIDE)
 
 
-async def test_a_schema_newer_than_the_program(opens: Open, tables: Tables) -> None:
-    backend = await opens()
-    await backend.migrate()
+async def test_a_schema_newer_than_the_program(migrated: Backend, tables: Tables) -> None:
     tables.rows("INSERT INTO migration SELECT 9999, name, checksum, applied_at FROM migration LIMIT 1")
     with pytest.raises(SchemaError, match="version 9999, newer than this program"):
-        await backend.migrate()
+        await migrated.migrate()
     tables.rows("DELETE FROM migration WHERE version = 9999")
-    assert await backend.migrate() == []
+    assert await migrated.migrate() == []
 
 
 def _versions(tables: Tables) -> tuple[list[int], list[int]]:
@@ -92,28 +96,24 @@ def _versions(tables: Tables) -> tuple[list[int], list[int]]:
     return [version for (version,) in needed], [version for (version,) in beside]
 
 
-async def test_a_schema_of_before_the_first_release(opens: Open, tables: Tables, kind: Kind) -> None:
+async def test_a_schema_of_before_the_first_release(migrated: Backend, tables: Tables, kind: Kind) -> None:
     """Its migrations were others, 0001 the_house and those behind it. It is told, and stays as it is."""
-    backend = await opens()
-    await backend.migrate()
     tables.rows("INSERT INTO migration_beside SELECT 20, 'losses', checksum, 0 FROM migration LIMIT 1")
     tables.rows(f"UPDATE migration SET version = 1 WHERE version = {FIRST}")
     tables.rows("DROP TABLE forecast")  # as one that lacks a step
     there, versions = _all_tables(tables, kind), _versions(tables)
     told = "before the first release of Tarry, and cannot be taken over: give Tarry a new database"
     with pytest.raises(SchemaError, match=told):
-        await backend.migrate()
+        await migrated.migrate()
     if kind != "sqlite":
-        assert [(check, told in text) for check, text in await backend.faults()] == [("tables", True)]
+        assert [(check, told in text) for check, text in await migrated.faults()] == [("tables", True)]
     assert (_all_tables(tables, kind), _versions(tables)) == (there, versions)
 
 
-async def test_a_program_of_before_takes_a_schema_that_only_adds(opens: Open, tables: Tables) -> None:
-    backend = await opens()
-    await backend.migrate()
+async def test_a_program_of_before_takes_a_schema_that_only_adds(migrated: Backend, tables: Tables) -> None:
     tables.rows("INSERT INTO migration_beside SELECT 9999, name, checksum, applied_at FROM migration LIMIT 1")
-    assert await backend.migrate() == []
-    assert max((await backend.applied()).checksums) == 9999
+    assert await migrated.migrate() == []
+    assert max((await migrated.applied()).checksums) == 9999
 
 
 def _two_more(monkeypatch: pytest.MonkeyPatch, kind: Kind, bare_dsn: str, last: str) -> None:
@@ -136,7 +136,7 @@ def _two_more(monkeypatch: pytest.MonkeyPatch, kind: Kind, bare_dsn: str, last: 
     ],
 )
 async def test_one_that_wants_newer_servers(
-    opens: Open,
+    migrated: Backend,
     tables: Tables,
     kind: Kind,
     bare_dsn: str,
@@ -146,43 +146,36 @@ async def test_one_that_wants_newer_servers(
     beside: list[int],
 ) -> None:
     """What it wants goes where every program looks."""
-    backend = await opens()
-    await backend.migrate()
     _two_more(monkeypatch, kind, bare_dsn, last)
-    assert await backend.migrate() == ["9001 one", "9002 two"]
+    assert await migrated.migrate() == ["9001 one", "9002 two"]
     assert _versions(tables) == ([*NEEDED, *BESIDE, *needed], beside)
-    assert await backend.migrate() == []
+    assert await migrated.migrate() == []
     monkeypatch.undo()
     if needed:
         with pytest.raises(SchemaError, match=f"version {max(needed)}, newer than this program, which knows"):
-            await backend.migrate()
+            await migrated.migrate()
     else:
-        assert await backend.migrate() == []
+        assert await migrated.migrate() == []
 
 
+@on_servers
 async def test_not_while_an_older_server_is_at_work(
-    opens: Open, tables: Tables, kind: Kind, bare_dsn: str, monkeypatch: pytest.MonkeyPatch
+    migrated: Backend, tables: Tables, kind: Kind, bare_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kind == "sqlite":
-        pytest.skip("the one server holds the file")
-    backend = await opens()
-    await backend.migrate()
-    row = f"'boot', 'old one', 0, {newest()}, 1, {await backend.now()}, ''"
+    row = f"'boot', 'old one', 0, {newest()}, 1, {await migrated.now()}, ''"
     tables.rows(f"INSERT INTO node (boot, name, slot, level, started_at, renewed_at, facts) VALUES ({row})")
     _two_more(monkeypatch, kind, bare_dsn, "")
     with pytest.raises(SchemaError, match=r"9002 \(two\) wants servers that know 9002, and old one, which"):
-        await backend.migrate()
+        await migrated.migrate()
     assert _versions(tables) == (NEEDED, BESIDE)
     tables.rows("UPDATE node SET renewed_at = renewed_at - 5001")  # it is dead
-    assert await backend.migrate() == ["9001 one", "9002 two"]
+    assert await migrated.migrate() == ["9001 one", "9002 two"]
 
 
-async def test_a_migration_changed_after_it_was_applied(opens: Open, tables: Tables) -> None:
-    backend = await opens()
-    await backend.migrate()
+async def test_a_migration_changed_after_it_was_applied(migrated: Backend, tables: Tables) -> None:
     tables.rows(f"UPDATE migration SET checksum = x'{'00' * 32}' WHERE version = {FIRST}")
     with pytest.raises(SchemaError, match="was changed after it was applied"):
-        await backend.migrate()
+        await migrated.migrate()
 
 
 async def test_interrupted_half_way(opens: Open, tables: Tables, kind: Kind, bare_dsn: str) -> None:

@@ -1,9 +1,11 @@
 """Servers are rows with slots of their own; leases have one holder at a time."""
 
+from functools import partial
+
 import attrs
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.stores import SECOND, Stage
 from tarry.store import leases, nodes
 from tarry.store.errors import DuplicateKey
@@ -35,9 +37,7 @@ async def test_of_two_that_enter_at_once_each_has_its_own(stage: Stage) -> None:
                 continue
             return
 
-    async with trio.open_nursery() as nursery:
-        for number in range(6):
-            nursery.start_soon(enter, f"boot-{number}")
+    await at_once(*(partial(enter, f"boot-{number}") for number in range(6)))
     assert sorted(slots) == list(range(6))
 
 

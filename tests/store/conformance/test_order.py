@@ -13,7 +13,6 @@ from support.effort import examples, full
 from support.order import CLIENTS, Watch
 from support.still import StillBackend
 from support.stores import Stage
-from tarry.store import catalogue
 from tarry.store.groups.owners import share
 from tarry.store.records import Claim, ClaimRequest
 from tarry.store.sqlite.connection import drive
@@ -124,8 +123,7 @@ async def test_random_orders(stage: Stage, seed: int) -> None:
 async def test_clients_at_once(stage: Stage, seed: int) -> None:
     """Tasks of their own: nobody is handed a message before somebody has begun to ack all that lies before it."""
     dice = random.Random(seed)
-    topic = await stage.topic(queues=3, ladder=Ladder((1, 2, 3) * 10), ordered=True)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3, ladder=Ladder((1, 2, 3) * 10), ordered=True)
     number_of = {key: dice.randrange(3) for key in _KEYS}
     streams: dict[str | None, list[int]] = {}
     acked: set[int] = set()
@@ -178,10 +176,9 @@ async def test_clients_at_once(stage: Stage, seed: int) -> None:
         nursery.start_soon(promote)
         for client in CLIENTS:
             nursery.start_soon(consume, client)
-        async with trio.open_nursery() as writing:
-            writing.start_soon(publish)
+        await publish()
         open_ = 0
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.parked, state.claimed) == (len(acked), 0, 0)
     assert state.retried > 5
 

@@ -1,13 +1,12 @@
 """What falls due of an ordered topic goes to the stream in the order of its time, whoever brings which part of it."""
 
 import random
-from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 
-from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of
-from tarry.store import catalogue
+from support.store_homes import on_servers
+from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of, uncommitted
 from tarry.store.ids import SHARDS, IdMaker, due_of, shard_of
 from tarry.store.records import Draft, Promoted, Topic
 from tarry.store.store import Store
@@ -33,6 +32,10 @@ async def waits(stage: Stage, topic: Topic, *delays: int, **rest: Any) -> list[i
 
 async def free(stage: Stage, *entries: int) -> tuple[list[Promoted], dict[int, list[int]]]:
     return (await stage.store.promote_some(entries, stage.now, whole=True))[:2]
+
+
+def row_of(id_: int) -> str:
+    return f"SELECT 1 FROM delay WHERE shard = {shard_of(id_)} AND id = {id_} FOR UPDATE"
 
 
 @KEYS
@@ -120,8 +123,7 @@ async def test_those_of_a_request_come_in_its_order(stage: Stage, monkeypatch: p
     monkeypatch.setattr(random, "Random", Last)
     stage.store.ids = Store(stage.store.backend).ids
     await stage.publish(*(stage.draft(topic, b"%d" % n, SECOND, ordering_key="k") for n in range(50)))
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     assert await streamed(stage) == list(range(50))
 
 
@@ -156,17 +158,13 @@ async def test_what_was_left_is_looked_for_again_however_early_it_is_due(
     assert await streamed(stage) == [0, 1, 2, 3, 4, 5]
 
 
+@on_servers
 async def test_what_is_behind_something_locked_is_held_back_and_overtakes_it_in_the_end(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("nobody locks a row there")
     topic = await stage.topic(queues=2, ordered=True)
     ids = await waits(stage, topic, 1000, 1001, 1002, ordering_key="k")
     (other,) = await waits(stage, topic, 1001, ordering_key="another")
     stage.now += SECOND * 2
-    with ExitStack() as stack:
-        users = stack.enter_context(closing(connect_raw(stage.dsn)))
-        with users.cursor() as cursor:
-            cursor.execute("SELECT 1 FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (shard_of(ids[0]), ids[0]))
+    with uncommitted(stage.dsn, row_of(ids[0])):
         promoted, held = await free(stage, *ids, other)
         assert {one.entry for one in promoted} == {other}
         assert [sorted(those) for those in held.values()] == [ids]
@@ -181,16 +179,14 @@ async def test_what_is_behind_something_locked_is_held_back_and_overtakes_it_in_
         (after,) = await waits(stage, topic, 1, ordering_key="k")
         stage.now += SECOND
         assert [one.entry for one in (await free(stage, after))[0]] == [after]
-        users.rollback()
     (late,) = await waits(stage, topic, 1, ordering_key="k")
     stage.now += SECOND
     assert sorted(one.entry for one in (await free(stage, ids[0], late))[0]) == [ids[0], late]
 
 
+@on_servers
 async def test_what_is_in_other_hands_is_waited_for_with_what_comes_behind_it(stage: Stage) -> None:
     """Another server has it and may give it back; the next that is asked for may be far behind it."""
-    if stage.kind == "sqlite":
-        pytest.skip("nobody locks a row there")
     log, other, orders = (
         await stage.topic("log", ordered=True),
         await stage.topic("o", ordered=True),
@@ -200,9 +196,7 @@ async def test_what_is_in_other_hands_is_waited_for_with_what_comes_behind_it(st
     (neighbour,) = await waits(stage, other, HOUR)
     (unordered,) = await waits(stage, orders, SECOND)
     stage.now += HOUR
-    with closing(connect_raw(stage.dsn)) as others, others.cursor() as cursor:
-        for id_ in (*ids[:2], unordered):
-            cursor.execute("SELECT 1 FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (shard_of(id_), id_))
+    with uncommitted(stage.dsn, *(row_of(id_) for id_ in (*ids[:2], unordered))):
         for wait in (False, True):
             promoted, held, *_ = await stage.store.promote_some(
                 [*ids[:2], unordered], stage.now, None if wait else (), whole=True
@@ -212,39 +206,29 @@ async def test_what_is_in_other_hands_is_waited_for_with_what_comes_behind_it(st
         assert ([one.entry for one in promoted], list(held.values())) == ([neighbour], [ids])
         stage.now += 2_499
         assert (await free(stage, *ids))[0] == []
-        others.rollback()
     assert sorted(one.entry for one in (await free(stage, *ids))[0]) == ids
     assert await streamed(stage) == [0, 1, 2, 0]
 
 
+@on_servers
 async def test_who_was_given_back_is_waited_for_anew(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("nobody locks a row there")
     ids = await waits(stage, await stage.topic(ordered=True), SECOND, SECOND, ordering_key="k")
     stage.now += SECOND
-    row = "SELECT 1 FROM delay WHERE shard = %s AND id = %s FOR UPDATE"
-    with closing(connect_raw(stage.dsn)) as others, others.cursor() as cursor:
-        for _ in range(3):
-            cursor.execute(row, (shard_of(ids[0]), ids[0]))
+    for _ in range(3):
+        with uncommitted(stage.dsn, row_of(ids[0])):
             assert (await free(stage, *ids))[0] == []
-            others.rollback()
-            with closing(connect_raw(stage.dsn)) as queues, queues.cursor() as queue:
-                queue.execute("SELECT 1 FROM queue FOR UPDATE")
-                assert (await free(stage, *ids))[0] == [], "the queue is held, and the message is not"
-            stage.now += 2_000
+        with uncommitted(stage.dsn, "SELECT 1 FROM queue FOR UPDATE"):
+            assert (await free(stage, *ids))[0] == [], "the queue is held, and the message is not"
+        stage.now += 2_000
 
 
+@on_servers
 async def test_where_the_queue_is_held_nothing_is_looked_for(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("nobody locks a row there")
     topic = await stage.topic(ordered=True)
     ids = await waits(stage, topic, 1000, 1001, ordering_key="k")
     stage.now += SECOND * 2
-    with closing(connect_raw(stage.dsn)) as users:
-        with users.cursor() as cursor:
-            cursor.execute("SELECT 1 FROM queue WHERE id = %s FOR UPDATE", (topic.queues[0].id,))
+    with uncommitted(stage.dsn, f"SELECT 1 FROM queue WHERE id = {topic.queues[0].id} FOR UPDATE"):
         assert await free(stage, ids[1]) == ([], {topic.queues[0].id: [ids[1]]})
-        users.rollback()
     assert len((await free(stage, ids[1]))[0]) == 2
 
 
@@ -279,12 +263,11 @@ async def test_what_an_outbox_wrote_goes_along_and_is_counted(stage: Stage) -> N
     topic = await stage.topic(ordered=True)
     ids = await waits(stage, topic, 1000, 1001, ordering_key="k")
     stage.tables.rows(f"UPDATE delay SET uncounted = 1 WHERE id = {ids[0]}")
-    before = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    before = await stage.state(topic)
     stage.now += SECOND * 2
     promoted, _ = await free(stage, ids[1])
     assert {one.entry: one.first_heard for one in promoted} == {ids[0]: True, ids[1]: False}
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed) == (before.accepted + 1, 2)
+    await stage.counts(topic, accepted=before.accepted + 1, streamed=2)
 
 
 async def test_one_order_is_one_shard_whoever_writes_it(stage: Stage) -> None:

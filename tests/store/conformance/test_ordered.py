@@ -1,23 +1,19 @@
 """Ordered topics (I11): a key's messages go back together, wait for each other, and are in one hand."""
 
-from functools import partial
-
 import pytest
 
-from support.stores import HOUR, MINUTE, SECOND, Stage, bodies
+from support.cleaning import DAY, clean
+from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store import catalogue
-from tarry.store.cleaning import retention
+from tarry.store.cleaning.retention import Limits
 from tarry.store.records import Claim, ClaimRequest, Group, Outcome, Settlement, Topic
 from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
 
-DAY = 24 * HOUR
-
 
 async def _published(stage: Stage, keys: str, ladder: Ladder | None = None) -> tuple[Topic, Group]:
     """A message per letter, its key; bodies are the key with a number."""
-    topic = await stage.topic(ordered=True, ladder=ladder)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=True, ladder=ladder)
     await publish(stage, topic, keys)
     return topic, group
 
@@ -30,8 +26,7 @@ async def publish(stage: Stage, topic: Topic, keys: str, begin: int = 1) -> None
 
 
 async def _back(stage: Stage, group: Group, rest: int, size: int = 10) -> Claim:
-    stage.now += rest
-    await stage.fall_due()
+    await stage.fall_due(after=rest)
     return await stage.claim(group, size)
 
 
@@ -44,7 +39,7 @@ async def test_a_key_goes_back_together_and_others_go_on(stage: Stage) -> None:
     assert (await stage.ack(group, claim, (3,))).lost, "a3 left the claim with a2"
     assert (await stage.ack(group, claim)).acked == 3
     assert stage.count("claim") == 0
-    assert (await stage.store.read(catalogue.group_state, group)).parked == 1
+    assert (await stage.group_state(group)).parked == 1
     back = await _back(stage, group, 10 * SECOND + 2)
     assert bodies(back) == [b"a2"]
     assert back.messages[0].attempt == 2
@@ -54,8 +49,7 @@ async def test_a_key_goes_back_together_and_others_go_on(stage: Stage) -> None:
     assert last.messages[0].attempt == 1, "what was parked is not counted"
     await stage.ack(group, last)
     assert stage.count("chain") == stage.count("parked") == 0
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.retried, state.parked) == (5, 1, 0)
+    await stage.counts(group, acked=5, retried=1, parked=0)
     assert await stage.claim_some(group) is None
 
 
@@ -92,8 +86,7 @@ async def test_a_lost_lease_sends_the_first_of_each_key_and_parks_the_rest(stage
     claim = await stage.claim(group)
     await stage.ack(group, claim, (0,))
     stage.now = claim.lease_until
-    (settled,) = await stage.end_leases(group)
-    assert settled is not None
+    settled = await stage.end_lease(group)
     assert settled.lost
     assert len(settled.timers) == 2, "a2 and b1"
     assert stage.count("parked") == 1
@@ -109,15 +102,12 @@ async def test_fails_in_reverse_come_back_in_order(stage: Stage) -> None:
     claim = await stage.claim(group)
     for place, rest in ((2, 1), (1, 2), (0, 5)):
         assert (await stage.fail(group, claim, (place,), retry_after=rest * SECOND)).retried == 1
-    stage.now += SECOND + 2
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND + 2)
     assert await stage.claim_some(group) is None
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     assert await stage.claim_some(group) is None
     got: list[bytes] = []
-    stage.now += 3 * SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=3 * SECOND)
     while (back := await stage.claim_some(group, 1)) is not None:
         got += bodies(back)
         await stage.ack(group, back)
@@ -182,8 +172,7 @@ async def test_given_back_uncounted(stage: Stage) -> None:
 
 
 async def test_without_keys_one_queue_is_one_order(stage: Stage) -> None:
-    topic = await stage.topic(ordered=True)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=True)
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(6)))
     got: list[bytes] = []
     claim = await stage.claim(group, 3)
@@ -199,8 +188,7 @@ async def test_without_keys_one_queue_is_one_order(stage: Stage) -> None:
 
 
 async def test_a_queue_belongs_to_one_client_and_changes_hands_when_it_is_free(stage: Stage) -> None:
-    topic = await stage.topic(queues=2, ordered=True)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=2, ordered=True)
     for queue in (0, 1):
         await stage.publish(*(stage.draft(topic, b"%d" % i, queue=queue) for i in range(4)))
 
@@ -220,7 +208,7 @@ async def test_a_queue_belongs_to_one_client_and_changes_hands_when_it_is_free(s
     assert hers is not None
     assert hers.messages[0].queue == first.messages[0].queue
     assert await ask("a") == [None], "hers is hers, and a's is open"
-    owners = (await stage.store.read(catalogue.group_state, group)).owners
+    owners = (await stage.group_state(group)).owners
     assert owners == {first.messages[0].queue: "b", second.messages[0].queue: "a"}
     again, none = await ask("a", "a", acked=second)
     assert again is not None
@@ -256,8 +244,7 @@ async def test_what_a_users_own_transaction_acks_lets_its_chain_go_on(stage: Sta
     else:
         await stage.store.seek(group, topic.queues, Position("latest"), stage.now)
     assert bodies(await stage.claim(group)) == [b"a2"]
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.retried) == (1, 1)
+    await stage.counts(group, acked=1, retried=1)
 
 
 async def test_a_parked_message_is_kept_however_old(stage: Stage) -> None:
@@ -266,12 +253,8 @@ async def test_a_parked_message_is_kept_however_old(stage: Stage) -> None:
     await stage.fail(group, claim, (0,))
     await stage.ack(group, claim)
     stage.now += 20 * DAY
-    limits = retention.Limits(retention=DAY, hard=1000 * DAY, history=DAY, dead=DAY)
-    batch = partial(
-        retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0, limit=9
-    )
-    while not (await stage.store.write(batch)).done:
-        pass
+    limits = Limits(retention=DAY, hard=1000 * DAY, history=DAY, dead=DAY)
+    await clean(stage, topic, limits=limits, limit=9)
     assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == [0, 1]
 
 
@@ -280,12 +263,8 @@ async def test_a_key_does_not_wait_for_what_retention_has_taken(stage: Stage) ->
     await stage.fail(group, await stage.claim(group), (0,))
     assert stage.count("parked") == 1
     stage.now += 20 * DAY
-    limits = retention.Limits(retention=DAY, hard=DAY, history=DAY, dead=DAY)
-    batch = partial(
-        retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0, limit=9
-    )
-    while not (await stage.store.write(batch)).done:
-        pass
+    limits = Limits(retention=DAY, hard=DAY, history=DAY, dead=DAY)
+    await clean(stage, topic, limits=limits, limit=9)
     assert stage.column("SELECT `offset` FROM message") == [1], "what is parked stays"
     assert await stage.claim_some(group) is None, "a1 has come back, and is gone"
     assert bodies(await stage.claim(group)) == [b"a2"]

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from support.books import conserves
 from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store.groups import claims
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic, Turn
@@ -15,8 +16,7 @@ TAGS = {"r": "red", "b": "blue", "n": None}
 
 async def begin(stage: Stage, texts: str, *, queues: int = 1, ladder: Ladder | None = None) -> tuple[Topic, Group]:
     """A message per word: its key, its tag's letter, a number."""
-    topic = await stage.topic(ordered=True, queues=queues, ladder=ladder)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=True, queues=queues, ladder=ladder)
     await tell(stage, topic, texts)
     return topic, group
 
@@ -41,21 +41,8 @@ async def claim(stage: Stage, group: Group, tags: frozenset[str] | None = RED, s
 
 
 async def back(stage: Stage, group: Group, tags: frozenset[str] | None = RED) -> Claim:
-    stage.now += 20 * SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=20 * SECOND)
     return await claim(stage, group, tags)
-
-
-def conserves(stage: Stage) -> None:
-    """I14, with what is parked counted each time that a cursor passes it."""
-    rows = stage.tables.rows(
-        "SELECT group_id, queue_id, position - origin - acked - dead - retried - expired - skipped - parked"
-        " FROM `cursor`"
-    )
-    for group_id, queue_id, left in rows:
-        where = f"group_id = {group_id} AND queue_id = {queue_id}"
-        outcomes = stage.column(f"SELECT outcome FROM claim WHERE {where}")
-        assert left == sum(bytes(outcome).count(0) for outcome in outcomes)
 
 
 async def test_others_are_skipped_and_order_holds(stage: Stage) -> None:
@@ -134,8 +121,7 @@ async def test_no_message_overtakes_whatever_fails(stage: Stage, seed: int) -> N
             wanted[key].append(text.encode())
         if number % 3 == 0 or number == 59:
             while done != wanted if number == 59 else dice.random() < 0.6:
-                stage.now += 2 * SECOND
-                await stage.fall_due()
+                await stage.fall_due(after=2 * SECOND)
                 (got,) = (await take(stage, group, size=dice.randrange(1, 6))).claims
                 conserves(stage)
                 if got is None:

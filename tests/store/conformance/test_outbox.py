@@ -16,20 +16,20 @@ from anyio.lowlevel import checkpoint
 
 from support.drivers import ASYNC_DRIVERS, DRIVERS, close
 from support.nodes import name_of
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies, nobody_waits
 from tarry.client import BadRequest, Draft, LeaseLost, Message, NotFound, TooLarge, TooLate
 from tarry.client.durations import instant_in
 from tarry.client.outbox import Outbox, aio
 from tarry.client.processes import PerProcess
-from tarry.store import catalogue
 from tarry.store.groups.claim_ids import format_claim
 from tarry.store.ids import IdMaker, first_id
-from tarry.store.looking import tracing, upcoming
+from tarry.store.looking import upcoming
 from tarry.store.records import Claim, Group, Settlement, Topic, Verdict
 from tarry.store.timers import forecast, timers
 from tarry.wheel.ladder import Ladder
 
-pytestmark = pytest.mark.parametrize("kind", ["mariadb", "mysql"], indirect=True)
+pytestmark = on_servers
 
 outbox = Outbox()
 
@@ -42,7 +42,7 @@ def driver(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def connect(dsn: str) -> Iterator[Callable[..., Any]]:
-    """Another connection of the user's."""
+    """Connections of the user's."""
     connections: list[Any] = []
 
     def make(driver: str = "pymysql", to: str = dsn) -> Any:
@@ -56,15 +56,21 @@ def connect(dsn: str) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def user(connect: Callable[..., Any]) -> Any:
+    """One of them."""
+    return connect()
+
+
+@pytest.fixture
+def cursor(user: Any) -> Any:
+    return user.cursor()
+
+
+@pytest.fixture
 async def topic(stage: Stage) -> Topic:
     """The stage's clock is the database's: that is what an outbox goes by."""
     stage.now = await stage.store.backend.now()
     return await stage.topic()
-
-
-@pytest.fixture
-async def group(stage: Stage, topic: Topic) -> Group:
-    return await stage.group(topic)
 
 
 async def tick(stage: Stage) -> None:
@@ -80,15 +86,12 @@ def message_of(claim: Claim, place: int = 0) -> Message:
 async def conserves(stage: Stage, topic: Topic, *, accepted: int, streamed: int, cancelled: int) -> None:
     while await stage.store.count_outbox(100):
         pass
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed, state.cancelled) == (accepted, streamed, cancelled)
+    await stage.counts(topic, accepted=accepted, streamed=streamed, cancelled=cancelled)
 
 
-async def test_one_order_is_one_shard(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+async def test_one_order_is_one_shard(stage: Stage, topic: Topic, user: Any, cursor: Any) -> None:
     """So one server has all of it in its wheel, timers too."""
     log = await stage.topic("log", queues=3, ordered=True)
-    user = connect()
-    cursor = user.cursor()
     for number in range(9):
         for key in ("k", None):
             where: dict[str, Any] = (
@@ -135,10 +138,8 @@ async def test_it_commits_and_rolls_back_with_the_rows_of_the_user(
     (message,) = (await stage.claim(group)).messages
     assert message.body.decode() == '{"order":"7 % \' \\\\ ü"}'
     assert (message.key, message.tag, message.headers) == ("order-7", "red", b'{"a":"%s"}')
-    stage.now += 29 * MINUTE
-    assert await stage.fall_due() == []
-    stage.now += MINUTE + SECOND
-    assert [str(one.entry) for one in await stage.fall_due()] == [later.id]
+    assert await stage.fall_due(after=29 * MINUTE) == []
+    assert [str(one.entry) for one in await stage.fall_due(after=MINUTE + SECOND)] == [later.id]
     (message,) = (await stage.claim(group)).messages
     assert (message.body, message.content_type) == (b"\x00\xff'", "image/png")
     await conserves(stage, topic, accepted=2, streamed=2, cancelled=0)
@@ -169,8 +170,7 @@ async def test_many_cancel_ack_and_once(
         outbox.cancel(cursor, id="77")
     assert outbox.cancel(cursor, topic="orders", key="same") == [receipts[2].id]
     user.commit()
-    stage.now += HOUR
-    assert await stage.fall_due() == []
+    assert await stage.fall_due(after=HOUR) == []
     stage.now = await stage.store.backend.now()
     claim = await stage.claim(group)
     assert bodies(claim) == [b"0", b"1"]
@@ -187,10 +187,9 @@ async def test_many_cancel_ack_and_once(
     assert outbox.forget(cursor, "1h") == 0
     assert outbox.forget(cursor, timedelta(seconds=-1), limit=2) == 2
     user.commit()
-    (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
-    assert settled is not None
+    settled = await stage.settle_one(group, Settlement(claim.key, "ack"))
     assert (settled.acked, settled.ended) == (2, True)
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
+    assert (await stage.group_state(group)).acked == 2
     await conserves(stage, topic, accepted=4, streamed=2, cancelled=2)
 
 
@@ -277,19 +276,15 @@ async def test_settle_is_once_the_work_and_the_ack_or_nothing(
     with pytest.raises(LeaseLost), outbox.settle(user, first, group="other", claim="0-0-0-0-0") as cursor:
         cursor.execute("INSERT INTO paid VALUES ('m')")
     assert stage.count("paid") == 2
-    (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
-    assert settled is not None
+    settled = await stage.settle_one(group, Settlement(claim.key, "ack"))
     assert (settled.acked, settled.ended) == (2, True)
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
+    assert (await stage.group_state(group)).acked == 2
 
 
-async def test_settle_is_no_part_of_another_transaction(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
-) -> None:
+async def test_settle_is_no_part_of_another_transaction(stage: Stage, topic: Topic, group: Group, user: Any) -> None:
     """To begin one would commit what is open."""
     await stage.publish(stage.draft(topic))
     claim = await stage.claim(group)
-    user = connect()
     own_tables(user, autocommit=True)
     user.begin()
     user.cursor().execute("INSERT INTO paid VALUES ('mine')")
@@ -344,37 +339,31 @@ async def test_settle_over_asynchronous_connections(
 
     await trio.to_thread.run_sync(functools.partial(anyio.run, main, backend=backend))
     assert stage.count("paid") == 2
-    (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
-    assert settled is not None
+    settled = await stage.settle_one(group, Settlement(claim.key, "ack"))
     assert (settled.acked, settled.ended) == (2, True)
 
 
 async def test_the_same_over_trio_mysql(stage: Stage, topic: Topic, group: Group, dsn: str) -> None:
-    trio_mysql = pytest.importorskip("trio_mysql")
-    from tarry.store.mysql.dsn import Dsn
-
-    login = Dsn.parse(dsn)
-    connection = trio_mysql.connect(
-        host=login.host, port=login.port, user=login.user, password=login.password, database=login.database
-    )
-    async with connection as user:
-        cursor = user.cursor()
-        await aio.prepare(cursor)
-        await cursor.execute("DELETE FROM tarry_once")
-        kept = await aio.publish(cursor, "orders", {"order": 7}, key="k")
-        (gone, stays) = await aio.publish_many(cursor, "orders", [{"body": 1, "delay": "1h"}, {"body": 2}])
-        assert await aio.cancel(cursor, id=gone.id) == [gone.id]
-        await user.commit()
-        await tick(stage)
-        assert sorted(str(one.entry) for one in await stage.fall_due()) == sorted([kept.id, stays.id])
-        claim = await stage.claim(group)
-        assert await aio.once(cursor, message_of(claim), group="billing")
-        await aio.ack(cursor, message_of(claim), claim=format_claim(claim.key))
-        await user.commit()
-        assert not await aio.once(cursor, message_of(claim), group="billing")
-        assert await aio.cancel(cursor, topic="orders", key="k") == []
-        assert await aio.forget(cursor, timedelta(seconds=-1)) == 1
-        await user.rollback()
+    _, connected = ASYNC_DRIVERS["trio-mysql"]
+    user = await connected(dsn)
+    cursor = user.cursor()
+    await aio.prepare(cursor)
+    await cursor.execute("DELETE FROM tarry_once")
+    kept = await aio.publish(cursor, "orders", {"order": 7}, key="k")
+    (gone, stays) = await aio.publish_many(cursor, "orders", [{"body": 1, "delay": "1h"}, {"body": 2}])
+    assert await aio.cancel(cursor, id=gone.id) == [gone.id]
+    await user.commit()
+    await tick(stage)
+    assert sorted(str(one.entry) for one in await stage.fall_due()) == sorted([kept.id, stays.id])
+    claim = await stage.claim(group)
+    assert await aio.once(cursor, message_of(claim), group="billing")
+    await aio.ack(cursor, message_of(claim), claim=format_claim(claim.key))
+    await user.commit()
+    assert not await aio.once(cursor, message_of(claim), group="billing")
+    assert await aio.cancel(cursor, topic="orders", key="k") == []
+    assert await aio.forget(cursor, timedelta(seconds=-1)) == 1
+    await user.rollback()
+    await user.aclose()
     await conserves(stage, topic, accepted=3, streamed=2, cancelled=1)
 
 
@@ -406,8 +395,7 @@ async def test_the_tables_may_be_in_another_database(
             Outbox(database=bad)
 
 
-async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
-    cursor = connect().cursor()
+async def test_bad_input_names_the_field(stage: Stage, topic: Topic, cursor: Any) -> None:
     publish: Callable[..., Any] = functools.partial(outbox.publish, cursor)
     with pytest.raises(NotFound, match="PUT /v1/topics/nosuch"):
         publish("nosuch", 1)
@@ -457,15 +445,13 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
 
 @pytest.mark.parametrize("at", ["2001-01-01T00:00:00Z", "1960-02-29T12:00:00Z", "0001-01-01T00:00:00Z"])
 async def test_a_time_long_past_is_told_as_it_was_given(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any], at: str
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any, at: str
 ) -> None:
-    connection = connect()
-    cursor = connection.cursor()
     told = [
         outbox.publish(cursor, "orders", 1, deliver_at=at).deliver_at,
         outbox.set_timer(cursor, "orders", "k", 1, deliver_at=at).deliver_at,
     ]
-    connection.commit()
+    user.commit()
     await tick(stage)
     await stage.fall_due()
     claim = await stage.claim(group)
@@ -478,13 +464,11 @@ async def test_a_time_long_past_is_told_as_it_was_given(
 
 
 async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any
 ) -> None:
     await stage.publish(stage.draft(topic, b"before"), stage.draft(topic, b"too"))
     held = await stage.claim(group, 2)
     (cancelled,) = await stage.publish(stage.draft(topic, b"cancelled", 10 * MINUTE))
-    user = connect()
-    cursor = user.cursor()
     due = outbox.publish(cursor, "orders", "now", key="k")
     soon = outbox.publish(cursor, "orders", "soon", key="k", delay="30m")
     outbox.cancel(cursor, id=str(cancelled.id))
@@ -495,8 +479,7 @@ async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
         _straight, later = await stage.publish(
             stage.draft(topic, b"straight", key="k"), stage.draft(topic, b"later", 30 * SECOND, key="k")
         )
-        stage.now += 30 * SECOND
-        assert [one.entry for one in await stage.fall_due()] == [later.id]
+        assert [one.entry for one in await stage.fall_due(after=30 * SECOND)] == [later.id]
         claim = await stage.claim(group)
         assert bodies(claim) == [b"straight", b"later"]
         if step % 2:
@@ -505,27 +488,21 @@ async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
             assert (await stage.fail(group, claim, count=False, retry_after=HOUR * 3)).retried == 2
         (verdict,) = await stage.store.cancel([cancelled.id], stage.now)
         assert verdict.result == "locked"
-        (settled,) = await stage.settle(group, Settlement(held.key, "ack"))
-        assert settled is not None
+        settled = await stage.settle_one(group, Settlement(held.key, "ack"))
         assert settled.locked
     # The lease has long run out: it is ended once the transaction is over.
     assert [one.locked for one in await stage.end_leases(group) if one] == [True]
     user.commit()
     assert sorted(one.entry for one in await stage.fall_due()) == sorted([int(due.id), int(soon.id)])
-    (ended,) = await stage.end_leases(group)
-    assert ended is not None
+    ended = await stage.end_lease(group)
     assert (ended.retried, ended.ended) == (1, True)
     assert bodies(await stage.claim(group)) == [b'"now"', b'"soon"']
     assert (await stage.store.cancel([cancelled.id], stage.now))[0].result == "cancelled"
     await conserves(stage, topic, accepted=2 + 1 + 2 + 120, streamed=2 + 2 + 120, cancelled=1)
-    state = await stage.store.read(catalogue.group_state, group)
-    assert state.acked == 60 + 1
+    await stage.counts(group, acked=60 + 1)
 
 
-async def test_what_was_committed_late_is_found_by_the_sweeps(
-    stage: Stage, topic: Topic, connect: Callable[..., Any]
-) -> None:
-    user = connect()
+async def test_what_was_committed_late_is_found_by_the_sweeps(stage: Stage, topic: Topic, user: Any) -> None:
     receipt = outbox.publish(user.cursor(), "orders", 1)
     assert await stage.store.read(timers.near, 0, stage.now + HOUR, 10) == []
     user.commit()
@@ -542,7 +519,7 @@ _ALLOWED = {"delay", "forecast_change", "label", "cancelled", "outbox_cancel", "
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
 async def test_it_locks_single_rows_of_few_tables(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any], kind: Kind, isolation: str
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any, kind: Kind, isolation: str
 ) -> None:
     if kind != "mysql":
         pytest.skip("only MySQL tells of its locks in a table")
@@ -550,8 +527,6 @@ async def test_it_locks_single_rows_of_few_tables(
     claim = await stage.claim(group)
     waiting, moved, left = await stage.schedule(topic, HOUR, HOUR, 1)
     await stage.store.write(timers.reschedule, [(moved.id, stage.now + 2 * HOUR)], stage.now)
-    user = connect()
-    cursor = user.cursor()
     outbox.prepare(cursor)
     cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
     cursor.execute("SELECT COUNT(*) FROM delay")  # the transaction sees what is here now
@@ -582,13 +557,9 @@ async def test_it_locks_single_rows_of_few_tables(
     user.rollback()
 
 
-async def test_it_holds_no_gap_for_a_message_that_has_left(
-    stage: Stage, topic: Topic, connect: Callable[..., Any]
-) -> None:
+async def test_it_holds_no_gap_for_a_message_that_has_left(stage: Stage, topic: Topic, user: Any, cursor: Any) -> None:
     """At REPEATABLE READ a locking read of a row that is gone holds up everybody who publishes near it."""
     (left, stolen) = await stage.schedule(topic, SECOND, 2 * SECOND)
-    user = connect()
-    cursor = user.cursor()
     cursor.execute("SELECT COUNT(*) FROM delay")
     cursor.fetchall()
     stage.now += SECOND
@@ -623,8 +594,7 @@ async def test_an_id_that_is_taken_is_left_alone(stage: Stage, topic: Topic, con
     stage.now += HOUR
     assert len(await stage.promote(*first)) == 40, "the open transaction has locked the rows that it met"
     fresh.commit()
-    stage.now += 2 * SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=2 * SECOND)
     assert len({*first, *second, *third}) == 120
     await conserves(stage, topic, accepted=120, streamed=120, cancelled=0)
 
@@ -632,12 +602,9 @@ async def test_an_id_that_is_taken_is_left_alone(stage: Stage, topic: Topic, con
 # Verdicts and counters
 
 
-async def test_cancel_races_promotion_with_true_verdicts(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
-) -> None:
+async def test_cancel_races_promotion_with_true_verdicts(stage: Stage, topic: Topic, group: Group, user: Any) -> None:
     receipts = await stage.schedule(topic, *([1] * 300))
     stage.now += 1
-    user = connect()
     cancelled: set[int] = set()
     late: set[int] = set()
 
@@ -671,10 +638,8 @@ async def test_cancel_races_promotion_with_true_verdicts(
 
 
 async def test_counters_conserve_whoever_publishes_and_cancels(
-    stage: Stage, topic: Topic, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, user: Any, cursor: Any
 ) -> None:
-    user = connect()
-    cursor = user.cursor()
     mine = outbox.publish_many(cursor, "orders", [{"body": n, "delay": "1h"} for n in range(6)])
     user.commit()
     theirs = await stage.schedule(topic, *([HOUR] * 4))
@@ -693,8 +658,7 @@ async def test_counters_conserve_whoever_publishes_and_cancels(
     outbox.cancel(cursor, id=mine[2].id)
     user.commit()
     assert stage.count("moved") == 0
-    stage.now += 3 * HOUR
-    assert Counter(one.first_heard for one in await stage.fall_due()) == {True: 3 + 1, False: 2}
+    assert Counter(one.first_heard for one in await stage.fall_due(after=3 * HOUR)) == {True: 3 + 1, False: 2}
     await conserves(stage, topic, accepted=11, streamed=6, cancelled=5)
     assert stage.count("delay") == stage.count("outbox_cancel") == 0
 
@@ -703,10 +667,8 @@ async def test_counters_conserve_whoever_publishes_and_cancels(
 
 
 async def test_an_ack_is_counted_once_and_never_comes_again(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any
 ) -> None:
-    user = connect()
-    cursor = user.cursor()
     await stage.publish(*(stage.draft(topic, b"%d" % n) for n in range(3)))
     claim = await stage.claim(group)
     name = format_claim(claim.key)
@@ -716,33 +678,27 @@ async def test_an_ack_is_counted_once_and_never_comes_again(
     user.rollback()
     outbox.ack(cursor, message_of(claim, 0), claim=name)
     user.commit()
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.claimed) == (0, 3)
-    (extended,) = await stage.settle(group, Settlement(claim.key, "extend", lease=MINUTE))
-    assert extended is not None
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.claimed) == (1, 2)
+    await stage.counts(group, acked=0, claimed=3)
+    await stage.settle_one(group, Settlement(claim.key, "extend", lease=MINUTE))
+    await stage.counts(group, acked=1, claimed=2)
     assert (await stage.ack(group, claim, (0, 1))).acked == 2
     outbox.ack(cursor, message_of(claim, 2), claim=name)
     user.commit()
     assert stage.count("delivery") == 0
     stage.now += 2 * MINUTE
-    (ended,) = await stage.end_leases(group)
-    assert ended is not None
+    ended = await stage.end_lease(group)
     assert (ended.lost, ended.retried, ended.dead, ended.ended) == (False, 0, 0, True)
     assert stage.count("claim") == stage.count("retry") == 0
     assert stage.column("SELECT outcome FROM delivery") == [b"\1\1\1"]
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.claimed) == (3, 0)
+    await stage.counts(group, acked=3, claimed=0)
     outbox.ack(cursor, message_of(claim, 2), claim=name)  # the claim has ended, and it stays acked
     user.commit()
-    found = await stage.store.read(tracing.find_message, claim.messages[2].id)
-    assert found is not None
+    found = await stage.found(claim.messages[2].id)
     assert [event.what for event in found.life] == ["published", "claimed", "acked"]
     assert stage.count("claim") == 0
 
 
-async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connect: Callable[..., Any]) -> None:
+async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, user: Any, cursor: Any) -> None:
     """Of three queues; then what failed of them, of retry queues."""
     stage.now = await stage.store.backend.now()
     wide = await stage.topic("wide", queues=3)
@@ -751,8 +707,6 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
     claim = await stage.claim(group)
     assert [len(one.messages) for one in claim.ranges] == [2, 2, 2]
     name = name_of(claim)
-    user = connect()
-    cursor = user.cursor()
     for one in claim.ranges:
         outbox.ack(cursor, message_of(one, 1), claim=name)
     user.rollback()
@@ -768,9 +722,8 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
     with pytest.raises(LeaseLost):
         outbox.ack(cursor, message_of(claim.others[0], 0), claim=name)
     user.commit()
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
-    stage.now += 2 * MINUTE
-    await stage.fall_due()
+    assert (await stage.group_state(group)).acked == 2
+    await stage.fall_due(after=2 * MINUTE)
     back = await stage.claim(group)
     assert [bodies(one) for one in back.ranges] == [[b"0", b"1"], [b"2"], [b"5"]]
     name = name_of(back)
@@ -778,14 +731,12 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
         outbox.ack(cursor, message_of(one), claim=name)
     user.commit()
     assert (await stage.fail(group, back)).dead == 1
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 2 + 3
+    assert (await stage.group_state(group)).acked == 2 + 3
 
 
 async def test_an_ack_with_a_lost_lease_is_refused(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any
 ) -> None:
-    user = connect()
-    cursor = user.cursor()
     await stage.publish(stage.draft(topic), stage.draft(topic))
     stage.now -= HOUR
     over = await stage.claim(group, 1)
@@ -812,15 +763,9 @@ async def test_an_ack_with_a_lost_lease_is_refused(
 
 
 async def test_a_message_that_came_again_is_acked_and_its_work_done_once(
-    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
+    stage: Stage, topic: Topic, group: Group, user: Any, cursor: Any
 ) -> None:
-    user = connect()
-    cursor = user.cursor()
-    outbox.prepare(cursor)
-    cursor.execute("CREATE TABLE IF NOT EXISTS paid (message VARCHAR(40))")
-    cursor.execute("DELETE FROM paid")
-    cursor.execute("DELETE FROM tarry_once")
-    user.commit()
+    own_tables(user)
     await stage.publish(stage.draft(topic))
     stage.now -= HOUR
     deliveries = 0
@@ -843,13 +788,12 @@ async def test_a_message_that_came_again_is_acked_and_its_work_done_once(
     stage.now += HOUR
     await stage.end_leases(group)
     assert await stage.fall_due() == []
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 1
+    assert (await stage.group_state(group)).acked == 1
 
 
-async def test_a_verdict_is_of_the_row(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+async def test_a_verdict_is_of_the_row(stage: Stage, topic: Topic, user: Any) -> None:
     """While the outbox's cancel is open the service waits for it, and after a rollback the message is there again."""
     (receipt,) = await stage.schedule(topic, SECOND)
-    user = connect()
     outbox.cancel(user.cursor(), id=str(receipt.id))
     stage.now += SECOND
     assert await stage.promote(receipt.id) == []
@@ -858,25 +802,22 @@ async def test_a_verdict_is_of_the_row(stage: Stage, topic: Topic, connect: Call
     assert (await stage.store.cancel([receipt.id], stage.now))[0] == Verdict("too_late", topic=topic.id)
 
 
-async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, user: Any, cursor: Any) -> None:
     """It holds the row of that range alone; whoever settles the whole claim meanwhile has to ask again."""
     del topic  # it has set the stage's clock
     wide = await stage.topic("wide", queues=3)
     group = await stage.group(wide)
     await stage.publish(*(stage.draft(wide, queue=queue) for queue in range(3)))
     await stage.fail(group, await stage.claim(group), retry_after=0)
-    stage.now += 1
-    await stage.fall_due()
+    await stage.fall_due(after=1)
     await stage.publish(*(stage.draft(wide, queue=queue) for queue in range(3)))
-    user = connect()
-    cursor = user.cursor()
     for attempt in (2, 1):  # what came back, and what is new
         claim = await stage.claim(group)
         assert (claim.messages[0].attempt, len(claim.ranges)) == (attempt, 3)
         name = name_of(claim)
         outbox.ack(cursor, message_of(claim.ranges[1]), claim=name)
         assert (await stage.ack(group, claim)).locked
-        assert (await stage.store.read(catalogue.group_state, group)).claimed == 3
+        assert (await stage.group_state(group)).claimed == 3
         user.commit()
         with pytest.raises(NotFound):
             outbox.ack(cursor, message_of(claim.ranges[0]), claim=format_claim(*(one.key for one in claim.others)))
@@ -885,15 +826,13 @@ async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, con
         assert (settled.acked, settled.ended) == (3, True)
 
 
-async def test_the_forecast_knows_what_outboxes_do(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+async def test_the_forecast_knows_what_outboxes_do(stage: Stage, topic: Topic, user: Any, cursor: Any) -> None:
     """As soon as it is committed, and not before; and it locks nothing that others count in."""
 
     async def waiting() -> int:
         (count,) = (await stage.store.read(upcoming.read, topic, stage.now, 10 * HOUR, 1, stage.now)).counts
         return count
 
-    user = connect()
-    cursor = user.cursor()
     mine = outbox.publish_many(cursor, "orders", [{"body": n, "delay": "1h"} for n in range(6)])
     await stage.schedule(topic, *([HOUR] * 4))
     assert await stage.store.write(forecast.add_up, stage.now) is False

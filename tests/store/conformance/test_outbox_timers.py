@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from support.drivers import DRIVERS, close
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, Stage, nobody_waits
 from tarry.client import BadRequest, NotFound, TooLate
 from tarry.client.outbox import Outbox
-from tarry.store import catalogue
 from tarry.store.records import Topic
 from tarry.store.timers import keyed
 from tarry.store.timers.keyed import Wish
 
-pytestmark = pytest.mark.parametrize("kind", ["mariadb", "mysql"], indirect=True)
+pytestmark = on_servers
 
 outbox = Outbox()
 
@@ -40,7 +40,7 @@ async def counts(stage: Stage, topic: Topic) -> tuple[int, int, int, int]:
     """Accepted, replaced, cancelled, pending."""
     while await stage.store.count_outbox(100):
         pass
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     return state.accepted, state.replaced, state.cancelled, state.pending
 
 

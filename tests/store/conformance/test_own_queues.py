@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import attrs
 import pytest
 import trio
 
+from support.at_once import at_once
 from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store import catalogue
 from tarry.store.cleaning import removal
@@ -26,8 +28,7 @@ ONE = [ClaimRequest("c", 1, MINUTE)]
 
 async def fill(stage: Stage, each: int = 10, *, ordered: bool = False) -> Group:
     """A group of four queues with so many messages in each; their bodies tell the queue."""
-    topic = await stage.topic(queues=4, ordered=ordered)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=4, ordered=ordered)
     await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(4) for _ in range(each)))
     return group
 
@@ -197,14 +198,12 @@ async def test_what_is_settled_across_draws_no_claims_after_it(stage: Stage) -> 
     assert [settled and settled.retried for settled in turn.settled] == [1]
     assert sorted(set(queues_of(turn))) == [0, 2]
     assert turn.more
-    stage.now += 2 * SECOND
-    assert len(await stage.fall_due()) == 1
+    assert len(await stage.fall_due(after=2 * SECOND)) == 1
     turn = await stage.store.turn(group, [], ONE, stage.now, place=THERE)
     (again,) = turn.claims
     assert again is not None
     assert [message.attempt for message in again.messages] == [2]
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.retried, state.claimed) == (1, 21)
+    await stage.counts(group, retried=1, claimed=21)
 
 
 async def test_two_that_drain_at_once_and_settle_across_get_each_message_once(stage: Stage) -> None:
@@ -226,12 +225,9 @@ async def test_two_that_drain_at_once_and_settle_across_get_each_message_once(st
                 answer = await there.turn(group, acks, [], stage.now, place=(1 - at, 2))
                 acked += sum(settled.acked for settled in answer.settled if settled is not None)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(drain, 0)
-        nursery.start_soon(drain, 1)
+    await at_once(partial(drain, 0), partial(drain, 1))
     assert len(seen) == len(set(seen)) == acked == 240
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.claimed) == (240, 0)
+    await stage.counts(group, acked=240, claimed=0)
 
 
 async def test_a_group_that_is_gone_is_gone_for_both(stage: Stage) -> None:
@@ -281,14 +277,12 @@ class Drain:
 
 
 async def test_a_seek_and_a_redrive_beside_turns_of_two_nodes_lose_nothing(stage: Stage) -> None:
-    topic = await stage.topic(queues=4, ladder=Ladder((SECOND,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=4, ladder=Ladder((SECOND,)))
     letters = {b"letter %d" % queue for queue in range(4)}
     await stage.publish(*(stage.draft(topic, b"letter %d" % queue, queue=queue) for queue in range(4)))
     for _ in range(2):
         await stage.fail(group, await stage.claim(group, 4), reason="no")
-        stage.now += 2 * SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=2 * SECOND)
     names = [[b"%d %d" % (queue, offset) for offset in range(1, 61)] for queue in range(4)]
     await stage.publish(*(stage.draft(topic, name, queue=int(name[:1])) for some in names for name in some))
     drain, stores, target = Drain(stage, group), [stage.store, Store(stage.store.backend)], 6
@@ -305,17 +299,11 @@ async def test_a_seek_and_a_redrive_beside_turns_of_two_nodes_lose_nothing(stage
 
     async def operate() -> None:
         await drain.under_way.wait()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(seek)
-            nursery.start_soon(redrive)
-        stage.now += 5 * SECOND
-        await stage.fall_due()
+        await at_once(seek, redrive)
+        await stage.fall_due(after=5 * SECOND)
         drain.over = True
 
-    async with trio.open_nursery() as nursery:
-        for at in (0, 1, 0, 1):
-            nursery.start_soon(drain.run, at, stores)
-        nursery.start_soon(operate)
+    await at_once(*(partial(drain.run, at, stores) for at in (0, 1, 0, 1)), operate)
 
     again = set(names[0][target - 1 :])
     every = letters.union(*names)
@@ -326,7 +314,7 @@ async def test_a_seek_and_a_redrive_beside_turns_of_two_nodes_lose_nothing(stage
     assert drain.acked.total() <= len(every) + len(again)
     given_again = {name for name, times in drain.given.items() if times > 1}
     assert given_again <= again | letters
-    state = await stage.store.read(catalogue.group_state, group)
+    state = await stage.group_state(group)
     assert (state.acked, state.claimed, state.letters, state.redriven) == (drain.acked.total(), 0, 0, 4)
     assert [(queue.offset, queue.end) for queue in state.queues if not queue.retry] == [(61, 61)] * 4
     assert all(queue.lag == 0 for queue in state.queues)

@@ -1,25 +1,27 @@
 """Handing what is due to the stream: never early, exactly once, in order of time."""
 
 from contextlib import ExitStack, closing
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 import trio
 
-from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of, nobody_waits
+from support.at_once import at_once
+from support.store_homes import on_servers
+from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of, nobody_waits, uncommitted
 from tarry.store import catalogue
 from tarry.store.errors import StoreError
 from tarry.store.ids import shard_of
 from tarry.store.ports import Transaction
-from tarry.store.records import Promoted
+from tarry.store.records import Group, Promoted, Topic
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
 
 
-async def test_never_early(stage: Stage) -> None:
+async def test_never_early(stage: Stage, topic: Topic) -> None:
     """I2, to the millisecond."""
-    topic = await stage.topic()
     (receipt,) = await stage.schedule(topic, HOUR)
     for now in (stage.now, receipt.due - SECOND, receipt.due - 1):
         stage.now = now
@@ -32,8 +34,7 @@ async def test_never_early(stage: Stage) -> None:
     assert stage.count("delay") == 0
 
 
-async def test_only_what_is_due_of_a_batch(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_only_what_is_due_of_a_batch(stage: Stage, topic: Topic) -> None:
     receipts = await stage.schedule(topic, *(i * SECOND for i in range(1, 21)))
     stage.now += 10 * SECOND
     promoted = await stage.promote(*ids_of(receipts))
@@ -41,8 +42,7 @@ async def test_only_what_is_due_of_a_batch(stage: Stage) -> None:
     assert set(await stage.waiting()) == set(ids_of(receipts[10:]))
 
 
-async def test_again_finds_nothing(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_again_finds_nothing(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.schedule(topic, MINUTE)
     stage.now += MINUTE
     assert len(await stage.promote(receipt.id, receipt.id)) == 1
@@ -51,18 +51,16 @@ async def test_again_finds_nothing(stage: Stage) -> None:
     assert stage.column("SELECT next_offset FROM queue") == [1]
 
 
-async def test_nothing_and_the_unknown(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_nothing_and_the_unknown(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic))
     assert await stage.promote() == []
     assert await stage.promote(12345, ~12345, receipt.id, (1 << 63) - 1, -(1 << 63)) == []
     assert stage.count("message") == 1
 
 
-async def test_what_lies_between_those_asked_for_is_left_alone(stage: Stage) -> None:
+async def test_what_lies_between_those_asked_for_is_left_alone(stage: Stage, topic: Topic) -> None:
     """Not for a moment is it locked: who met the lock would take the message for gone, or its cancel for too late. And
     nobody waits for a message that a transaction adds there, however long that stays open."""
-    topic = await stage.topic()
     ids = sorted(ids_of(await stage.schedule(topic, *range(1, 97))), key=lambda id_: (shard_of(id_), id_))
     ends = {place for place, (a, b) in enumerate(pairwise(ids), 1) if shard_of(a) != shard_of(b)} | {0, len(ids)}
     asked = [id_ for place, id_ in enumerate(ids) if place in ends or place + 1 in ends]
@@ -102,9 +100,8 @@ async def test_what_lies_between_those_asked_for_is_left_alone(stage: Stage) -> 
     assert all(verdict.result == "cancelled" for verdict in await stage.store.cancel(sorted(between), stage.now))
 
 
-async def test_in_order_of_time(stage: Stage) -> None:
+async def test_in_order_of_time(stage: Stage, topic: Topic) -> None:
     """By `deliver_at`, then by acceptance; neither by shard nor as the wheel named them."""
-    topic = await stage.topic()
     expected: list[tuple[int, int, int]] = []
     for accepted in range(3):
         drafts = [stage.draft(topic, delay=MINUTE + (7 * i) % 20 * 100 - accepted) for i in range(20)]
@@ -115,33 +112,6 @@ async def test_in_order_of_time(stage: Stage) -> None:
     got = await stage.store.read(stretches.pull, topic.queues[0], 0, 100)
     assert [message.id for message in got] == [id_ for _, _, id_ in sorted(expected)]
     assert [message.offset for message in got] == list(range(60))
-
-
-async def test_a_rescheduled_one_comes_at_its_new_time(stage: Stage) -> None:
-    topic = await stage.topic()
-    early, late, still = await stage.schedule(topic, HOUR, 2 * HOUR, 90 * MINUTE)
-    await stage.store.write(
-        timers.reschedule, [(early.id, stage.now + 3 * HOUR), (late.id, stage.now + MINUTE)], stage.now
-    )
-    ids = (early.id, late.id, still.id)
-    stage.now += MINUTE
-    assert await stage.promote(*ids) == [Promoted(late.id, topic.queues[0].id, stage.now)]
-    stage.now += 90 * MINUTE
-    assert [p.entry for p in await stage.promote(*ids)] == [still.id]
-    stage.now += 2 * HOUR
-    assert [p.entry for p in await stage.promote(*ids)] == [early.id]
-    got = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
-    assert [message.body for message in got] == [b"1", b"2", b"0"]
-    assert stage.count("moved") == 0
-
-
-async def test_the_cancelled_do_not_come(stage: Stage) -> None:
-    topic = await stage.topic()
-    receipts = await stage.schedule(topic, *[MINUTE] * 10)
-    await stage.store.cancel(ids_of(receipts[::2]), stage.now)
-    stage.now += MINUTE
-    promoted = await stage.promote(*ids_of(receipts))
-    assert sorted(p.entry for p in promoted) == sorted(ids_of(receipts[1::2]))
 
 
 async def test_topics_queues_and_retries_in_one_transaction(stage: Stage) -> None:
@@ -174,17 +144,14 @@ async def test_topics_queues_and_retries_in_one_transaction(stage: Stage) -> Non
     assert stage.count("redelivery") == 4
 
 
-async def test_retries_in_order_of_time(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_retries_in_order_of_time(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(40)))
     claim = await stage.claim(group, 40)
     order: list[int] = []
     for place in range(40):
         settled = await stage.fail(group, claim, (place,), retry_after=(17 * place) % 40 * SECOND)
         order.append(settled.timers[0][0])
-    stage.now += HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=HOUR)
     ids = stage.column("SELECT retry_id FROM redelivery ORDER BY `offset`")
     assert [id_ >> 21 for id_ in ids] == sorted(order)
 
@@ -192,8 +159,7 @@ async def test_retries_in_order_of_time(stage: Stage) -> None:
 @pytest.mark.parametrize("rows", ["messages", "retries"])
 async def test_two_promoters(stage: Stage, rows: str) -> None:
     """I9. Whatever the one has locked the other leaves alone, and finds gone later."""
-    topic = await stage.topic(queues=3)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3)
     drafts = [stage.draft(topic, b"%d" % i, None if rows == "retries" else SECOND, queue=i % 3) for i in range(300)]
     entries = ids_of(await stage.publish(*drafts))
     if rows == "retries":
@@ -209,9 +175,7 @@ async def test_two_promoters(stage: Stage, rows: str) -> None:
         for start in range(0, 300, 30):
             promoted.extend(await stage.promote(*mine[start : start + 30]))
 
-    async with trio.open_nursery() as nursery:
-        for step in (1, -1, 1, -1):
-            nursery.start_soon(promote, step)
+    await at_once(*(partial(promote, step) for step in (1, -1, 1, -1)))
     assert sorted(p.entry for p in promoted) == sorted(entries)
     table, waiting = ("message", "delay") if rows == "messages" else ("redelivery", "retry")
     assert stage.count(table) == 300
@@ -222,53 +186,40 @@ async def test_two_promoters(stage: Stage, rows: str) -> None:
         assert offsets == (100, 100, 0, 99)
 
 
-async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage) -> None:
+@on_servers
+async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage, topic: Topic) -> None:
     """A user's transaction that cancels through the outbox may stay open for an hour: nobody waits for it."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer at a time")
-    topic = await stage.topic()
     held, free = await stage.schedule(topic, MINUTE, MINUTE)
     stage.now += MINUTE
-    with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-        cursor.execute("DELETE FROM delay WHERE shard = %s AND id = %s", (held.id & 15, held.id))
-        with nobody_waits(stage.tables):
-            assert [p.entry for p in await stage.promote(held.id, free.id)] == [free.id]
-        other.rollback()
+    gone = f"DELETE FROM delay WHERE shard = {held.id & 15} AND id = {held.id}"
+    with uncommitted(stage.dsn, gone), nobody_waits(stage.tables):
+        assert [p.entry for p in await stage.promote(held.id, free.id)] == [free.id]
     assert [p.entry for p in await stage.promote(held.id, free.id)] == [held.id]
 
 
+@on_servers
 @pytest.mark.parametrize("count", [1, 2, 20])
-async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int) -> None:
+async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int, topic: Topic, group: Group) -> None:
     """Not even when all other rows go, and the server might read the whole table instead of its key."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer at a time")
-    topic = await stage.topic()
-    group = await stage.group(topic)
     ids = ids_of(await stage.schedule(topic, *[SECOND] * count))
     await stage.publish(*(stage.draft(topic) for _ in range(count)))
     failed = await stage.fail(group, await stage.claim(group, count), retry_after=SECOND)
     retries = [entry for _, entry in failed.timers]
     stage.now += SECOND
-    with connect_raw(stage.dsn) as other, other.cursor() as cursor:
-        # In the middle of the others.
-        cursor.execute(
-            "INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)"
-            " SELECT 7, 1, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at FROM delay LIMIT 1"
-        )
-        cursor.execute(
-            "INSERT INTO retry SELECT 7, 1, group_id, return_queue_id, message_queue_id, message_offset,"
-            " message_id, attempt, history, failed_at, losses FROM retry LIMIT 1"
-        )
-        with trio.fail_after(1.5):
-            assert len(await stage.promote(*ids[1:], *retries)) == 2 * count - 1
-            assert (await stage.store.cancel(ids[:1], stage.now))[0].result == "cancelled"
-        other.rollback()
+    in_the_middle = (
+        "INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)"
+        " SELECT 7, 1, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at FROM delay LIMIT 1",
+        "INSERT INTO retry SELECT 7, 1, group_id, return_queue_id, message_queue_id, message_offset,"
+        " message_id, attempt, history, failed_at, losses FROM retry LIMIT 1",
+    )
+    with uncommitted(stage.dsn, *in_the_middle), trio.fail_after(1.5):
+        assert len(await stage.promote(*ids[1:], *retries)) == 2 * count - 1
+        assert (await stage.store.cancel(ids[:1], stage.now))[0].result == "cancelled"
     assert stage.count("delay") == stage.count("retry") == 0
 
 
-async def test_the_row_count_is_asserted(stage: Stage) -> None:
+async def test_the_row_count_is_asserted(stage: Stage, topic: Topic) -> None:
     """A promotion that would stream other rows than those it has locked is rolled back."""
-    topic = await stage.topic()
     receipts = await stage.schedule(topic, MINUTE, MINUTE)
     stage.now += MINUTE
 
@@ -302,9 +253,7 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
         assert stage.column("SELECT next_offset FROM queue") == [0]
 
 
-async def test_the_near_sweep_sees_its_window(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_the_near_sweep_sees_its_window(stage: Stage, topic: Topic, group: Group) -> None:
     inside, moved_in, moved_out, outside = await stage.schedule(topic, 2 * MINUTE, HOUR, 2 * MINUTE, HOUR)
     await stage.publish(stage.draft(topic, b"fails"))
     settled = await stage.fail(group, await stage.claim(group), retry_after=2 * MINUTE)
@@ -322,9 +271,8 @@ async def test_the_near_sweep_sees_its_window(stage: Stage) -> None:
 
 
 @pytest.mark.slow
-async def test_many_bodies_at_once(stage: Stage) -> None:
+async def test_many_bodies_at_once(stage: Stage, topic: Topic) -> None:
     """The bodies never leave the server, so no packet limits a batch of promotions."""
-    topic = await stage.topic()
     receipts: list[int] = []
     for _ in range(4):
         receipts += ids_of(await stage.publish(*(stage.draft(topic, b"x" * (200 << 10), SECOND) for _ in range(50))))

@@ -1,15 +1,16 @@
 """Accepting messages: now and later, single and many, all or none."""
 
 import random
+from functools import partial
 
 import pytest
-import trio
 
+from support.at_once import at_once
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
 from tarry.store import catalogue
 from tarry.store.errors import DuplicateKey, Refused
 from tarry.store.ids import IdMaker, due_of
-from tarry.store.looking import found_pages, tracing
+from tarry.store.looking import found_pages
 from tarry.store.ports import Transaction
 from tarry.store.records import Conflict, Publication, Receipt, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
@@ -17,8 +18,7 @@ from tarry.store.stream import idempotency, publishing, stretches
 from tarry.store.timers import timers
 
 
-async def test_now_goes_straight_to_the_stream(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_now_goes_straight_to_the_stream(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(
         stage.draft(
             topic, b'{"order":7}', key="order-7", ordering_key="c", tag="t", headers=b'{"a":"b"}', content_type="x/y"
@@ -33,10 +33,10 @@ async def test_now_goes_straight_to_the_stream(stage: Stage) -> None:
     assert (message.accepted_at, message.deliver_at, message.streamed_at) == (START, START, START)
 
 
-async def test_later_waits_in_delay(stage: Stage) -> None:
-    topic = await stage.topic()
-    (receipt,) = await stage.publish(stage.draft(topic, delay=48 * HOUR))
-    due = START + 48 * HOUR
+@pytest.mark.parametrize("delay", [1, 48 * HOUR])
+async def test_later_waits_in_delay(stage: Stage, delay: int, topic: Topic) -> None:
+    (receipt,) = await stage.publish(stage.draft(topic, delay=delay))
+    due = START + delay
     assert receipt == Receipt(receipt.id, "scheduled", due, due)
     assert due_of(receipt.id) == due
     assert await stage.store.read(stretches.pull, topic.queues[0], 0, 10) == []
@@ -44,18 +44,11 @@ async def test_later_waits_in_delay(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("delay", [-HOUR, -1, 0, -START - 1, -60_000_000_000_000])
-async def test_a_time_that_has_come_is_now(stage: Stage, delay: int) -> None:
-    topic = await stage.topic()
+async def test_a_time_that_has_come_is_now(stage: Stage, delay: int, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=delay))
     assert (receipt.state, receipt.offset, receipt.deliver_at) == ("published", 0, START + delay)
     (message,) = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert message.deliver_at == START + delay
-
-
-async def test_one_millisecond_later_is_later(stage: Stage) -> None:
-    topic = await stage.topic()
-    (receipt,) = await stage.publish(stage.draft(topic, delay=1))
-    assert (receipt.state, receipt.due) == ("scheduled", START + 1)
 
 
 async def test_receipts_come_in_the_order_of_drafts(stage: Stage) -> None:
@@ -64,8 +57,7 @@ async def test_receipts_come_in_the_order_of_drafts(stage: Stage) -> None:
     receipts = await stage.publish(*drafts)
     assert [r.state for r in receipts] == ["published" if i % 3 or i == 0 else "scheduled" for i in range(50)]
     for i, receipt in enumerate(receipts):
-        found = await stage.store.read(tracing.find_message, receipt.id)
-        assert found is not None
+        found = await stage.found(receipt.id)
         assert found.body == b"%d" % i
         if receipt.state == "published":
             assert (receipt.queue, found.queue, found.offset) == (i % 2, i % 2, receipt.offset)
@@ -88,8 +80,7 @@ async def test_many_requests_in_one_transaction_are_answered_in_order(stage: Sta
         assert states[topic.id].accepted == states[topic.id].streamed == 20
 
 
-async def test_ids_are_unique(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_ids_are_unique(stage: Stage, topic: Topic) -> None:
     ids: list[int] = []
     for delay in (None, HOUR):
         for _ in range(3):
@@ -97,9 +88,8 @@ async def test_ids_are_unique(stage: Stage) -> None:
     assert len(set(ids)) == 4200
 
 
-async def test_a_request_is_all_or_none(stage: Stage) -> None:
+async def test_a_request_is_all_or_none(stage: Stage, topic: Topic) -> None:
     """Whatever is refused takes its whole transaction along."""
-    topic = await stage.topic()
     broken = stage.draft(topic, b"second", HOUR, key="\ud800")  # half a surrogate pair: no UTF-8
     with pytest.raises((Refused, UnicodeEncodeError)):
         await stage.publish(stage.draft(topic, b"first", HOUR), stage.draft(topic, b"now"), broken)
@@ -124,22 +114,19 @@ async def test_any_body(stage: Stage, delay: int | None) -> None:
     ]
     topic = await stage.topic()
     await stage.publish(*(stage.draft(topic, body, delay) for body in bodies))
-    stage.now += 2 * HOUR
-    await stage.fall_due()
+    await stage.fall_due(after=2 * HOUR)
     got = [message.body for message in await stage.store.read(stretches.pull, topic.queues[0], 0, 100)]
     assert sorted(got) == sorted(bodies)
 
 
 @pytest.mark.slow
-async def test_more_than_one_packet(stage: Stage) -> None:
+async def test_more_than_one_packet(stage: Stage, topic: Topic) -> None:
     """A request beyond max_allowed_packet goes in several statements of one transaction."""
-    topic = await stage.topic()
     drafts = [stage.draft(topic, bytes([i]) * (256 << 10), HOUR if i % 2 else None) for i in range(140)]
     receipts = await stage.publish(*drafts)
     assert len(receipts) == 140
     assert stage.count("delay") == stage.count("message") == 70
-    stage.now += HOUR
-    assert len(await stage.fall_due()) == 70
+    assert len(await stage.fall_due(after=HOUR)) == 70
     sizes = stage.column("SELECT COUNT(*) FROM message WHERE LENGTH(body) = 262144")
     assert sizes == [140]
 
@@ -153,8 +140,7 @@ async def labelled(stage: Stage, topic: Topic, key: str, after: int, limit: int)
 @pytest.mark.parametrize(
     "key", ["order-7", "Order-7", "order-7 ", "órder-7", "🐢" * 60, "a\0b", "'; DROP TABLE x; --", "%"]
 )
-async def test_keys_are_bytes(stage: Stage, key: str) -> None:
-    topic = await stage.topic()
+async def test_keys_are_bytes(stage: Stage, key: str, topic: Topic) -> None:
     others = ["order-7", "Order-7", "ORDER-7", "order-7 ", " order-7", "orde\u0301r-7", "a", "🐢", "_"]
     for other in others:
         await stage.publish(stage.draft(topic, delay=HOUR, key=other))
@@ -163,8 +149,7 @@ async def test_keys_are_bytes(stage: Stage, key: str) -> None:
     if key in others:
         expected.insert(0, (await labelled(stage, topic, key, 0, 10))[0])
     assert await labelled(stage, topic, key, 0, 10) == expected
-    found = await stage.store.read(tracing.find_message, receipt.id)
-    assert found is not None
+    found = await stage.found(receipt.id)
     assert found.key == key
 
 
@@ -179,9 +164,8 @@ async def test_labels_page_by_id(stage: Stage) -> None:
     assert await labelled(stage, topic, "none", 0, 4) == []
 
 
-async def test_a_later_run_of_a_batch_has_the_same_ids(stage: Stage) -> None:
+async def test_a_later_run_of_a_batch_has_the_same_ids(stage: Stage, topic: Topic) -> None:
     """Whatever became of the COMMIT of the one before, a message is there once."""
-    topic = await stage.topic()
     batch = [Publication((stage.draft(topic), stage.draft(topic, delay=HOUR)))]
     made: list[int] = []
     runs: list[list[int]] = []
@@ -204,23 +188,19 @@ async def test_a_later_run_of_a_batch_has_the_same_ids(stage: Stage) -> None:
 
 
 class TestIdempotency:
-    async def test_the_same_request_gives_the_first_answer(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_the_same_request_gives_the_first_answer(self, stage: Stage, topic: Topic) -> None:
         publication = Publication((stage.draft(topic, b"a", HOUR), stage.draft(topic, b"b")), "once", b"f" * 32)
-        first = await stage.ask(publication)
-        assert not isinstance(first, Conflict)
+        first = await stage.accept(publication)
         stage.now += MINUTE
-        again = await stage.ask(publication)
-        assert not isinstance(again, Conflict)
+        again = await stage.accept(publication)
         assert [r.replayed for r in (*first, *again)] == [False, False, True, True]
         assert [(r.id, r.state, r.deliver_at, r.due, r.queue, r.offset) for r in again] == [
             (r.id, r.state, r.deliver_at, r.due, r.queue, r.offset) for r in first
         ]
         assert stage.count("delay") + stage.count("message") == 2
-        assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].accepted == 2
+        assert (await stage.state(topic)).accepted == 2
 
-    async def test_the_first_answer_outlives_what_became_of_the_message(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_the_first_answer_outlives_what_became_of_the_message(self, stage: Stage, topic: Topic) -> None:
         cancelled = Publication((stage.draft(topic, b"a", HOUR),), "cancelled", b"a" * 32)
         moved = Publication((stage.draft(topic, b"b", HOUR),), "moved", b"b" * 32)
         gone = Publication((stage.draft(topic, b"c", MINUTE),), "promoted", b"c" * 32)
@@ -237,15 +217,8 @@ class TestIdempotency:
             assert replay[0].replayed
             assert (replay[0].id, replay[0].state, replay[0].due) == (first[0].id, "scheduled", first[0].due)
 
-    async def test_another_request_is_a_conflict(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        await stage.ask(Publication((stage.draft(topic),), "k", b"1" * 32))
-        assert await stage.ask(Publication((stage.draft(topic),), "k", b"2" * 32)) == Conflict("k")
-        assert stage.count("message") == 1
-
-    async def test_beside_one_that_comes_again_each_has_its_own_id(self, stage: Stage) -> None:
+    async def test_beside_one_that_comes_again_each_has_its_own_id(self, stage: Stage, topic: Topic) -> None:
         """Also the two of a request, of which only one waits for its time."""
-        topic = await stage.topic()
         again = Publication((stage.draft(topic), stage.draft(topic, delay=2 * HOUR)), "k", b"1" * 32)
         await stage.ask(again)
         new = Publication((stage.draft(topic, delay=HOUR), stage.draft(topic)))
@@ -254,8 +227,7 @@ class TestIdempotency:
         assert [due_of(receipt.id) for receipt in answer] == [START + HOUR, START]
         assert await stage.waiting() | {answer[0].id: START + HOUR} == await stage.waiting()
 
-    async def test_a_conflict_leaves_its_neighbours_alone(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_a_conflict_leaves_its_neighbours_alone(self, stage: Stage, topic: Topic) -> None:
         await stage.ask(Publication((stage.draft(topic),), "k", b"1" * 32))
         answers = await stage.store.publish(
             [
@@ -269,42 +241,7 @@ class TestIdempotency:
         got = [message.body for message in await stage.store.read(stretches.pull, topic.queues[0], 1, 10)]
         assert got == [b"before", b"after"]
 
-    async def test_twice_in_one_batch(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        same = Publication((stage.draft(topic, b"a"),), "k", b"1" * 32)
-        other = Publication((stage.draft(topic, b"b"),), "k", b"2" * 32)
-        first, twin, clash = await stage.store.publish([same, same, other], stage.now)
-        assert not isinstance(first, Conflict)
-        assert not isinstance(twin, Conflict)
-        assert (twin[0].id, twin[0].replayed, first[0].replayed) == (first[0].id, True, False)
-        assert clash == Conflict("k")
-        assert stage.count("message") == 1
-
-    async def test_keys_count_per_topic_and_byte_by_byte(self, stage: Stage) -> None:
-        one, other = await stage.topic("one"), await stage.topic("other")
-        asked = [(one, "k"), (other, "k"), (one, "K"), (one, "k "), (one, "🐢")]
-        for topic, key in asked:
-            answer = await stage.ask(Publication((stage.draft(topic),), key, b"1" * 32))
-            assert not isinstance(answer, Conflict)
-            assert not answer[0].replayed
-        assert stage.count("message") == 5
-
-    async def test_after_its_window_the_key_is_free(self, stage: Stage) -> None:
-        topic = await stage.topic()
-        publication = Publication((stage.draft(topic),), "k", b"1" * 32)
-        await stage.ask(publication)
-        stage.now += IDEMPOTENCY_WINDOW - 1
-        replay = await stage.ask(publication)
-        assert not isinstance(replay, Conflict)
-        assert replay[0].replayed
-        stage.now += 1
-        fresh = await stage.ask(Publication((stage.draft(topic),), "k", b"2" * 32))
-        assert not isinstance(fresh, Conflict)
-        assert not fresh[0].replayed
-        assert stage.count("idempotency") == 1
-
-    async def test_old_keys_are_forgotten_in_batches(self, stage: Stage) -> None:
-        topic = await stage.topic()
+    async def test_old_keys_are_forgotten_in_batches(self, stage: Stage, topic: Topic) -> None:
         for i in range(5):
             await stage.ask(Publication((stage.draft(topic),), f"old-{i}", b"1" * 32))
         stage.now += MINUTE
@@ -320,44 +257,28 @@ class TestIdempotency:
         assert stage.column("SELECT `key` FROM idempotency") == [b"new"]
 
     @pytest.mark.parametrize("delay", [None, HOUR])
-    async def test_the_same_key_from_two_tasks(self, stage: Stage, delay: int | None) -> None:
-        topic = await stage.topic()
+    async def test_the_same_key_from_two_tasks(self, stage: Stage, delay: int | None, topic: Topic) -> None:
+        """Each second time the window of an older answer is over: all find it and take it away, and nobody takes away
+        the new one."""
+        receipts: list[Receipt] = []
+
+        async def one(publication: Publication) -> None:
+            receipts.extend(await stage.accept(publication))
+
         for round_ in range(10):
-            publication = Publication((stage.draft(topic, delay=delay),), f"k{round_}", b"1" * 32)
-            answers: list[list[Receipt] | Conflict] = []
-
-            async def one(
-                publication: Publication = publication, answers: list[list[Receipt] | Conflict] = answers
-            ) -> None:
-                answers.append(await stage.ask(publication))
-
-            async with trio.open_nursery() as nursery:
-                for _ in range(4):
-                    nursery.start_soon(one)
-            receipts = [answer[0] for answer in answers if not isinstance(answer, Conflict)]
-            assert len(receipts) == 4
+            publication = Publication((stage.draft(topic, delay=delay),), f"k{round_ // 2}", b"1" * 32)
+            await at_once(*[partial(one, publication)] * 4)
             assert len({receipt.id for receipt in receipts}) == 1
-            assert sorted(receipt.replayed for receipt in receipts) == [False, True, True, True]
-        assert stage.count("delay") + stage.count("message") == 10
-
-    async def test_the_same_key_from_two_tasks_after_its_window(self, stage: Stage) -> None:
-        """All find the old answer and take it away; nobody takes away the new one."""
-        topic = await stage.topic()
-        for round_ in range(10):
-            publication = Publication((stage.draft(topic, delay=HOUR),), "k", b"1" * 32)
-            fresh: list[bool] = []
-
-            async def one(publication: Publication = publication, fresh: list[bool] = fresh) -> None:
-                answer = await stage.ask(publication)
-                assert not isinstance(answer, Conflict)
-                fresh.append(not answer[0].replayed)
-
-            async with trio.open_nursery() as nursery:
-                for _ in range(4):
-                    nursery.start_soon(one)
-            assert sorted(fresh) == [False, False, False, True], round_
+            assert sorted(receipt.replayed for receipt in receipts) == [False, True, True, True], round_
+            receipts.clear()
             stage.now += IDEMPOTENCY_WINDOW
         assert stage.count("delay") + stage.count("message") == 10
+
+
+async def published(store: Store, publication: Publication, now: int) -> list[Receipt]:
+    (answer,) = await store.publish([publication], now)
+    assert not isinstance(answer, Conflict)
+    return answer
 
 
 class Scripted(random.Random):
@@ -371,16 +292,13 @@ class TestTakenIds:
     """Two makers that draw the same numbers."""
 
     @pytest.mark.parametrize("delay", [None, HOUR])
-    async def test_new_numbers_never_earlier(self, stage: Stage, delay: int | None) -> None:
-        topic = await stage.topic()
+    async def test_new_numbers_never_earlier(self, stage: Stage, delay: int | None, topic: Topic) -> None:
         drafts = [stage.draft(topic, delay=delay) for _ in range(20)]
         due = START + (delay or 0)
         seen: set[int] = set()
         for _ in range(4):  # the sequel of each tally_shard is the same
             store = Store(stage.store.backend, ids=IdMaker(Scripted()))
-            (receipts,) = await store.publish([Publication(tuple(drafts))], stage.now)
-            assert not isinstance(receipts, Conflict)
-            for receipt in receipts:
+            for receipt in await published(store, Publication(tuple(drafts)), stage.now):
                 assert receipt.id not in seen
                 assert due <= due_of(receipt.id) <= due + SECOND
                 assert receipt.deliver_at == due
@@ -392,36 +310,29 @@ class TestTakenIds:
         offsets = stage.column("SELECT `offset` FROM message ORDER BY `offset`")
         assert offsets == list(range(80))
 
-    async def test_not_the_id_of_a_cancelled_message(self, stage: Stage) -> None:
+    async def test_not_the_id_of_a_cancelled_message(self, stage: Stage, topic: Topic) -> None:
         """A cancel that is sent again must not hit a stranger."""
-        topic = await stage.topic()
         first = Store(stage.store.backend, ids=IdMaker(Scripted()))
         second = Store(stage.store.backend, ids=IdMaker(Scripted()))
         publication = Publication((stage.draft(topic, delay=HOUR),))
-        (mine,) = await first.publish([publication], stage.now)
-        assert not isinstance(mine, Conflict)
-        await first.cancel([mine[0].id], stage.now)
-        (theirs,) = await second.publish([publication], stage.now)
-        assert not isinstance(theirs, Conflict)
-        assert theirs[0].id != mine[0].id
-        (again,) = await first.cancel([mine[0].id], stage.now)
+        (mine,) = await published(first, publication, stage.now)
+        await first.cancel([mine.id], stage.now)
+        (theirs,) = await published(second, publication, stage.now)
+        assert theirs.id != mine.id
+        (again,) = await first.cancel([mine.id], stage.now)
         assert (again.result, again.fresh) == ("cancelled", False)
         assert stage.count("delay") == 1
 
-    async def test_not_the_id_of_a_message_that_was_brought_forward(self, stage: Stage) -> None:
+    async def test_not_the_id_of_a_message_that_was_brought_forward(self, stage: Stage, topic: Topic) -> None:
         """It would stop the promotion of its whole batch, for ever."""
-        topic = await stage.topic()
         first = Store(stage.store.backend, ids=IdMaker(Scripted()))
         second = Store(stage.store.backend, ids=IdMaker(Scripted()))
         publication = Publication((stage.draft(topic, delay=HOUR),))
-        (mine,) = await first.publish([publication], stage.now)
-        assert not isinstance(mine, Conflict)
-        await first.write(timers.reschedule, [(mine[0].id, stage.now)], stage.now)
-        assert len(await stage.promote(mine[0].id)) == 1
-        (theirs,) = await second.publish([publication], stage.now)
-        assert not isinstance(theirs, Conflict)
-        stage.now += HOUR + SECOND
-        await stage.fall_due()
+        (mine,) = await published(first, publication, stage.now)
+        await first.write(timers.reschedule, [(mine.id, stage.now)], stage.now)
+        assert len(await stage.promote(mine.id)) == 1
+        await published(second, publication, stage.now)
+        await stage.fall_due(after=HOUR + SECOND)
         assert stage.count("delay") == 0
         assert stage.count("message") == 2
 
@@ -470,10 +381,7 @@ async def test_offsets_have_no_gap_and_a_reader_skips_none(stage: Stage) -> None
             if last_look:
                 return
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(read)
-        for number in range(writers):
-            nursery.start_soon(write, number)
+    await at_once(read, *(partial(write, number) for number in range(writers)))
     assert seen == list(range(len(seen)))
     assert len(seen) == len(set(bodies)) == sum(1 + (n + i) % 3 for n in range(writers) for i in range(rounds))
     everything = [message.body for message in await stage.store.read(stretches.pull, queue, 0, 10_000)]

@@ -7,8 +7,7 @@ import trio
 
 from support.effort import full, tries
 from support.stores import SECOND, Stage, ids_of
-from tarry.store import catalogue
-from tarry.store.records import Claim, Verdict
+from tarry.store.records import Claim, Topic, Verdict
 from tarry.store.timers import timers
 
 MESSAGES, ROUND = tries(2_000, 10_000), 500
@@ -16,9 +15,8 @@ MESSAGES, ROUND = tries(2_000, 10_000), 500
 
 @pytest.mark.slow
 @full
-async def test_thousands_of_cancels_race_promotion(stage: Stage) -> None:
+async def test_thousands_of_cancels_race_promotion(stage: Stage, topic: Topic) -> None:
     """Each message is cancelled by a transaction of its own while batches that hold it are promoted."""
-    topic = await stage.topic()
     dice = random.Random(stage.kind)
     due: list[int] = []
     for _ in range(10):
@@ -68,14 +66,12 @@ async def test_thousands_of_cancels_race_promotion(stage: Stage) -> None:
     assert len(streamed) == len(promoted) == len(too_late)
     assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == list(range(len(streamed)))
     assert stage.count("delay") == 0
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed, state.cancelled) == (MESSAGES, len(too_late), len(cancelled))
+    await stage.counts(topic, accepted=MESSAGES, streamed=len(too_late), cancelled=len(cancelled))
 
 
 @pytest.mark.slow
-async def test_reschedules_race_promotion_and_cancel(stage: Stage) -> None:
+async def test_reschedules_race_promotion_and_cancel(stage: Stage, topic: Topic) -> None:
     """A message that was put off is not handed out before, whoever came first."""
-    topic = await stage.topic()
     ids = ids_of(await stage.schedule(topic, *[SECOND] * 600))
     stage.now += SECOND
     later = stage.now + 60 * SECOND
@@ -119,8 +115,7 @@ async def test_reschedules_race_promotion_and_cancel(stage: Stage) -> None:
 @pytest.mark.slow
 async def test_everybody_at_once(stage: Stage) -> None:
     """Publishers, promoters, cancellers and consumers: what is accepted is accounted for, and no error comes out."""
-    topic = await stage.topic(queues=2)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=2)
     acked: list[bytes] = []
     failed: list[bytes] = []
     accepted: list[int] = []
@@ -175,7 +170,6 @@ async def test_everybody_at_once(stage: Stage) -> None:
     assert len(set(accepted)) == len(accepted) == 540
     assert len(set(acked)) == len(acked) == 540 - len(cancelled)
     assert len(set(failed)) == len(failed) == 90
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.retried, state.claimed) == (len(acked), 90, 0)
+    await stage.counts(group, acked=len(acked), retried=90, claimed=0)
     assert stage.count("message") == 540 - len(cancelled)
     assert stage.count("redelivery") == 90

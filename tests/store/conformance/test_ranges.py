@@ -16,10 +16,15 @@ QUEUES = 5
 
 async def _stream(stage: Stage, queues: int = QUEUES, *, ordered: bool = False) -> tuple[Topic, Group]:
     """A message in each queue; its body is the queue's number."""
-    topic = await stage.topic(queues=queues, ordered=ordered)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=queues, ordered=ordered)
     await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(queues)))
     return topic, group
+
+
+async def _claimed(stage: Stage, lease: int = MINUTE) -> tuple[Group, Claim]:
+    """All of them, in one claim."""
+    _, group = await _stream(stage)
+    return group, await stage.claim(group, 10, lease)
 
 
 def _of(claim: Claim, verb: Any, *places: tuple[int, ...] | None, **how: Any) -> Settlement:
@@ -41,8 +46,7 @@ async def test_all_queues_in_one_claim(stage: Stage, ordered: bool) -> None:
     assert await stage.ack(group, claim) == Settled(acked=QUEUES, ended=True)
     assert await stage.ack(group, claim) == Settled(acked=QUEUES, ended=True), "a second time it is the same"
     assert (stage.count("claim"), stage.count("delivery")) == (0, QUEUES)
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.claimed) == (QUEUES, 0)
+    await stage.counts(group, acked=QUEUES, claimed=0)
 
 
 async def test_it_ends_at_its_size(stage: Stage) -> None:
@@ -69,15 +73,13 @@ async def test_it_has_so_many_ranges(stage: Stage, ordered: bool) -> None:
 
 
 async def test_it_stops_growing_at_its_bytes(stage: Stage) -> None:
-    topic = await stage.topic(queues=4)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=4)
     await stage.publish(*(stage.draft(topic, bytes(3 << 20), queue=queue) for queue in range(4)))
     assert [len(body) for body in bodies(await stage.claim(group, 100))] == [3 << 20] * 3
 
 
 async def test_one_by_tags_is_of_one_queue(stage: Stage) -> None:
-    topic = await stage.topic(queues=3)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3)
     await stage.publish(*(stage.draft(topic, queue=queue, tag="red") for queue in range(3)))
     turn = await stage.turn(group, requests=[ClaimRequest("a", 10, MINUTE, frozenset({"red"}))])
     assert [claim and len(claim.ranges) for claim in turn.claims] == [1]
@@ -97,8 +99,7 @@ async def test_what_came_back_and_what_is_new_are_two_claims(stage: Stage) -> No
     topic, group = await _stream(stage)
     await stage.fail(group, await stage.claim(group, 10), retry_after=SECOND)
     await stage.store.seek(group, topic.queues, Position("earliest"), stage.now)
-    stage.now += SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=SECOND)
     back, new = await stage.claim(group, 10), await stage.claim(group, 10)
     assert [{message.attempt for one in claim.ranges for message in one.messages} for claim in (back, new)] == [
         {2},
@@ -109,21 +110,19 @@ async def test_what_came_back_and_what_is_new_are_two_claims(stage: Stage) -> No
 
 
 async def test_all_of_an_ack_or_nothing(stage: Stage) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10)
+    group, claim = await _claimed(stage)
     assert (await stage.fail(group, claim.ranges[2], (0,), retry_after=HOUR)).retried == 1
     (settled,) = await stage.settle(group, _of(claim, "ack", (0,), (0,), (0,)))
     assert settled == Settled(lost=True)
-    assert (await stage.store.read(catalogue.group_state, group)).acked == 0
+    assert (await stage.group_state(group)).acked == 0
     (settled,) = await stage.settle(group, _of(claim, "ack", (0,), (0,)))
     assert settled == Settled(acked=2, ended=True)
     assert await stage.ack(group, claim) == Settled(acked=QUEUES - 1, ended=True), "what is open, and what was acked"
-    assert (await stage.store.read(catalogue.group_state, group)).acked == QUEUES - 1
+    assert (await stage.group_state(group)).acked == QUEUES - 1
 
 
 async def test_what_failed_before_is_not_failed_again(stage: Stage) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10)
+    group, claim = await _claimed(stage)
     await stage.ack(group, claim.ranges[0], (0,))
     await stage.fail(group, claim.ranges[1], (0,), retry_after=HOUR)
     (settled,) = await stage.settle(group, _of(claim, "fail", (0,), None, None))
@@ -136,8 +135,7 @@ async def test_what_failed_before_is_not_failed_again(stage: Stage) -> None:
 
 
 async def test_extended_as_long_as_something_is_open(stage: Stage) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10)
+    group, claim = await _claimed(stage)
     await stage.ack(group, claim.ranges[1], (0,))
     (settled,) = await stage.settle(group, of_all(Settlement(claim.key, "extend", lease=HOUR), claim))
     assert settled == Settled(lease_until=stage.now + HOUR)
@@ -162,29 +160,20 @@ async def test_an_operator_takes_one_range(stage: Stage, verb: Any) -> None:
 
 
 @pytest.mark.parametrize("verb", ["ack", "fail", "extend"])
-async def test_a_lease_that_is_over(stage: Stage, verb: Any) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10, lease=MINUTE)
-    stage.now = claim.lease_until
+@pytest.mark.parametrize("of", ["all", "one range"])
+async def test_a_lease_that_is_over(stage: Stage, of: str, verb: Any) -> None:
+    group, claim = await _claimed(stage, lease=MINUTE)
+    if of == "all":
+        stage.now = claim.lease_until
+    else:  # as when its end was begun elsewhere
+        stage.tables.rows(f"UPDATE claim SET lease_until = {stage.now} WHERE queue_id = {claim.others[1].key.queue_id}")
     (settled,) = await stage.settle(group, of_all(Settlement(claim.key, verb, lease=HOUR), claim))
     assert settled == Settled(lost=True)
-    assert stage.count("claim", f"outcome = X'00' AND lease_until = {claim.lease_until}") == QUEUES
-
-
-@pytest.mark.parametrize("verb", ["ack", "fail", "extend"])
-async def test_the_lease_of_one_range_is_over(stage: Stage, verb: Any) -> None:
-    """As when its end was begun elsewhere."""
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10, lease=MINUTE)
-    stage.tables.rows(f"UPDATE claim SET lease_until = {stage.now} WHERE queue_id = {claim.others[1].key.queue_id}")
-    (settled,) = await stage.settle(group, of_all(Settlement(claim.key, verb, lease=HOUR), claim))
-    assert settled == Settled(lost=True)
-    assert stage.count("claim", f"outcome = X'00' AND lease_until = {claim.lease_until}") == QUEUES - 1
+    assert stage.count("claim", f"outcome = X'00' AND lease_until = {claim.lease_until}") == QUEUES - (of != "all")
 
 
 async def test_two_settle_it_in_one_turn(stage: Stage) -> None:
-    _, group = await _stream(stage)
-    claim = await stage.claim(group, 10)
+    group, claim = await _claimed(stage)
     settled = await stage.settle(
         group,
         _of(claim, "fail", (0,), (0,), retry_after=HOUR),

@@ -2,14 +2,16 @@
 
 import random
 from collections import Counter
-from functools import partial
 
 import pytest
 import trio
 
+from support.at_once import at_once
+from support.cleaning import clean
 from support.effort import full, tries
 from support.remains import everything, remains
-from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of, connect_raw, ids_of
+from support.store_homes import on_servers
+from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of, connect_raw, ids_of, uncommitted
 from tarry.client.outbox import Outbox
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -173,9 +175,7 @@ async def test_a_crash_in_the_middle_is_gone_on_with(stage: Stage) -> None:
     assert remains(stage, [topic.id], [group.id for group in groups], queues) == {}
 
 
-async def test_a_group_of_the_same_name_begins_anew(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_a_group_of_the_same_name_begins_anew(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(4)))
     await stage.ack(group, await stage.claim(group, 3))
     await stage.fail(group, await stage.claim(group, 1))
@@ -183,16 +183,14 @@ async def test_a_group_of_the_same_name_begins_anew(stage: Stage) -> None:
     again = await stage.group(topic)
     assert again.id > group.id
     assert {q.id for q in again.retry_queues}.isdisjoint(q.id for q in group.retry_queues)
-    stage.now += MINUTE
-    await stage.fall_due()
+    await stage.fall_due(after=MINUTE)
     assert bodies(await stage.claim(again)) == [b"0", b"1", b"2", b"3"]
     await clear_all(stage)
-    assert (await stage.store.read(catalogue.group_state, again)).claimed == 4
-    assert (await stage.store.read(catalogue.group_state, again)).acked == 0
+    assert (await stage.group_state(again)).claimed == 4
+    assert (await stage.group_state(again)).acked == 0
 
 
-async def test_a_topic_of_the_same_name_begins_anew(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_topic_of_the_same_name_begins_anew(stage: Stage, topic: Topic) -> None:
     (first,) = await stage.publish(stage.draft(topic, b"old", key="k"))
     (later,) = await stage.publish(stage.draft(topic, b"old", HOUR, key="k"))
     await stage.ask(Publication((stage.draft(topic, b"old"),), idempotency_key="k"))
@@ -269,8 +267,7 @@ async def test_what_waits_or_is_unsettled_is_in_the_way(stage: Stage) -> None:
     await stage.fail(billing, claim, (2,))
     assert "6 unsettled (audit: 4, billing: 2)" in await refusal(stage, topic)
     await stage.ack(audit, await stage.claim(audit))
-    stage.now += 2 * SECOND
-    await stage.fall_due()
+    await stage.fall_due(after=2 * SECOND)
     assert "2 unsettled (billing: 2)" in await refusal(stage, topic)
     back = await stage.claim(billing)
     assert "2 unsettled (billing: 2)" in await refusal(stage, topic)
@@ -281,8 +278,7 @@ async def test_what_waits_or_is_unsettled_is_in_the_way(stage: Stage) -> None:
     assert await stage.store.read(catalogue.find_topics, ["orders"]) == []
 
 
-async def test_messages_that_no_group_has_read_are_in_the_way(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_messages_that_no_group_has_read_are_in_the_way(stage: Stage, topic: Topic) -> None:
     await stage.publish(stage.draft(topic), stage.draft(topic))
     assert "2 that no group has read" in await refusal(stage, topic)
 
@@ -300,8 +296,7 @@ async def refusal(stage: Stage, topic: Topic) -> str:
 
 
 async def test_an_ordered_topic_counts_what_is_parked(stage: Stage) -> None:
-    topic = await stage.topic(ordered=True, ladder=SHORT)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ordered=True, ladder=SHORT)
     await stage.publish(*(stage.draft(topic, ordering_key="k") for _ in range(3)))
     await stage.fail(group, await stage.claim(group), (0,))
     assert "3 unsettled (billing: 3)" in await refusal(stage, topic)
@@ -325,33 +320,23 @@ async def test_clients_of_a_removed_broadcast_group_have_no_offsets(stage: Stage
     with pytest.raises(TopicGone):
         await stage.store.write(readers.read_on, [ReadRequest(again, "a", 10, latest=False)], stage.now)
     with pytest.raises(TopicGone):
-        await stage.store.read(catalogue.group_state, again)
+        await stage.group_state(again)
 
 
-async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage, topic: Topic) -> None:
     reads, lags = await stage.group(topic), await stage.group(topic, "lags")
     await stage.publish(*(stage.draft(topic) for _ in range(5)))
     await stage.ack(reads, await stage.claim(reads))
     await stage.fail(lags, await stage.claim(lags), (0,))
     limits = retention.Limits(HOUR, 1000 * HOUR, HOUR, HOUR)
-    stage.now += 2 * HOUR
-
-    async def clean() -> int:
-        batch = partial(
-            retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0
-        )
-        return (await stage.store.write(lambda tx: batch(tx, limit=100))).rows
-
-    assert await clean() == 0
+    assert (await clean(stage, topic, limits=limits, after=2 * HOUR)).rows == 0
     await stage.store.write(removal.remove_group, lags, stage.now)
     await clear(stage)
-    assert await clean() == 5
+    assert (await clean(stage, topic, limits=limits)).rows == 5
 
 
+@on_servers
 async def test_what_an_outbox_commits_after_the_removal_is_dropped_at_its_time(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("an outbox is a transaction of the user's on MySQL or MariaDB")
     topic, other = await stage.topic(), await stage.topic("others")
     user = connect_raw(stage.dsn)
     cursor = user.cursor()
@@ -373,10 +358,8 @@ async def test_what_an_outbox_commits_after_the_removal_is_dropped_at_its_time(s
     assert await stage.waiting() == {}
 
 
-async def test_an_outbox_in_time_is_in_the_way(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("an outbox is a transaction of the user's on MySQL or MariaDB")
-    topic = await stage.topic()
+@on_servers
+async def test_an_outbox_in_time_is_in_the_way(stage: Stage, topic: Topic) -> None:
     user = connect_raw(stage.dsn)
     Outbox().publish(user.cursor(), "orders", b"late", content_type="a/b", delay="1h")
     user.commit()
@@ -384,21 +367,15 @@ async def test_an_outbox_in_time_is_in_the_way(stage: Stage) -> None:
     assert "1 that wait for their time" in await refusal(stage, topic)
 
 
-async def test_a_user_who_holds_a_claim_is_not_waited_for(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("an outbox is a transaction of the user's on MySQL or MariaDB")
-    topic = await stage.topic()
-    group = await stage.group(topic)
+@on_servers
+async def test_a_user_who_holds_a_claim_is_not_waited_for(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(*(stage.draft(topic) for _ in range(4)))
     held = await stage.claim(group, 2)
     await stage.claim(group, 2)
-    user = connect_raw(stage.dsn)
-    user.cursor().execute(f"SELECT * FROM claim WHERE number = {held.key.number} FOR UPDATE")
-    await stage.store.write(removal.remove_group, group, stage.now)
-    await clear(stage)
-    assert remains(stage, groups=[group.id]) == {"claim": 1}
-    user.rollback()
-    user.close()
+    with uncommitted(stage.dsn, f"SELECT * FROM claim WHERE number = {held.key.number} FOR UPDATE"):
+        await stage.store.write(removal.remove_group, group, stage.now)
+        await clear(stage)
+        assert remains(stage, groups=[group.id]) == {"claim": 1}
     await clear_all(stage)
     assert remains(stage, groups=[group.id]) == {}
 
@@ -476,7 +453,7 @@ async def test_removal_beside_publishers_claimers_and_promotion(stage: Stage) ->
         assert left.keys() <= {"forecast"}, "of which an hour with what was promoted stays until it is over"
     run_again = stage.store.backend.statistics().get("run_again", 0)
     assert run_again <= rounds * 4, f"{run_again} transactions were run again beside {rounds} removals"
-    state = (await stage.store.read(catalogue.topic_states, [quiet]))[quiet.id]
+    state = await stage.state(quiet)
     assert state.pending == stage.count("delay", f"topic_id = {quiet.id}")
     assert await stage.claim_some(reader) is not None
 
@@ -486,8 +463,7 @@ async def test_no_acknowledged_publish_goes_with_a_topic_unless_forced(stage: St
     """I1 beside an unforced removal, tried again and again: it comes through only when all is settled."""
     dice = random.Random(stage.kind)
     for _ in range(4):
-        topic = await stage.topic("orders", 2)
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group("orders", 2)
         accepted: set[int] = set()
         acked: set[int] = set()
         over = trio.Event()
@@ -531,9 +507,7 @@ async def test_no_acknowledged_publish_goes_with_a_topic_unless_forced(stage: St
                         await trio.lowlevel.checkpoint()
             over.set()
 
-        async with trio.open_nursery() as nursery:
-            for task in (publish, consume, remove):
-                nursery.start_soon(task)
+        await at_once(publish, consume, remove)
         assert accepted
         assert accepted == acked, f"{len(accepted - acked)} acknowledged messages went with the topic"
     await clear_all(stage)

@@ -1,11 +1,13 @@
 """What is past its time goes and nothing else does; the counters stay whole (I1, I7, I14)."""
 
-from functools import partial
-
 import pytest
 import trio
 
+from support.at_once import at_once
+from support.books import conserves
+from support.cleaning import DAY, LIMITS, clean, whole_round
 from support.letters import dead_letters_of
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, START, Stage, bodies, ids_of, nobody_waits
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -23,54 +25,10 @@ from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
-DAY = 24 * HOUR
-LIMITS = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DAY)
 
-
-async def clean(stage: Stage, topic: Topic, *, limits: Limits = LIMITS, limit: int = 3, queue: int = 0) -> Removed:
-    """A whole round over one queue, in small batches."""
-    rows, start = 0, 0
-    expired: dict[int, int] = {}
-    while True:
-        done = await stage.store.write(
-            partial(
-                retention.clean_messages,
-                topic=topic,
-                queue=topic.queues[queue],
-                limits=limits,
-                now=stage.now,
-                start=start,
-                limit=limit,
-            )
-        )
-        rows, start = rows + done.rows, done.next
-        for group, messages in done.expired.items():
-            expired[group] = expired.get(group, 0) + messages
-        if done.done:
-            return Removed(rows, start, True, expired)
-
-
-async def clean_returns(stage: Stage, group: Group, *, limits: Limits = LIMITS, limit: int = 3) -> Removed:
+async def clean_returns(stage: Stage, group: Group, *, limits: Limits = LIMITS) -> Removed:
     """A whole round over a group's first retry queue."""
-    queue, rows, start = back_of(group), 0, 0
-    expired: dict[int, int] = {}
-    while True:
-        done = await stage.store.write(
-            partial(
-                retention.clean_returns,
-                group=group,
-                queue=queue,
-                limits=limits,
-                now=stage.now,
-                start=start,
-                limit=limit,
-            )
-        )
-        rows, start = rows + done.rows, done.next
-        for group_id, messages in done.expired.items():
-            expired[group_id] = expired.get(group_id, 0) + messages
-        if done.done:
-            return Removed(rows, start, True, expired)
+    return await whole_round(stage, retention.clean_returns, group=group, queue=back_of(group), limits=limits, limit=3)
 
 
 def back_of(group: Group) -> Queue:
@@ -85,27 +43,14 @@ def offsets(stage: Stage) -> list[int]:
     return stage.column("SELECT `offset` FROM message ORDER BY `offset`")
 
 
-def conserves(stage: Stage, group: Group) -> None:
-    """I14: cursor moves = acked + dead + put on the ladder + claimed + expired + skipped, in each queue."""
-    for queue_id, moves, told in stage.tables.rows(
-        "SELECT queue_id, position - origin, acked + dead + retried + expired + skipped FROM `cursor`"
-        f" WHERE group_id = {group.id}"
-    ):
-        outcomes = stage.column(f"SELECT outcome FROM claim WHERE group_id = {group.id} AND queue_id = {queue_id}")
-        assert moves == told + sum(bytes(outcome).count(0) for outcome in outcomes)
-
-
-async def test_what_is_settled_and_old_goes(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_what_is_settled_and_old_goes(stage: Stage, topic: Topic, group: Group) -> None:
     old = await fill(stage, topic, 10, key="order")
     stage.now += DAY
     young = await fill(stage, topic, 5, key="order")
     await stage.ack(group, await stage.claim(group, 100))
     stage.now = START + 7 * DAY - 1
     assert (await clean(stage, topic)).rows == 0
-    stage.now += 1
-    assert (await clean(stage, topic)).rows == 10
+    assert (await clean(stage, topic, after=1)).rows == 10
     assert offsets(stage) == [10, 11, 12, 13, 14]
     assert sorted(stage.column("SELECT id FROM label")) == sorted(young)
     assert await stage.store.read(tracing.find_message, old[0]) is None
@@ -113,14 +58,12 @@ async def test_what_is_settled_and_old_goes(stage: Stage) -> None:
     (verdict,) = await stage.store.cancel([old[0]], stage.now)
     assert verdict.result == "not_found"
     assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 10}
-    conserves(stage, group)
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed, state.pending) == (15, 15, 0)
+    conserves(stage)
+    await stage.counts(topic, accepted=15, streamed=15, pending=0)
 
 
-async def test_a_topic_may_say_otherwise(stage: Stage) -> None:
+async def test_a_topic_may_say_otherwise(stage: Stage, topic: Topic) -> None:
     """0: as soon as all groups have settled it. Longer than the hard limit: it is that long."""
-    topic = await stage.topic()
     one, other = await stage.group(topic, "one"), await stage.group(topic, "other")
     await fill(stage, topic, 4)
     await stage.store.change_topic(topic, TopicDraft("orders", retention=0), stage.now)
@@ -133,68 +76,55 @@ async def test_a_topic_may_say_otherwise(stage: Stage) -> None:
     await stage.store.change_topic(topic, TopicDraft("orders", retention=60 * DAY), stage.now)
     (topic,) = await stage.store.read(catalogue.find_topics, [topic.name])
     await fill(stage, topic, 2)
-    stage.now += 60 * DAY - 1
-    assert (await clean(stage, topic)).rows == 0
-    stage.now += 1
-    assert (await clean(stage, topic)).expired == {one.id: 2, other.id: 2}
+    assert (await clean(stage, topic, after=60 * DAY - 1)).rows == 0
+    assert (await clean(stage, topic, after=1)).expired == {one.id: 2, other.id: 2}
 
 
-async def test_before_the_first_group_comes_nothing_goes_at_once(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_before_the_first_group_comes_nothing_goes_at_once(stage: Stage, topic: Topic) -> None:
     await stage.store.change_topic(topic, TopicDraft("orders", retention=0), stage.now)
     (topic,) = await stage.store.read(catalogue.find_topics, [topic.name])
     await fill(stage, topic, 4)
-    stage.now += 7 * DAY - 1
-    assert (await clean(stage, topic)).rows == 0
-    stage.now += 1
-    assert (await clean(stage, topic)).rows == 4
+    assert (await clean(stage, topic, after=7 * DAY - 1)).rows == 0
+    assert (await clean(stage, topic, after=1)).rows == 4
 
 
-async def test_a_cursor_holds_back(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_cursor_holds_back(stage: Stage, topic: Topic) -> None:
     quick, slow = await stage.group(topic, "quick"), await stage.group(topic, "slow")
     await fill(stage, topic, 10)
     await stage.ack(quick, await stage.claim(quick, 10))
     await stage.ack(slow, await stage.claim(slow, 4))
-    stage.now += 8 * DAY
-    assert (await clean(stage, topic)).rows == 4
+    assert (await clean(stage, topic, after=8 * DAY)).rows == 4
     assert offsets(stage) == [4, 5, 6, 7, 8, 9]
     claim = await stage.claim(slow, 10)
     assert bodies(claim) == [b"4", b"5", b"6", b"7", b"8", b"9"]
 
 
-async def test_an_open_claim_holds_back(stage: Stage) -> None:
+async def test_an_open_claim_holds_back(stage: Stage, topic: Topic, group: Group) -> None:
     """All of it: an ack that names ids looks them up."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await fill(stage, topic, 10)
     await stage.ack(group, await stage.claim(group, 3))
     held = await stage.claim(group, 4, lease=30 * DAY)
     await stage.ack(group, await stage.claim(group, 3))
     await stage.ack(group, held, (1,))
-    stage.now += 8 * DAY
-    assert (await clean(stage, topic)).rows == 6
+    assert (await clean(stage, topic, after=8 * DAY)).rows == 6
     assert offsets(stage) == [3, 4, 5, 6]
     assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 3}
     assert await stage.store.read(holdings.find_places, [held.key]) == {held.key: held.places}
     assert (await stage.ack(group, held)).acked == 4
     assert (await clean(stage, topic)).rows == 4
     assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 7}
-    conserves(stage, group)
+    conserves(stage)
 
 
 async def test_a_retry_and_a_return_hold_back(stage: Stage) -> None:
     """A message on a rung, then back and not yet claimed, then claimed once more."""
-    topic = await stage.topic(ladder=Ladder((1000, 1000)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder((1000, 1000)))
     await fill(stage, topic, 5)
     claim = await stage.claim(group, 5)
     await stage.fail(group, claim, (2,), retry_after=8 * DAY)
     await stage.ack(group, claim)
-    stage.now += 8 * DAY - 1
-    assert (await clean(stage, topic)).rows == 4
-    stage.now += 1
-    assert len(await stage.fall_due()) == 1
+    assert (await clean(stage, topic, after=8 * DAY - 1)).rows == 4
+    assert len(await stage.fall_due(after=1)) == 1
     assert (await clean(stage, topic)).rows == 0
     back = await stage.claim(group, 1)
     assert bodies(back) == [b"2"]
@@ -202,25 +132,22 @@ async def test_a_retry_and_a_return_hold_back(stage: Stage) -> None:
     await stage.ack(group, back)
     assert (await clean(stage, topic)).rows == 1
     assert offsets(stage) == []
-    conserves(stage, group)
+    conserves(stage)
 
 
 async def test_a_dead_letter_outlives_its_message(stage: Stage) -> None:
-    topic = await stage.topic(ladder=Ladder(()))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder(()))
     (id_,) = ids_of(await stage.publish(stage.draft(topic, b"[1]", key="k", headers=b'{"a":"b"}')))
     await stage.fail(group, await stage.claim(group), reason="no")
-    stage.now += 8 * DAY
-    assert (await clean(stage, topic)).rows == 1
+    assert (await clean(stage, topic, after=8 * DAY)).rows == 1
     assert await stage.store.read(tracing.find_message, id_) is None
     (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert (letter.message.id, letter.message.body, letter.message.headers) == (id_, b"[1]", b'{"a":"b"}')
     assert b'"reason":"no"' in letter.history
-    conserves(stage, group)
+    conserves(stage)
 
 
-async def test_the_hard_limit_takes_what_was_never_claimed(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_the_hard_limit_takes_what_was_never_claimed(stage: Stage, topic: Topic) -> None:
     slow, done = await stage.group(topic, "slow"), await stage.group(topic, "done")
     await fill(stage, topic, 7)
     stage.now += DAY
@@ -232,10 +159,9 @@ async def test_the_hard_limit_takes_what_was_never_claimed(stage: Stage) -> None
     await seen(stage, slow, done)
     assert (await clean(stage, topic)).expired == {slow.id: 6}
     assert offsets(stage) == [7, 8]
-    conserves(stage, slow)
-    conserves(stage, done)
+    conserves(stage)
     assert bodies(await stage.claim(slow)) == [b"0", b"1"]
-    conserves(stage, slow)
+    conserves(stage)
     assert stage.column(f"SELECT SUM(expired) FROM `cursor` WHERE group_id = {done.id}") == [0]
 
 
@@ -243,14 +169,11 @@ async def seen(stage: Stage, *groups: Group) -> None:
     await stage.store.write(retention.see, [group.id for group in groups], stage.now)
 
 
-async def test_an_open_claim_holds_back_past_the_hard_limit(stage: Stage) -> None:
+async def test_an_open_claim_holds_back_past_the_hard_limit(stage: Stage, topic: Topic, group: Group) -> None:
     """What a client holds it may ack and fail; what it fails goes onto its rung, and comes again."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await fill(stage, topic, 6)
     acked, failed, lost = [await stage.claim(group, 2, lease=29 * DAY) for _ in range(3)]
-    stage.now += 28 * DAY
-    assert (await clean(stage, topic)).rows == 0
+    assert (await clean(stage, topic, after=28 * DAY)).rows == 0
     assert (await stage.ack(group, acked)).acked == 2
     assert (await stage.fail(group, failed)).retried == 2
     stage.now = lost.lease_until
@@ -258,61 +181,52 @@ async def test_an_open_claim_holds_back_past_the_hard_limit(stage: Stage) -> Non
     assert (await clean(stage, topic)).rows == 2
     assert len(await stage.fall_due()) == 2
     assert bodies(await stage.claim(group)) == [b"2", b"3"]
-    conserves(stage, group)
+    conserves(stage)
 
 
 async def test_the_hard_limit_takes_what_came_back_and_nobody_settles(stage: Stage) -> None:
-    topic = await stage.topic(ladder=Ladder((40 * DAY,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder((40 * DAY,)))
     await fill(stage, topic, 4)
     claim = await stage.claim(group, 4)
     await stage.fail(group, claim, (1, 2))
     await stage.ack(group, claim)
-    stage.now += 40 * DAY
-    assert (await clean(stage, topic, limit=1)).rows == 2
+    assert (await clean(stage, topic, limit=1, after=40 * DAY)).rows == 2
     await stage.fall_due()
-    stage.now += 28 * DAY - 1
-    assert (await clean(stage, topic, limit=1)).rows == 0
-    stage.now += 1
-    assert (await clean(stage, topic, limit=1)).rows == 2
+    assert (await clean(stage, topic, limit=1, after=28 * DAY - 1)).rows == 0
+    assert (await clean(stage, topic, limit=1, after=1)).rows == 2
     assert await stage.claim_some(group) is None
     assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (0, 0)}
-    conserves(stage, group)
+    conserves(stage)
     assert stage.column("SELECT SUM(expired) FROM `cursor`") == [2]
 
 
 async def test_the_hard_limit_takes_a_retry_whose_rung_was_over_long_ago(stage: Stage) -> None:
     """Nobody has put it back meanwhile, which takes a server that does not do its part."""
-    topic = await stage.topic(ladder=Ladder((DAY,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder((DAY,)))
     await fill(stage, topic, 4)
     claim = await stage.claim(group, 4)
     await stage.fail(group, claim, (1, 2))
     await stage.ack(group, claim)
-    stage.now += 29 * DAY
-    assert (await clean(stage, topic, limit=1)).rows == 4
+    assert (await clean(stage, topic, limit=1, after=29 * DAY)).rows == 4
     assert stage.count("retry") == 0
     assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (2, 0)}
     assert await stage.claim_some(group) is None
-    conserves(stage, group)
+    conserves(stage)
     assert stage.column("SELECT SUM(expired) FROM `cursor`") == [2]
 
 
 @pytest.mark.parametrize("rungs", [(), (1000,), (1000, 1000)])
 async def test_a_return_in_a_claim_holds_back_past_the_hard_limit(stage: Stage, rungs: tuple[int, ...]) -> None:
     """When it fails it goes onto its rung, or to the dead letters with its body."""
-    topic = await stage.topic(ladder=Ladder(rungs or (5,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder(rungs or (5,)))
     await fill(stage, topic, 2)
     await stage.fail(group, await stage.claim(group, 2), retry_after=10)
-    stage.now += 10
-    await stage.fall_due()
+    await stage.fall_due(after=10)
     back = await stage.claim(group, 2, lease=60 * DAY)
-    stage.now += 28 * DAY
-    assert (await clean(stage, topic)).rows == 0
+    assert (await clean(stage, topic, after=28 * DAY)).rows == 0
     settled = await stage.fail(group, back)
     assert (settled.retried, settled.dead) == ((2, 0) if len(rungs) == 2 else (0, 2))
-    conserves(stage, group)
+    conserves(stage)
 
 
 LONG = 100 * DAY
@@ -334,20 +248,18 @@ class TestDelays:
         await self.comes_for_28_days(stage, topic, group, [b"0"])
 
     async def test_each_rung_of_a_ladder_and_then_the_letter(self, stage: Stage) -> None:
-        topic = await stage.topic(ladder=Ladder((40 * DAY, 50 * DAY)))
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group(ladder=Ladder((40 * DAY, 50 * DAY)))
         await fill(stage, topic, 1)
         for rest in (40, 50):
             await stage.fail(group, await stage.claim(group))
-            stage.now += rest * DAY
-            assert (await clean(stage, topic)).rows == 0
+            assert (await clean(stage, topic, after=rest * DAY)).rows == 0
             await stage.fall_due()
             assert (await clean(stage, topic)).rows == 0
         assert (await stage.fail(group, await stage.claim(group))).dead == 1
         (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
         assert letter.message.body == b"0"
         assert (await clean(stage, topic)).rows == 1
-        conserves(stage, group)
+        conserves(stage)
 
     @pytest.mark.parametrize("keep", [None, 0])
     async def test_a_delay_while_the_group_is_away(self, stage: Stage, keep: int | None) -> None:
@@ -383,23 +295,18 @@ class TestDelays:
         stage.now += 28 * DAY
         await stage.schedule(topic, 10 * DAY)
         await fill(stage, topic, 2)
-        stage.now += 7 * DAY - 1
-        assert (await clean(stage, topic)).rows == 0
-        stage.now += 1
-        assert (await clean(stage, topic)).expired == {group.id: 2}
-        stage.now += 3 * DAY
-        assert len(await stage.fall_due()) == 1
-        stage.now += 7 * DAY - 1
-        assert (await clean(stage, topic)).rows == 0
+        assert (await clean(stage, topic, after=7 * DAY - 1)).rows == 0
+        assert (await clean(stage, topic, after=1)).expired == {group.id: 2}
+        assert len(await stage.fall_due(after=3 * DAY)) == 1
+        assert (await clean(stage, topic, after=7 * DAY - 1)).rows == 0
         assert bodies(await stage.claim(group)) == [b"0"]
-        conserves(stage, group)
+        conserves(stage)
 
     async def test_what_came_back_to_a_group_that_is_away(self, stage: Stage) -> None:
         topic, group = await self.begin(stage, 0)
         await fill(stage, topic, 2)
         await stage.fail(group, await stage.claim(group), retry_after=60 * DAY)
-        stage.now += 60 * DAY
-        assert (await clean(stage, topic)).rows == 0
+        assert (await clean(stage, topic, after=60 * DAY)).rows == 0
         assert len(await stage.fall_due()) == 2
         await self.comes_for_28_days(stage, topic, group, [b"0", b"1"])
 
@@ -410,15 +317,13 @@ class TestDelays:
         claim = await stage.claim(group, 1)
         await stage.fail(group, claim, retry_after=80 * DAY, count=False)
         await stage.fail(group, await stage.claim(group))
-        stage.now += 60 * DAY
-        assert (await clean(stage, topic)).rows == 1
+        assert (await clean(stage, topic, after=60 * DAY)).rows == 1
         assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 1
         assert (await clean(stage, topic)).rows == 0
         await stage.fall_due()
         back = await stage.claim(group)
         assert (await stage.fail(group, back, retry_after=29 * DAY, count=False)).retried == 1
-        stage.now += 29 * DAY
-        await stage.fall_due()
+        await stage.fall_due(after=29 * DAY)
         await self.comes_for_28_days(stage, topic, group, [b"0", b"1"])
 
     async def test_what_is_replayed(self, stage: Stage) -> None:
@@ -428,23 +333,19 @@ class TestDelays:
         stage.now += 26 * DAY
         range_ = Range(Position("earliest"), Position("latest"), topic.queues, bytes(32))
         assert (await stage.store.replay(group, range_, 10, stage.now)).count == 1
-        stage.now += 10 * DAY
-        await stage.fall_due()
+        await stage.fall_due(after=10 * DAY)
         await self.comes_for_28_days(stage, topic, group, [b"0"])
 
     async def test_what_is_parked(self, stage: Stage) -> None:
-        topic = await stage.topic(ordered=True)
-        group = await stage.group(topic)
+        topic, group = await stage.topic_and_group(ordered=True)
         await stage.publish(*(stage.draft(topic, b"%d" % nth, ordering_key="k") for nth in range(2)))
         await stage.fail(group, await stage.claim(group), (0,), retry_after=60 * DAY)
         assert stage.count("parked") == 1
-        stage.now += 60 * DAY
-        assert (await clean(stage, topic)).rows == 0
+        assert (await clean(stage, topic, after=60 * DAY)).rows == 0
         await stage.fall_due()
         stage.now += 20 * DAY
         await stage.ack(group, await stage.claim(group))
-        stage.now += 20 * DAY
-        assert (await clean(stage, topic)).rows == 1
+        assert (await clean(stage, topic, after=20 * DAY)).rows == 1
         assert bodies(await stage.claim(group)) == [b"1"]
 
     async def test_what_a_setting_says_later(self, stage: Stage) -> None:
@@ -453,14 +354,11 @@ class TestDelays:
         await fill(stage, topic, 1)
         await stage.fail(group, await stage.claim(group), retry_after=2 * HOUR)
         limits = Limits(retention=0, hard=HOUR, history=HOUR, dead=HOUR)
-        stage.now += 2 * HOUR
-        assert (await clean(stage, topic, limits=limits)).rows == 0
+        assert (await clean(stage, topic, limits=limits, after=2 * HOUR)).rows == 0
         await stage.fall_due()
-        stage.now += HOUR - 1
-        assert (await clean(stage, topic, limits=limits)).rows == 0
+        assert (await clean(stage, topic, limits=limits, after=HOUR - 1)).rows == 0
         assert (await clean_returns(stage, group, limits=limits)).rows == 0
-        stage.now += 1
-        assert (await clean(stage, topic, limits=limits)).rows == 1
+        assert (await clean(stage, topic, limits=limits, after=1)).rows == 1
 
     @pytest.mark.parametrize("limit", [1, 3, 100])
     async def test_one_that_expires_later(self, stage: Stage, limit: int) -> None:
@@ -478,16 +376,16 @@ class TestDelays:
         assert (await clean(stage, topic, limit=limit)).expired == {slow.id: 2}
         assert offsets(stage) == [4, 8]
         assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 4}
-        conserves(stage, slow)
+        conserves(stage)
         stage.now = lasting - 1
         await seen(stage, slow)
         await fill(stage, topic, 1)
         assert (await clean(stage, topic, limit=limit)).expired == {}
         claim = await stage.claim(slow, 20)
         assert bodies(claim) == [b"4", b"8", b"0"]
-        conserves(stage, slow)
+        conserves(stage)
         await stage.ack(slow, claim)
-        conserves(stage, slow)
+        conserves(stage)
         assert stage.column(f"SELECT SUM(expired) FROM `cursor` WHERE group_id = {slow.id}") == [8]
 
     async def test_one_that_expires_later_and_nobody_takes(self, stage: Stage) -> None:
@@ -502,7 +400,7 @@ class TestDelays:
         assert offsets(stage) == []
         assert await stage.claim_some(group) is None
         assert stage.column("SELECT SUM(expired) FROM `cursor`") == [3], "the one behind it was found to be gone"
-        conserves(stage, group)
+        conserves(stage)
 
     async def begin(self, stage: Stage, keep: int | None, ladder: Ladder | None = None) -> tuple[Topic, Group]:
         draft = TopicDraft("orders", ladder=ladder, retention=keep)
@@ -512,25 +410,22 @@ class TestDelays:
     async def comes_for_28_days(self, stage: Stage, topic: Topic, group: Group, expected: list[bytes]) -> None:
         """What is due by now can be had until the hard limit counted from now; then it has expired."""
         await stage.fall_due()
-        stage.now += 28 * DAY - 1
-        assert (await clean(stage, topic)).rows == 0
+        assert (await clean(stage, topic, after=28 * DAY - 1)).rows == 0
         claims = [await stage.claim(group)]
         while (claim := await stage.claim_some(group)) is not None:
             claims.append(claim)
         assert sorted(body for one in claims for body in bodies(one)) == expected
-        conserves(stage, group)
+        conserves(stage)
         for one in claims:
             await stage.fail(group, one, retry_after=0, count=False)
         await stage.fall_due()
-        stage.now += 28 * DAY
-        assert (await clean(stage, topic)).rows == len(expected)
+        assert (await clean(stage, topic, after=28 * DAY)).rows == len(expected)
         assert await stage.claim_some(group) is None
-        conserves(stage, group)
+        conserves(stage)
 
 
-async def test_a_group_that_nobody_asks_for(stage: Stage) -> None:
+async def test_a_group_that_nobody_asks_for(stage: Stage, topic: Topic) -> None:
     """What was published while it was in use it holds back as any other; what comes later for the retention only."""
-    topic = await stage.topic()
     gone, here = await stage.group(topic, "gone"), await stage.group(topic, "here")
     stage.now += 27 * DAY
     await fill(stage, topic, 1)
@@ -538,23 +433,20 @@ async def test_a_group_that_nobody_asks_for(stage: Stage) -> None:
     await fill(stage, topic, 3)
     await stage.ack(here, await stage.claim(here))
     await seen(stage, here)
-    stage.now += 7 * DAY
-    assert (await clean(stage, topic)).rows == 0, "what is held lies before the others"
+    assert (await clean(stage, topic, after=7 * DAY)).rows == 0, "what is held lies before the others"
     stage.now += 20 * DAY
     await seen(stage, here)
     assert (await clean(stage, topic)).expired == {gone.id: 4}
     assert offsets(stage) == []
-    conserves(stage, gone)
+    conserves(stage)
     await fill(stage, topic, 2)
-    stage.now += 7 * DAY - 1
-    assert (await clean(stage, topic)).rows == 0
+    assert (await clean(stage, topic, after=7 * DAY - 1)).rows == 0
     assert len((await stage.claim(gone)).messages) == 2
-    conserves(stage, gone)
+    conserves(stage)
 
 
 async def test_readers_begin_at_the_floor(stage: Stage) -> None:
-    topic = await stage.topic(queues=2)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=2)
     for queue in (0, 1):
         await stage.publish(*(stage.draft(topic, b"%d" % i, queue=queue) for i in range(6)))
         stage.now += DAY
@@ -566,17 +458,16 @@ async def test_readers_begin_at_the_floor(stage: Stage) -> None:
     pulled = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert [(m.offset, m.body) for m in pulled] == [(6, b"0"), (7, b"1")]
     late = await stage.group(topic, "late")
-    assert [(q.queue, q.lag) for q in (await stage.store.read(catalogue.group_state, late)).queues if not q.retry] == [
+    assert [(q.queue, q.lag) for q in (await stage.group_state(late)).queues if not q.retry] == [
         (0, 2),
         (1, 6),
     ]
-    conserves(stage, late)
+    conserves(stage)
 
 
 async def test_nothing_unarchived_goes(stage: Stage) -> None:
     """Once there is an archive: messages by offset, the log by number, the rest by time."""
-    topic = await stage.topic(ladder=Ladder(()))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder(()))
     queue = topic.queues[0].id
     await fill(stage, topic, 6)
     for _ in range(2):
@@ -602,44 +493,23 @@ def archived(stage: Stage, group_id: int, queue_id: int, upto: int) -> None:
     stage.tables.rows(f"INSERT INTO archived (group_id, queue_id, upto) VALUES ({group_id}, {queue_id}, {upto})")
 
 
-async def clean_log(stage: Stage, group: Group, limit: int = 100) -> Removed:
-    queue_id = group.topic.queues[0].id
-    return await stage.store.write(
-        lambda tx: retention.clean_deliveries(
-            tx, group_id=group.id, queue_id=queue_id, limits=LIMITS, now=stage.now, start=0, limit=limit
-        )
-    )
+async def clean_log(stage: Stage, group: Group) -> Removed:
+    place = {"group_id": group.id, "queue_id": group.topic.queues[0].id}
+    return await whole_round(stage, retention.clean_deliveries, **place, limits=LIMITS, limit=100)
 
 
 async def clean_dead(stage: Stage, group: Group, limit: int = 100) -> Removed:
-    return await stage.store.write(
-        lambda tx: retention.clean_dead(tx, group_id=group.id, limits=LIMITS, now=stage.now, limit=limit)
-    )
+    return await stage.store.write(retention.clean_dead, group_id=group.id, limits=LIMITS, now=stage.now, limit=limit)
 
 
-async def clean_seeks(stage: Stage, group: Group, limit: int = 100) -> Removed:
+async def clean_seeks(stage: Stage, group: Group, limit: int) -> Removed:
     """A whole round over a group's first cursor."""
-    queue_id, rows, start = group.topic.queues[0].id, 0, 0
-    while True:
-        done = await stage.store.write(
-            partial(
-                retention.clean_seeks,
-                group_id=group.id,
-                queue_id=queue_id,
-                limits=LIMITS,
-                now=stage.now,
-                start=start,
-                limit=limit,
-            )
-        )
-        rows, start = rows + done.rows, done.next
-        if done.done:
-            return Removed(rows, start, True)
+    place = {"group_id": group.id, "queue_id": group.topic.queues[0].id}
+    return await whole_round(stage, retention.clean_seeks, **place, limits=LIMITS, limit=limit)
 
 
 @pytest.mark.parametrize("limit", [1, 100])
-async def test_seeks_go_with_the_log(stage: Stage, limit: int) -> None:
-    topic = await stage.topic()
+async def test_seeks_go_with_the_log(stage: Stage, limit: int, topic: Topic) -> None:
     group, other = await stage.group(topic), await stage.group(topic, "other")
     await fill(stage, topic, 6)
     await stage.claim(group, 2)
@@ -665,9 +535,7 @@ async def test_seeks_go_with_the_log(stage: Stage, limit: int) -> None:
     assert stage.column(f"SELECT sought FROM `cursor` WHERE group_id = {group.id}") == moved
 
 
-async def test_the_log_goes(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_the_log_goes(stage: Stage, topic: Topic, group: Group) -> None:
     await fill(stage, topic, 6)
     await stage.ack(group, await stage.claim(group, 2))
     stage.now += 1
@@ -683,13 +551,10 @@ async def test_the_log_goes(stage: Stage) -> None:
     assert (await stage.ack(group, open_)).acked == 2
 
 
-async def test_returns_go_once_they_are_settled(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_returns_go_once_they_are_settled(stage: Stage, topic: Topic, group: Group) -> None:
     await fill(stage, topic, 6)
     await stage.fail(group, await stage.claim(group, 6), retry_after=1)
-    stage.now += 1
-    assert len(await stage.fall_due()) == 6
+    assert len(await stage.fall_due(after=1)) == 6
     await stage.ack(group, await stage.claim(group, 2))
     held = await stage.claim(group, 2, lease=60 * DAY)
     stage.now += 28 * DAY - 1
@@ -698,21 +563,18 @@ async def test_returns_go_once_they_are_settled(stage: Stage) -> None:
     await seen(stage, group)
     done = await clean_returns(stage, group)
     assert (done.rows, done.expired) == (4, {group.id: 2})  # 2 settled, 2 never claimed; 2 are in a claim
-    conserves(stage, group)
+    conserves(stage)
     assert stage.count("redelivery") == 2
     assert (await stage.ack(group, held)).acked == 2
     assert (await clean_returns(stage, group)).rows == 2
-    conserves(stage, group)
+    conserves(stage)
 
 
-async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage) -> None:
+async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage, topic: Topic, group: Group) -> None:
     """The archive looks up in them what was delivered again."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await fill(stage, topic, 4)
     await stage.fail(group, await stage.claim(group, 4), retry_after=1)
-    stage.now += 1
-    await stage.fall_due()
+    await stage.fall_due(after=1)
     for _ in range(2):
         await stage.ack(group, await stage.claim(group, 2))
     stage.now += 28 * DAY
@@ -727,8 +589,7 @@ async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage) ->
 
 
 async def test_dead_letters_go(stage: Stage) -> None:
-    topic = await stage.topic(ladder=Ladder(()))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder(()))
     await fill(stage, topic, 5)
     await stage.fail(group, await stage.claim(group, 3))
     stage.now += 1
@@ -739,11 +600,10 @@ async def test_dead_letters_go(stage: Stage) -> None:
     assert stage.count("dead") == 2
     stage.now += 1
     assert (await clean_dead(stage, group)).rows == 2
-    assert (await stage.store.read(catalogue.group_state, group)).letters == 0
+    assert (await stage.group_state(group)).letters == 0
 
 
-async def test_cancelled_messages_go(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_cancelled_messages_go(stage: Stage, topic: Topic) -> None:
     soon = ids_of(await stage.publish(*(stage.draft(topic, b"1", MINUTE, key="k") for _ in range(3))))
     late = ids_of(await stage.publish(stage.draft(topic, b"1", 60 * DAY, key="k")))
     await stage.store.cancel([*soon, *late], stage.now)
@@ -751,10 +611,7 @@ async def test_cancelled_messages_go(stage: Stage) -> None:
     async def clean_all() -> int:
         rows = 0
         for shard in range(16):
-            done = await stage.store.write(
-                partial(retention.clean_cancelled, shard=shard, limits=LIMITS, now=stage.now, start=0, limit=100)
-            )
-            rows += done.rows
+            rows += (await whole_round(stage, retention.clean_cancelled, shard=shard, limits=LIMITS, limit=100)).rows
         return rows
 
     stage.now += 28 * DAY + MINUTE - 1
@@ -767,20 +624,17 @@ async def test_cancelled_messages_go(stage: Stage) -> None:
     assert (stage.count("cancelled"), stage.count("label")) == (0, 0)
 
 
-async def test_pointers_to_nothing_go(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_pointers_to_nothing_go(stage: Stage, topic: Topic) -> None:
     gone, kept = ids_of(await stage.schedule(topic, MINUTE, MINUTE))
     await stage.store.write(timers.reschedule, [(gone, stage.now + HOUR), (kept, stage.now + HOUR)], stage.now)
     stage.tables.rows(f"DELETE FROM delay WHERE id = {gone}")  # a user's own transaction
     stage.now += 2 * HOUR
     for shard in range(16):
-        await stage.store.write(partial(retention.clean_moved, shard=shard, now=stage.now, limit=10))
+        await whole_round(stage, retention.clean_moved, shard=shard, limit=10)
     assert stage.column("SELECT id FROM moved") == [kept]
 
 
-async def test_two_at_once_do_no_harm(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_two_at_once_do_no_harm(stage: Stage, topic: Topic, group: Group) -> None:
     await fill(stage, topic, 60, key="k")
     await stage.ack(group, await stage.claim(group, 40))
     stage.now += 28 * DAY
@@ -790,21 +644,16 @@ async def test_two_at_once_do_no_harm(stage: Stage) -> None:
     async def work() -> None:
         results.append(await clean(stage, topic, limit=7))
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(3):
-            nursery.start_soon(work)
+    await at_once(*[work] * 3)
     assert sum(done.rows for done in results) == 60
     assert sum(sum(done.expired.values()) for done in results) == 20
     assert (stage.count("message"), stage.count("label")) == (0, 0)
-    conserves(stage, group)
+    conserves(stage)
 
 
-async def test_publishers_and_consumers_go_on_during_a_batch(stage: Stage) -> None:
+@on_servers
+async def test_publishers_and_consumers_go_on_during_a_batch(stage: Stage, topic: Topic, group: Group) -> None:
     """A batch that is not committed yet holds up nobody (on the embedded store there is one writer at a time)."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer")
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await fill(stage, topic, 20, key="k")
     await stage.ack(group, await stage.claim(group, 20))
     stage.now += 8 * DAY
@@ -831,12 +680,10 @@ async def test_publishers_and_consumers_go_on_during_a_batch(stage: Stage) -> No
     assert offsets(stage) == [20, 21, 22]
 
 
+@on_servers
 async def test_a_retry_that_somebody_works_on_stays(stage: Stage) -> None:
     """Promotion has it locked: the message waits for the next round."""
-    if stage.kind == "sqlite":
-        pytest.skip("one writer")
-    topic = await stage.topic(ladder=Ladder((DAY,)))
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(ladder=Ladder((DAY,)))
     await fill(stage, topic, 3)
     claim = await stage.claim(group, 3)
     await stage.fail(group, claim, (1,))
@@ -857,4 +704,4 @@ async def test_a_retry_that_somebody_works_on_stays(stage: Stage) -> None:
     assert (offsets(stage), stage.count("retry")) == ([1], 1)
     assert (await clean(stage, topic)).rows == 1
     assert (offsets(stage), stage.count("retry")) == ([], 0)
-    conserves(stage, group)
+    conserves(stage)

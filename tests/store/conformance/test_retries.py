@@ -5,8 +5,8 @@ import json
 import pymysql
 import pytest
 
+from support.store_homes import on_servers
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, bodies
-from tarry.store import catalogue
 from tarry.store.ports import Transaction
 from tarry.store.records import Claim, Group, Settled, Settlement, Topic
 from tarry.store.rows import Resting
@@ -42,9 +42,7 @@ async def test_every_rung_of_the_default_ladder(stage: Stage) -> None:
         assert (settled.retried, settled.dead, settled.ended) == (1, 0, True)
         ((due, _),) = settled.timers
         assert stage.now + rest <= due <= stage.now + rest + 1
-        assert (await stage.store.read(catalogue.group_state, group)).retries == tuple(
-            int(n == number) for n in range(1, 17)
-        )
+        assert (await stage.group_state(group)).retries == tuple(int(n == number) for n in range(1, 17))
         claim = await _returned(stage, group, settled)
         deliveries += 1
     assert deliveries == 17
@@ -54,16 +52,14 @@ async def test_every_rung_of_the_default_ladder(stage: Stage) -> None:
     assert stage.count("dead") == 1
     (message,) = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert message.offset == 0, "it stays in the stream for the other groups"
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.acked, state.dead, state.retried) == (0, 1, 16)
+    await stage.counts(group, acked=0, dead=1, retried=16)
 
 
 async def test_a_lost_lease_counts_and_its_rung_begins_at_the_lease_s_end(stage: Stage) -> None:
     """However late that is found."""
     _, group, claim = await _claimed(stage, 2)
     stage.now = claim.lease_until + 3 * SECOND
-    (settled,) = await stage.end_leases(group)
-    assert settled is not None
+    settled = await stage.end_lease(group)
     for due, _ in settled.timers:
         assert claim.lease_until + 10 * SECOND <= due <= claim.lease_until + 10 * SECOND + 1
     back = await _returned(stage, group, settled)
@@ -78,8 +74,7 @@ async def test_a_lease_lost_long_ago(stage: Stage) -> None:
     """Its rung is over already: it may come at once."""
     _, group, claim = await _claimed(stage)
     stage.now = claim.lease_until + HOUR
-    (settled,) = await stage.end_leases(group)
-    assert settled is not None
+    settled = await stage.end_lease(group)
     assert settled.timers[0][0] == claim.lease_until + 10 * SECOND
     assert len(await stage.fall_due()) == 1
 
@@ -108,7 +103,7 @@ async def test_suspended_without_a_count(stage: Stage) -> None:
     settled = await stage.fail(group, claim, retry_after=MINUTE, count=False)
     assert settled.timers[0][0] >= stage.now + MINUTE
     assert b"\6" in stage.column("SELECT outcome FROM delivery")
-    assert (await stage.store.read(catalogue.group_state, group)).retried == 7
+    assert (await stage.group_state(group)).retried == 7
 
 
 async def test_suspended_on_the_last_delivery(stage: Stage) -> None:
@@ -159,15 +154,12 @@ async def test_what_is_not_in_its_hands(stage: Stage) -> None:
     assert stage.count("retry") == 2
 
 
-async def test_reasons_and_clients_are_remembered(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_reasons_and_clients_are_remembered(stage: Stage, topic: Topic, group: Group) -> None:
     await stage.publish(stage.draft(topic))
     for number, reason in enumerate(['żółw 🐢 "quoted"', None, "x" * 5000]):
         claim = await stage.claim(group, 1, client=f"client-{number}")
         await stage.fail(group, claim, reason=reason, retry_after=SECOND)
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
     (history,) = stage.column("SELECT history FROM redelivery ORDER BY `offset` DESC LIMIT 1")
     assert json.loads(history) == [
         {"at": START, "client": "client-0", "reason": 'żółw 🐢 "quoted"'},
@@ -188,14 +180,12 @@ async def test_ladders_of_topic_and_group(stage: Stage) -> None:
 
 
 async def test_from_every_queue_to_its_own_retry_queue(stage: Stage) -> None:
-    topic = await stage.topic(queues=3)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=3)
     await stage.publish(*(stage.draft(topic, b"%d" % i, queue=i) for i in range(3)))
     timers: list[tuple[int, int]] = []
     for _ in range(3):
         timers += (await stage.fail(group, await stage.claim(group, 1))).timers
-    stage.now += MINUTE
-    promoted = await stage.fall_due()
+    promoted = await stage.fall_due(after=MINUTE)
     assert {p.queue_id for p in promoted} == {queue.id for queue in group.retry_queues}
     for _ in range(3):
         claim = await stage.claim(group, 1)
@@ -241,8 +231,7 @@ async def test_settlements_of_one_turn_keep_their_own_terms(stage: Stage) -> Non
     assert sorted(stage.column("SELECT attempt FROM retry")) == [1, 2, 2]
 
 
-async def test_jitter_draws_a_rest_out_and_never_cuts_it(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_jitter_draws_a_rest_out_and_never_cuts_it(stage: Stage, topic: Topic) -> None:
     ladder = Ladder((10 * SECOND,), jitter=0.5)
     group = await stage.group(topic, ladder=ladder)
     (known,) = await stage.store.groups([topic])
@@ -257,9 +246,8 @@ async def test_jitter_draws_a_rest_out_and_never_cuts_it(stage: Stage) -> None:
     assert [due - stage.now for due, _ in settled.timers] == [7 * SECOND]
 
 
+@on_servers
 async def test_a_look_whether_the_message_is_there_locks_none(stage: Stage) -> None:
-    if stage.kind == "sqlite":
-        pytest.skip("there is one writer")
     _, group, claim = await _claimed(stage)
     ((_, entry),) = (await stage.fail(group, claim)).timers
 

@@ -1,49 +1,24 @@
 """Two servers take turns of one group: what is read ahead of a turn is not read in vain each time."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from support.stores import MINUTE, Stage, bodies
-from tarry.store.ports import Asked, Transaction
-from tarry.store.records import ClaimRequest, Settlement
+from tarry.store.ports import Asked
+from tarry.store.records import ClaimRequest, Group, Settlement, Topic
 from tarry.store.store import Store
 
-
-class Watched:
-    """A transaction that notes whether messages are read in the flight of the locks."""
-
-    def __init__(self, tx: Transaction, ahead: list[bool]) -> None:
-        self._tx = tx
-        self._ahead = ahead
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tx, name)
-
-    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
-        names = {one.query for one in queries}
-        if names & {"cursor.lock", "cursor.free"}:
-            self._ahead.append("message.range" in names)
-        await self._tx.fetch_all(queries)
+Flights = list[Sequence[Asked[Any]]]
 
 
-@pytest.fixture
-def ahead(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each turn, whether it has read ahead."""
-    ahead: list[bool] = []
-    write = stage.store.backend.write
-
-    async def watched(work: Callable[[Transaction], Awaitable[Any]], *, heavy: bool = False) -> Any:
-        return await write(lambda tx: work(Watched(tx, ahead)), heavy=heavy)  # type: ignore[arg-type,return-value]
-
-    monkeypatch.setattr(stage.store.backend, "write", watched)
-    return ahead
+def ahead(flights: Flights) -> list[bool]:
+    """Of each turn, whether it has read messages in the flight of its locks."""
+    asked = [{one.query for one in flight} for flight in flights]
+    return ["message.range" in names for names in asked if names & {"cursor.lock", "cursor.free"}]
 
 
-async def test_who_is_not_alone_reads_behind_its_locks(stage: Stage, ahead: list[bool]) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_who_is_not_alone_reads_behind_its_locks(stage: Stage, flights: Flights) -> None:
+    topic, group = await stage.topic_and_group()
     await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(20)))
     here, there = Store(stage.store.backend), Store(stage.store.backend)
     seen: list[int] = []
@@ -54,7 +29,7 @@ async def test_who_is_not_alone_reads_behind_its_locks(stage: Stage, ahead: list
         (claim,) = turn.claims
         assert claim is not None
         seen.extend(map(int, bodies(claim)))
-        return ahead[-1]
+        return ahead(flights)[-1]
 
     alone = [await claim(here) for _ in range(3)]
     rivals = [await claim(store) for store in (there, here, there, here, there, here, there, here)]
@@ -66,10 +41,8 @@ async def test_who_is_not_alone_reads_behind_its_locks(stage: Stage, ahead: list
     assert seen == list(range(14))
 
 
-async def test_who_stood_in_line_is_of_those_who_are_there_then(stage: Stage) -> None:
+async def test_who_stood_in_line_is_of_those_who_are_there_then(stage: Stage, topic: Topic, group: Group) -> None:
     """Not of those who began to wait, and at that time."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(20)))
     held = await stage.claim(group, 1)
     first, then = ClaimRequest("ann", 2, MINUTE), ClaimRequest("bob", 3, MINUTE)
@@ -82,26 +55,24 @@ async def test_who_stood_in_line_is_of_those_who_are_there_then(stage: Stage) ->
     assert [settled.acked for settled in turn.settled if settled] == [1]
 
 
-async def test_who_stood_in_line_reads_in_the_flight_of_the_locks(stage: Stage, ahead: list[bool]) -> None:
+async def test_who_stood_in_line_reads_in_the_flight_of_the_locks(stage: Stage, flights: Flights) -> None:
     """The first of them, on which it waited, has told where the group is."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group()
     await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(20)))
     here, there = Store(stage.store.backend), Store(stage.store.backend)
     requests = [ClaimRequest("c", 2, MINUTE)]
     seen: list[int] = []
     for store in (here, there, here, there):
-        ahead.clear()
+        flights.clear()
         turn = await store.turn(group, [], requests, stage.now, gather=lambda: ([], requests, stage.now))
         seen.extend(int(body) for claim in turn.claims if claim for body in bodies(claim))
-        assert True in ahead
+        assert True in ahead(flights)
     assert seen == list(range(8))
 
 
 async def test_of_its_own_queues_a_node_gathers_nobody(stage: Stage) -> None:
     """It stands in line for no more than these; the first queue, where others would be met, may be another's."""
-    topic = await stage.topic(queues=2)
-    group = await stage.group(topic)
+    topic, group = await stage.topic_and_group(queues=2)
     await stage.publish(*(stage.draft(topic, queue=1) for _ in range(3)))
     request = ClaimRequest("ann", 2, MINUTE)
     turn = await stage.store.turn(group, [], [request], stage.now, place=(1, 2), gather=lambda: ([], [], stage.now))

@@ -8,17 +8,16 @@ from typing import Any
 import attrs
 import msgspec
 import pytest
-import trio
 
+from support.at_once import at_once
+from support.cleaning import whole_round
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
 from tarry.service.durations import format_time
 from tarry.service.schedules.courses import course_of
-from tarry.store import catalogue
 from tarry.store.cleaning import retention
 from tarry.store.errors import Held
 from tarry.store.ids import SHARDS, shard_of
-from tarry.store.looking import tracing
-from tarry.store.records import Found, Group, Promoted, Topic, TopicState
+from tarry.store.records import Group, Promoted, Topic, TopicState
 from tarry.store.rows import ScheduleRow
 from tarry.store.schedules import schedules
 from tarry.store.schedules.course import Armed
@@ -65,10 +64,20 @@ class Rounds:
                     return result, row
         raise AssertionError("it stays behind, or held")
 
+    async def made(self, name: str = "daily", **said: Any) -> ScheduleRow:
+        _, row = await self.put(name, **said)
+        assert row is not None
+        return row
+
     async def pause(self, paused: bool = True, name: str = "daily") -> ScheduleRow | None:
         return await self.stage.store.change(
             lambda tx, firing: schedules.pause(tx, firing, name, paused=paused), self.stage.now
         )
+
+    async def resume(self) -> ScheduleRow:
+        row = await self.pause(False)
+        assert row is not None
+        return row
 
     async def remove(self, revision: int | None = None) -> bool:
         removed, _, self.unsent = await self.stage.store.change(
@@ -123,13 +132,8 @@ class Rounds:
             done += await self.stage.promote(*due)
         return done
 
-    async def found(self, id_: int) -> Found:
-        found = await self.stage.store.read(tracing.find_message, id_)
-        assert found is not None
-        return found
-
     async def counts(self) -> tuple[int, int, int, int]:
-        state: TopicState = (await self.stage.store.read(catalogue.topic_states, [self.topic]))[self.topic.id]
+        state: TopicState = await self.stage.state(self.topic)
         assert state.pending == self.stage.count("delay")
         return state.accepted, state.streamed, state.replaced, state.pending
 
@@ -150,7 +154,7 @@ class TestTurns:
         assert row == await rounds.find()
         assert await rounds.stage.waiting() == {row.next_id: START + MINUTE}
         assert rounds.armed == [Armed(START + MINUTE, row.next_id or 0, rounds.topic.id)]
-        found = await rounds.found(row.next_id or 0)
+        found = await rounds.stage.found(row.next_id or 0)
         assert (found.state, found.key, found.body) == ("scheduled", "k", b'{"a":1}')
         assert msgspec.json.decode(found.headers or b"") == {
             "a": "b",
@@ -159,8 +163,7 @@ class TestTurns:
         }
 
     async def test_its_turn_puts_the_next_in_its_place(self, rounds: Rounds) -> None:
-        _, first = await rounds.put()
-        assert first is not None
+        await rounds.put()
         rounds.armed.clear()
         for nth in range(1, 4):
             (sent,) = await rounds.due(nth * MINUTE)
@@ -184,7 +187,7 @@ class TestTurns:
         assert [one.due - START - MINUTE for one in rounds.armed] == [0, 66, 66, 133, 1]
         assert len(await rounds.due(MINUTE + 65)) == 2
         assert [len(await rounds.due(MINUTE + late)) for late in (66, 132, 133)] == [2, 0, 1]
-        found = [await rounds.found(one.id) for one in rounds.armed]
+        found = [await rounds.stage.found(one.id) for one in rounds.armed]
         # Each says its own time, and the next is as far behind that as ever.
         assert [one.deliver_at - START for one in found[:5]] == [MINUTE + late for late in (0, 1, 66, 67, 1)]
         next_at = {name: (await rounds.find(name)).next_at for name in "abcde"}
@@ -233,12 +236,10 @@ class TestTurns:
             assert times == sorted(times)
         assert len(rows) == 200 + 30 + 15 + 17
         assert rounds.stage.count("delay") == 3
-        state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-        assert (state.accepted, state.streamed, state.pending) == (len(rows) + 3, len(rows), 3)
+        await stage.counts(topic, accepted=len(rows) + 3, streamed=len(rows), pending=3)
 
     async def test_before_its_time_and_twice(self, rounds: Rounds) -> None:
-        _, row = await rounds.put()
-        assert row is not None
+        row = await rounds.made()
         assert await rounds.stage.promote(row.next_id or 0) == []
         rounds.stage.now += MINUTE
         assert len(await rounds.stage.promote(row.next_id or 0)) == 1
@@ -267,8 +268,7 @@ class TestTurns:
         assert (row.next_at, row.next_id, rounds.stage.count("delay")) == (None, None, 0)
 
     async def test_jitter(self, rounds: Rounds) -> None:
-        _, row = await rounds.put(jitter="30s")
-        assert row is not None
+        row = await rounds.made(jitter="30s")
         ((_, due),) = (await rounds.stage.waiting()).items()
         assert START + MINUTE < due < START + MINUTE + 30 * SECOND
         assert row.next_at == START + MINUTE
@@ -346,7 +346,7 @@ class TestKeptBack:
         assert (row.last_id, row.next_at) == (second, START + 3 * MINUTE)
         assert await rounds.fires() == [(60, "fired"), (120, "fired")]
         assert await rounds.counts() == (3, 2, 0, 1), "to wait on counts nothing"
-        found = await rounds.found(second or 0)
+        found = await rounds.stage.found(second or 0)
         assert msgspec.json.decode(found.headers or b"")["tarry-fire-at"] == format_time(START + 2 * MINUTE)
         assert (rounds.stage.count("moved"), rounds.stage.count("label")) == (0, 3)
 
@@ -414,8 +414,7 @@ class TestKeptBack:
         await rounds.pause()
         assert await rounds.fires() == [(60, "fired"), (120, "overlapped")]
         assert rounds.stage.count("delay") == rounds.stage.count("moved") == 0
-        row = await rounds.pause(False)
-        assert row is not None
+        row = await rounds.resume()
         assert row.next_at == START + 3 * MINUTE
 
     async def test_it_may_be_cancelled(self, rounds: Rounds, group: Group) -> None:
@@ -440,8 +439,7 @@ class TestChange:
         assert await rounds.put() == ("kept", first)
 
     async def test_another_takes_its_place(self, rounds: Rounds) -> None:
-        _, first = await rounds.put()
-        assert first is not None
+        first = await rounds.made()
         rounds.stage.now += 30 * SECOND
         result, second = await rounds.put(every=2 * MINUTE)
         assert second is not None
@@ -452,8 +450,7 @@ class TestChange:
         assert rounds.stage.count("cancelled") == 0
 
     async def test_an_older_message_that_could_not_be_locked_is_dropped_at_its_turn(self, rounds: Rounds) -> None:
-        _, first = await rounds.put(key="k")
-        assert first is not None
+        await rounds.put(key="k")
         rounds.stage.tables.rows("UPDATE schedule SET next_id = NULL")
         await rounds.due(MINUTE)
         assert rounds.stage.count("message") == rounds.stage.count("delay") == rounds.stage.count("label") == 0
@@ -463,8 +460,7 @@ class TestChange:
         await rounds.put()
         await rounds.due(MINUTE)
         rounds.stage.now = START + MINUTE - 5  # another server's clock
-        _, row = await rounds.put(body=2)
-        assert row is not None
+        row = await rounds.made(body=2)
         assert row.next_at == START + 2 * MINUTE
 
     @pytest.mark.parametrize("condition", [{"revision": START - 1}, {"absent": True}])
@@ -484,15 +480,12 @@ class TestChange:
         assert await rounds.pause() == row
         assert await rounds.due(HOUR) == []
         assert (await rounds.put(body=3))[1] == await rounds.find(), "a change leaves it paused"
-        row = await rounds.pause(False)
-        assert row is not None
+        row = await rounds.resume()
         assert row.next_at == START + HOUR + MINUTE, "what was in between is left out"
         assert await rounds.counts() == (2, 0, 1, 1)
 
     async def test_made_paused_and_resumed_by_a_change(self, rounds: Rounds) -> None:
-        _, row = await rounds.put(paused=True)
-        assert row is not None
-        assert row.next_at is None
+        assert (await rounds.made(paused=True)).next_at is None
         result, row = await rounds.put(paused=False)
         assert row is not None
         assert (result, row.next_at) == ("changed", START + MINUTE)
@@ -512,8 +505,7 @@ class TestDue:
     @pytest.fixture
     async def waiting(self, rounds: Rounds) -> int:
         """The message of the first minute, due some seconds later by its jitter; its time has come."""
-        _, row = await rounds.put(jitter="40s", key="k")
-        assert row is not None
+        await rounds.put(jitter="40s", key="k")
         ((id_, due),) = (await rounds.stage.waiting()).items()
         assert due > START + MINUTE + SECOND
         rounds.stage.now = START + MINUTE + 1
@@ -542,7 +534,7 @@ class TestDue:
         assert rounds.dropped == [], "and the wheel has it"
         sent = await rounds.due(MINUTE + 41 * SECOND)
         assert waiting in [one.entry for one in sent]
-        found = await rounds.found(waiting)
+        found = await rounds.stage.found(waiting)
         assert (found.state, found.body, found.key) == ("published", b'{"a":1}', "k"), "as it was"
         assert (await rounds.counts())[2] == 0
 
@@ -579,8 +571,7 @@ class TestDue:
         """The server was held up: what has come since goes, and what is too late is told, by what it said until now."""
         await rounds.put(every=SECOND)
         rounds.stage.now = START + 5 * SECOND
-        _, row = await rounds.put(every=SECOND, body=2)
-        assert row is not None
+        row = await rounds.made(every=SECOND, body=2)
         assert row.next_at == START + 6 * SECOND
         assert await rounds.fires() == [(nth, "fired") for nth in range(1, 6)]
         assert len(await rounds.due(5 * SECOND)) == 5
@@ -612,10 +603,9 @@ class TestDue:
     async def test_pause(self, rounds: Rounds, waiting: int) -> None:
         await rounds.pause()
         assert await rounds.fires() == [(60, "cancelled")]
-        assert (await rounds.found(waiting)).state == "cancelled"
+        assert (await rounds.stage.found(waiting)).state == "cancelled"
         assert [id_ for _, id_ in rounds.dropped] == [waiting]
-        row = await rounds.pause(False)
-        assert row is not None
+        row = await rounds.resume()
         assert row.next_at == START + 2 * MINUTE
         assert await rounds.due(MINUTE + 41 * SECOND) == []
         assert await rounds.backfill(START + MINUTE) == [START + MINUTE], "it may be made up for"
@@ -630,7 +620,7 @@ class TestDue:
     async def test_remove(self, rounds: Rounds, waiting: int) -> None:
         assert await rounds.remove()
         assert [(one.fire_at, one.what) for one in rounds.unsent] == [(START + MINUTE, "cancelled")]
-        assert (await rounds.found(waiting)).state == "cancelled"
+        assert (await rounds.stage.found(waiting)).state == "cancelled"
         await rounds.put()
         assert await rounds.remove()
         assert rounds.unsent == [], "the time of that one had not come"
@@ -710,10 +700,7 @@ class TestDue:
         await rounds.put(every=SECOND)
         for nth in range(1, 31):
             rounds.stage.now = START + nth * SECOND
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(rounds.stage.fall_due)
-                nursery.start_soon(partial(rounds.put, every=SECOND, body=nth))
-                nursery.start_soon(rounds.stage.fall_due)
+            await at_once(rounds.stage.fall_due, partial(rounds.put, every=SECOND, body=nth), rounds.stage.fall_due)
         await rounds.due(30 * SECOND)
         assert await rounds.fires() == [(nth, "fired") for nth in range(1, 31)]
         assert rounds.stage.count("message") == 30
@@ -823,7 +810,7 @@ class Lives:
         assert len(set(ids)) == len(ids)
         gone = set(self.rounds.stage.column("SELECT id FROM message UNION ALL SELECT id FROM cancelled"))
         assert set(ids) <= gone
-        state = (await self.rounds.stage.store.read(catalogue.topic_states, [self.rounds.topic]))[self.rounds.topic.id]
+        state = await self.rounds.stage.state(self.rounds.topic)
         done = state.streamed + state.cancelled + state.replaced + state.suppressed
         assert (state.accepted, state.pending) == (done, 0)
 
@@ -866,8 +853,7 @@ class TestByHand:
 
 class TestMend:
     async def test_after_a_cancel_it_goes_on(self, rounds: Rounds) -> None:
-        _, row = await rounds.put()
-        assert row is not None
+        row = await rounds.made()
         await rounds.stage.store.cancel([row.next_id or 0], rounds.stage.now)
         rounds.stage.now += MINUTE + 10 * SECOND
         assert await rounds.mend() == 1
@@ -880,15 +866,14 @@ class TestMend:
         assert await rounds.missed() == [(120, 3670)]
 
     async def test_what_is_cancelled_ahead_does_not_come_again(self, rounds: Rounds) -> None:
-        _, row = await rounds.put(every="1h")
-        assert row is not None
+        row = await rounds.made(every="1h")
         await rounds.stage.store.cancel([row.next_id or 0], rounds.stage.now)
         ids = [row.next_id or 0]
         assert await rounds.stage.store.change(lambda tx, firing: schedules.mend(tx, firing, ids), START) == 1
         assert await rounds.fires() == [(3600, "cancelled")]
         assert (await rounds.find()).next_at == START + 2 * HOUR
         await rounds.pause()
-        await rounds.pause(paused=False)
+        await rounds.resume()
         assert (await rounds.find()).next_at == START + 2 * HOUR
         # Of another specification it is another fire time.
         await rounds.put(every="1m")
@@ -898,8 +883,7 @@ class TestMend:
         assert await rounds.fires() == [(60 * minute, "fired") for minute in range(1, 61)]
 
     async def test_after_somebody_s_own_sql_made_its_message_a_plain_one(self, rounds: Rounds) -> None:
-        _, row = await rounds.put()
-        assert row is not None
+        row = await rounds.made()
         rounds.stage.tables.rows("UPDATE delay SET special = 0")
         await rounds.due(MINUTE)
         rounds.stage.now += 10 * SECOND
@@ -910,8 +894,7 @@ class TestMend:
         assert await rounds.mend() == 0
 
     async def test_what_waits_is_left_alone(self, rounds: Rounds) -> None:
-        _, row = await rounds.put()
-        assert row is not None
+        row = await rounds.made()
         await rounds.stage.store.write(timers.reschedule, [(row.next_id or 0, START + HOUR)], rounds.stage.now)
         rounds.stage.now += 30 * MINUTE
         assert await rounds.mend() == 0
@@ -959,9 +942,10 @@ class TestMend:
             f"INSERT INTO archived (group_id, queue_id, upto) VALUES (1, 0, {START + HOUR}), (0, 0, 1)"
         )
         limits = retention.Limits(0, 0, 0, 0)
+        rounds.stage.now = START + HOUR
         for shard in range(SHARDS):
-            clean = partial(retention.clean_cancelled, shard=shard, limits=limits, limit=9)
-            assert (await store.write(partial(clean, now=START + HOUR, start=0))).rows == 0
+            cleaned = await whole_round(rounds.stage, retention.clean_cancelled, shard=shard, limits=limits, limit=9)
+            assert cleaned.rows == 0
 
 
 class TestTopicGone:

@@ -23,8 +23,7 @@ async def offsets(stage: Stage, topic: Topic) -> list[int]:
     return [message.offset for message in await stage.store.read(stretches.pull, topic.queues[0], 0, 1000)]
 
 
-async def test_a_row_far_away_is_not_sealed_up_to(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_row_far_away_is_not_sealed_up_to(stage: Stage, topic: Topic) -> None:
     queue = topic.queues[0].id
     await stage.publish(*(stage.draft(topic) for _ in range(3)))
     write_at(stage, topic, FAR)
@@ -42,8 +41,7 @@ async def test_a_row_far_away_is_not_sealed_up_to(stage: Stage) -> None:
     assert await stage.store.backend.read(wide_holes) == []
 
 
-async def test_a_hole_as_wide_as_it_may_be_is_closed(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_a_hole_as_wide_as_it_may_be_is_closed(stage: Stage, topic: Topic) -> None:
     await stage.publish(stage.draft(topic))
     write_at(stage, topic, 12)  # eleven offsets are missing before it
     sealed = await stage.store.seal(topic.queues[0].id, stage.now, widest=10)

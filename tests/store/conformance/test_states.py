@@ -6,14 +6,13 @@ was before and is after must be a row of the table with one of these.
 
 import random
 from collections import defaultdict
-from functools import partial
 
 import pytest
 from attrs import define, field
 
 from support import state_drawing
+from support.cleaning import clean
 from support.stores import HOUR, SECOND, Stage
-from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits
 from tarry.store.operating.redriving import Letters, purge
 from tarry.store.operating.replaying import Range
@@ -159,8 +158,7 @@ class Lives:
             wish = Settlement(claim.key, "end", at_once=True)
         elif verb == "fail":
             wish = Settlement(claim.key, "fail", tuple(some), count=count)
-        (settled,) = await self.stage.settle(self.group, wish)
-        assert settled is not None
+        await self.stage.settle_one(self.group, wish)
 
     async def ack(self) -> None:
         await self._settle("ack")
@@ -180,12 +178,7 @@ class Lives:
             for id_ in self._some("claimed"):  # a turn that claims at the moment when the cleaner takes what is overdue
                 taken = f"id = {id_} AND streamed_at <= {self.stage.now - _GONE_AFTER}"
                 self.stage.tables.rows(f"DELETE FROM message WHERE {taken}")
-        start, done = 0, False
-        while not done:
-            (queue,) = self.topic.queues
-            batch = partial(retention.clean_messages, topic=self.topic, queue=queue, limits=_LIMITS)
-            removed = await self.stage.store.write(batch, now=self.stage.now, start=start, limit=50)
-            start, done = removed.next, removed.done
+        await clean(self.stage, self.topic, limits=_LIMITS, limit=50)
 
     async def redrive(self) -> None:
         letters = Letters(ids=tuple(self._some("dead")))

@@ -4,10 +4,9 @@ import random
 
 import pytest
 
+from support.books import conserves
 from support.stores import MINUTE, SECOND, Stage, bodies
-from tarry.store import catalogue
 from tarry.store.groups import claims
-from tarry.store.looking import tracing
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic, Turn
 from tarry.wheel.ladder import Ladder
 
@@ -29,96 +28,69 @@ async def claim(stage: Stage, group: Group, size: int = 10, tags: frozenset[str]
     return got
 
 
-def conserved(stage: Stage) -> bool:
-    """I14: every cursor has moved by what became of the messages it passed."""
-    rows = stage.tables.rows(
-        "SELECT group_id, queue_id, position - origin - acked - dead - retried - expired - skipped FROM `cursor`"
-    )
-    held: dict[tuple[int, int], int] = {}
-    for group_id, queue_id, outcome in stage.tables.rows("SELECT group_id, queue_id, outcome FROM claim"):
-        held[group_id, queue_id] = held.get((group_id, queue_id), 0) + bytes(outcome).count(0)
-    return all(int(left) == held.get((group_id, queue_id), 0) for group_id, queue_id, left in rows)
-
-
-async def test_only_the_tags_asked_for_come(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_only_the_tags_asked_for_come(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "blue", "red", None, "green", "red", "blue")
     got = await claim(stage, group)
     assert bodies(got) == [b"1", b"4"]
-    assert conserved(stage)
+    conserves(stage)
     assert (await stage.ack(group, got)).acked == 2
-    assert conserved(stage)
+    conserves(stage)
     assert stage.column("SELECT skipped FROM `cursor` ORDER BY queue_id") == [4, 0]
-    assert (await stage.store.read(catalogue.group_state, group)).skipped == 4
+    assert (await stage.group_state(group)).skipped == 4
     assert stage.column("SELECT acked FROM `cursor` ORDER BY queue_id") == [2, 0]
     assert (await take(stage, group)).claims == (None,)
     assert (await take(stage, group, tags=None)).claims == (None,), "they count as settled for this group"
 
 
-async def test_several_tags(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_several_tags(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "blue", "red", None, "green")
     assert bodies(await claim(stage, group, tags=frozenset({"blue", "green"}))) == [b"0", b"3"]
-    assert conserved(stage)
+    conserves(stage)
 
 
-async def test_no_tag_is_like_another(stage: Stage) -> None:
+async def test_no_tag_is_like_another(stage: Stage, topic: Topic, group: Group) -> None:
     """Compared byte by byte, as keys are."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await tell(stage, topic, "Red", "red ", "red", "rèd")
     assert bodies(await claim(stage, group)) == [b"2"]
 
 
-async def test_other_groups_feel_nothing(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_other_groups_feel_nothing(stage: Stage, topic: Topic) -> None:
     group, other = await stage.group(topic), await stage.group(topic, "audit")
     await tell(stage, topic, "blue", "red")
     await claim(stage, group)
     assert bodies(await stage.claim(other)) == [b"0", b"1"]
 
 
-async def test_what_is_skipped_within_a_claim_cannot_be_settled(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_what_is_skipped_within_a_claim_cannot_be_settled(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "red", "blue", "red")
     got = await claim(stage, group)
     assert got.size == 3
     assert (await stage.ack(group, got, (1,))).lost
     assert (await stage.fail(group, got)).retried == 2
-    assert conserved(stage)
-    found = await stage.store.read(tracing.find_message, stage.column("SELECT id FROM message ORDER BY `offset`")[1])
-    assert found is not None
+    conserves(stage)
+    found = await stage.found(stage.column("SELECT id FROM message ORDER BY `offset`")[1])
     assert [event.what for event in found.life] == ["published", "skipped"]
 
 
-async def test_a_claim_by_tag_is_filled(stage: Stage) -> None:
+async def test_a_claim_by_tag_is_filled(stage: Stage, topic: Topic, group: Group) -> None:
     """It reads on past other tags until it has as many as were wished for."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     await tell(stage, topic, *["red", "blue", "blue"] * 20)
     turn = await take(stage, group, 10, 10)
     assert [len(one.messages) for one in turn.claims if one is not None] == [10, 10]
-    assert conserved(stage)
+    conserves(stage)
 
 
-async def test_a_claim_is_never_wider_than_a_thousand(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_a_claim_is_never_wider_than_a_thousand(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "red", *["blue"] * 998)
     await tell(stage, topic, "blue", "blue", "red")
     got = await claim(stage, group)
     assert got.size <= claims.WIDEST
     assert len(got.messages) == 1
     assert len((await claim(stage, group)).messages) == 1
-    assert conserved(stage)
+    conserves(stage)
 
 
-async def test_much_is_skipped_in_bounded_steps(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_much_is_skipped_in_bounded_steps(stage: Stage, topic: Topic, group: Group) -> None:
     for _ in range(6):
         await tell(stage, topic, *["blue"] * 1000)
     await tell(stage, topic, "red")
@@ -127,63 +99,53 @@ async def test_much_is_skipped_in_bounded_steps(stage: Stage) -> None:
     assert turn.cut
     assert turn.more
     assert stage.column("SELECT position FROM `cursor` ORDER BY queue_id") == [claims.SCAN, 0]
-    assert conserved(stage)
+    conserves(stage)
     turn = await take(stage, group)
     assert not turn.cut
     assert turn.claims[0] is not None
-    assert conserved(stage)
+    conserves(stage)
 
 
-async def test_who_asks_for_no_tags_gets_what_comes_next(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_who_asks_for_no_tags_gets_what_comes_next(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "blue", "red", "blue", "green")
     wishes = [ClaimRequest("c", 1, MINUTE, RED), ClaimRequest("c", 5, MINUTE)]
     first, second = (await stage.turn(group, requests=wishes)).claims
     assert first is not None
     assert second is not None
     assert (bodies(first), bodies(second)) == ([b"1"], [b"2", b"3"])
-    assert conserved(stage)
+    conserves(stage)
 
 
-async def test_retries_keep_matching(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_retries_keep_matching(stage: Stage, topic: Topic) -> None:
     group = await stage.group(topic, ladder=Ladder((1000, 1000)))
     await tell(stage, topic, "blue", "red", "red")
     await stage.fail(group, await claim(stage, group))
-    stage.now += 1000
-    await stage.fall_due()
+    await stage.fall_due(after=1000)
     got = await claim(stage, group)
     assert bodies(got) == [b"1", b"2"]
     assert [message.attempt for message in got.messages] == [2, 2]
-    assert conserved(stage)
+    conserves(stage)
     await stage.ack(group, got)
-    assert conserved(stage)
+    conserves(stage)
 
 
-async def test_what_retention_has_taken_is_expired_and_not_skipped(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_what_retention_has_taken_is_expired_and_not_skipped(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "blue", "blue", "red", "blue", "red")
     stage.tables.rows("DELETE FROM message WHERE `offset` IN (0, 3)")
     assert bodies(await claim(stage, group)) == [b"2", b"4"]
     assert stage.column("SELECT skipped FROM `cursor` ORDER BY queue_id") == [1, 0]
-    state = await stage.store.read(catalogue.group_state, group)
-    assert (state.skipped, state.expired) == (1, 2)
+    await stage.counts(group, skipped=1, expired=2)
     assert stage.column("SELECT expired FROM `cursor` ORDER BY queue_id") == [2, 0]
-    assert conserved(stage)
+    conserves(stage)
 
 
-async def test_lost_leases_of_a_claim_by_tag(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_lost_leases_of_a_claim_by_tag(stage: Stage, topic: Topic, group: Group) -> None:
     await tell(stage, topic, "red", "blue", "red")
     got = await claim(stage, group)
     stage.now += MINUTE
-    (ended,) = await stage.settle(group, Settlement(got.key, "end"))
-    assert ended is not None
+    ended = await stage.settle_one(group, Settlement(got.key, "end"))
     assert ended.retried == 2
-    assert conserved(stage)
+    conserves(stage)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -203,7 +165,7 @@ async def test_random_tags(stage: Stage, seed: int) -> None:
         for claim in (await take(stage, group, *dice.choices((1, 2, 5), k=dice.randrange(1, 4)), tags=wanted)).ranges:
             assert wanted is None or {tag_of[message.id] for message in claim.messages} <= wanted
             held.append(claim)
-        assert conserved(stage)
+        conserves(stage)
         if held and dice.random() < 0.8:
             claim = held.pop(dice.randrange(len(held)))
             places = tuple(place for place in claim.places.values() if dice.random() < 0.6)
@@ -211,18 +173,16 @@ async def test_random_tags(stage: Stage, seed: int) -> None:
                 await stage.fail(group, claim, places)
             if len(places) < len(claim.places):
                 await stage.ack(group, claim)
-            assert conserved(stage)
-        stage.now += dice.choice((0, 0, SECOND))
-        await stage.fall_due()
+            conserves(stage)
+        await stage.fall_due(after=dice.choice((0, 0, SECOND)))
     for claim in held:
         await stage.ack(group, claim)
     # What is left in the queues is taken whole, so that every message has an end.
     for _ in range(3):
         while (left := await stage.claim_some(group)) is not None:
             await stage.ack(group, left)
-        stage.now += SECOND
-        await stage.fall_due()
-    assert conserved(stage)
+        await stage.fall_due(after=SECOND)
+    conserves(stage)
     ((acked, dead, skipped_),) = stage.tables.rows("SELECT SUM(acked), SUM(dead), SUM(skipped) FROM `cursor`")
     assert int(acked) + int(dead) + int(skipped_) == len(tag_of)
     assert min(int(acked), int(dead), int(skipped_)) > 0

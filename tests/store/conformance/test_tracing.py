@@ -4,15 +4,13 @@ from support.stores import HOUR, MINUTE, SECOND, START, Stage
 from tarry.store.looking import tracing
 from tarry.store.operating import redriving
 from tarry.store.operating.redriving import Letters
-from tarry.store.records import Event
+from tarry.store.records import Event, Group, Topic
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 
 async def _life(stage: Stage, id_: int) -> list[Event]:
-    found = await stage.store.read(tracing.find_message, id_)
-    assert found is not None
-    return list(found.life)
+    return list((await stage.found(id_)).life)
 
 
 async def test_unknown(stage: Stage) -> None:
@@ -20,35 +18,29 @@ async def test_unknown(stage: Stage) -> None:
     assert await stage.store.read(tracing.find_message, (1 << 63) - 1) is None
 
 
-async def test_scheduled(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_scheduled(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(
         stage.draft(topic, b"{}", HOUR, key="k", ordering_key="o", tag="t", headers=b"{}", content_type="x/y")
     )
-    found = await stage.store.read(tracing.find_message, receipt.id)
-    assert found is not None
+    found = await stage.found(receipt.id)
     assert (found.id, found.topic, found.state, found.deliver_at) == (receipt.id, "orders", "scheduled", START + HOUR)
     assert (found.key, found.ordering_key, found.tag, found.headers) == ("k", "o", "t", b"{}")
     assert (found.content_type, found.body, found.queue, found.offset) == ("x/y", b"{}", None, None)
     assert found.life == (Event("scheduled", START),)
 
 
-async def test_cancelled(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_cancelled(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR, key="k"))
     await stage.store.cancel([receipt.id], START + MINUTE)
-    found = await stage.store.read(tracing.find_message, receipt.id)
-    assert found is not None
+    found = await stage.found(receipt.id)
     assert (found.state, found.key, found.topic) == ("cancelled", "k", "orders")
     assert found.life == (Event("scheduled", START), Event("cancelled", START + MINUTE))
 
 
-async def test_rescheduled(stage: Stage) -> None:
-    topic = await stage.topic()
+async def test_rescheduled(stage: Stage, topic: Topic) -> None:
     (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR))
     await stage.store.write(timers.reschedule, [(receipt.id, START + MINUTE)], START)
-    found = await stage.store.read(tracing.find_message, receipt.id)
-    assert found is not None
+    found = await stage.found(receipt.id)
     assert (found.state, found.deliver_at) == ("scheduled", START + MINUTE)
 
 
@@ -56,21 +48,17 @@ async def test_published_and_promoted(stage: Stage) -> None:
     topic = await stage.topic(queues=2)
     (now,) = await stage.publish(stage.draft(topic, b"now", queue=1))
     (later,) = await stage.publish(stage.draft(topic, b"later", MINUTE, queue=1))
-    stage.now += MINUTE + 5
-    await stage.fall_due()
-    found = await stage.store.read(tracing.find_message, now.id)
-    assert found is not None
+    await stage.fall_due(after=MINUTE + 5)
+    found = await stage.found(now.id)
     assert (found.state, found.queue, found.offset, found.body) == ("published", 1, 0, b"now")
     assert found.life == (Event("published", START),)
-    found = await stage.store.read(tracing.find_message, later.id)
-    assert found is not None
+    found = await stage.found(later.id)
     assert (found.state, found.queue, found.offset) == ("published", 1, 1)
     assert found.life == (Event("scheduled", START), Event("promoted", START + MINUTE + 5))
 
 
-async def test_a_whole_life(stage: Stage) -> None:
+async def test_a_whole_life(stage: Stage, topic: Topic) -> None:
     """Failed, lost, suspended, dead in one group; acked in another; each with who, when, and why."""
-    topic = await stage.topic()
     group = await stage.group(topic, "billing", ladder=Ladder((SECOND, 2 * SECOND)))
     other = await stage.group(topic, "shipping")
     (receipt, *_) = await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(3)))
@@ -96,8 +84,7 @@ async def test_a_whole_life(stage: Stage) -> None:
     assert await _life(stage, receipt.id) == lives
 
     stage.now += 11 * SECOND
-    (lost,) = await stage.end_leases(group)
-    assert lost is not None
+    lost = await stage.end_lease(group)
     lives.append(Event("lease_lost", stage.now, "billing", "b", 2, "lease lost"))
     stage.now = lost.timers[0][0]
     await stage.fall_due()
@@ -121,9 +108,7 @@ async def test_a_whole_life(stage: Stage) -> None:
     assert await _life(stage, receipt.id) == lives
 
 
-async def test_suspended(stage: Stage) -> None:
-    topic = await stage.topic()
-    group = await stage.group(topic)
+async def test_suspended(stage: Stage, topic: Topic, group: Group) -> None:
     (receipt,) = await stage.publish(stage.draft(topic))
     claim = await stage.claim(group, 1)
     stage.now += 1
@@ -136,10 +121,8 @@ async def test_suspended(stage: Stage) -> None:
     ]
 
 
-async def test_neighbours_of_a_wide_claim(stage: Stage) -> None:
+async def test_neighbours_of_a_wide_claim(stage: Stage, topic: Topic, group: Group) -> None:
     """The first and the last of a claim, and those just beside it."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     receipts = await stage.publish(*(stage.draft(topic) for _ in range(1002)))
     await stage.ack(group, await stage.claim(group, 1))
     claim = await stage.claim(group, 1000, client="wide")
@@ -149,15 +132,13 @@ async def test_neighbours_of_a_wide_claim(stage: Stage) -> None:
         assert [event.client for event in life if event.what == "acked"] == ([client] if client else [])
 
 
-async def test_a_redriven_one_says_why_it_had_died(stage: Stage) -> None:
+async def test_a_redriven_one_says_why_it_had_died(stage: Stage, topic: Topic) -> None:
     """And why it failed since, each reason at the attempt that it is of: on the ladder, back, and dead again."""
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder((SECOND,)))
     (receipt,) = await stage.publish(stage.draft(topic))
     told: list[str] = []
     for reason in ("no ink", "no paper", "no ink again", "jam"):
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         await stage.fail(group, await stage.claim(group), reason=reason)
         told.append(reason)
         if len(told) % 2 == 0:
@@ -168,14 +149,12 @@ async def test_a_redriven_one_says_why_it_had_died(stage: Stage) -> None:
     assert [event.attempt for event in life] == [1, 2, 1, 2]
 
 
-async def test_a_purged_death_has_no_reason_of_another(stage: Stage) -> None:
+async def test_a_purged_death_has_no_reason_of_another(stage: Stage, topic: Topic) -> None:
     """The reasons before a redrive are kept, and stay with the attempts that they are of."""
-    topic = await stage.topic()
     group = await stage.group(topic, ladder=Ladder(()))
     (receipt,) = await stage.publish(stage.draft(topic))
     for reason in ("first", "second"):
-        stage.now += SECOND
-        await stage.fall_due()
+        await stage.fall_due(after=SECOND)
         await stage.fail(group, await stage.claim(group), reason=reason)
         stage.now += SECOND
         if reason == "first":

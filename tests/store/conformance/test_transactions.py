@@ -9,6 +9,7 @@ from support.hearing import HearingStore
 from support.stores import Stage, ids_of
 from tarry.store.errors import StoreError
 from tarry.store.ports import Asked, Transaction
+from tarry.store.records import Group, Topic
 
 
 def named(id_: int) -> Any:
@@ -80,10 +81,8 @@ async def test_of_many_rows_that_are_changed_one_is_not_there(stage: Stage) -> N
     assert {one for (one,) in stage.tables.rows("SELECT last_at FROM schedule")} == {0}
 
 
-async def test_a_guess_of_where_the_group_is_may_be_wrong(stage: Stage) -> None:
+async def test_a_guess_of_where_the_group_is_may_be_wrong(stage: Stage, topic: Topic, group: Group) -> None:
     """Another node has claimed meanwhile, or an operator has sought."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
     receipts = await stage.publish(*(stage.draft(topic) for _ in range(9)))
     elsewhere = evolve(stage, store=HearingStore(stage.store.backend))
     claims = [await some.claim(group, 2) for some in (stage, elsewhere, stage, elsewhere)]

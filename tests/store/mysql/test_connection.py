@@ -3,6 +3,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ import trio
 import trio.testing
 
 from support import servers
+from support.at_once import at_once
 from tarry.store.errors import (
     Contention,
     DuplicateKey,
@@ -33,6 +35,11 @@ from tarry.store.mysql.rows import Answer, ServerError
 Open = Callable[..., Awaitable[Connection]]
 
 
+@pytest.fixture
+async def other(open_connection: Open) -> Connection:
+    return await open_connection()
+
+
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -47,11 +54,14 @@ async def listener(serve: Callable[[trio.SocketStream], Awaitable[None]]) -> Asy
         nursery.cancel_scope.cancel()
 
 
+def packet(number: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "little") + bytes([number]) + payload
+
+
 def greeting(capabilities: int) -> bytes:
     payload = b"\x0a9.9.9\x00" + bytes(4) + b"12345678\x00" + (capabilities & 0xFFFF).to_bytes(2, "little")
     payload += b"\x2d\x02\x00" + (capabilities >> 16).to_bytes(2, "little") + b"\x15" + bytes(10) + b"123456789012\x00"
-    payload += b"caching_sha2_password\0"
-    return len(payload).to_bytes(3, "little") + b"\0" + payload
+    return packet(0, payload + b"caching_sha2_password\0")
 
 
 # The faults of trio-mysql, by their numbers in connection.py.
@@ -247,8 +257,7 @@ async def test_fault_10_the_password_is_not_sent_in_clear(plugin: bytes) -> None
         nonlocal heard
         await stream.send_all(greeting(0x000FA2FF))
         heard += await stream.receive_some()
-        request = b"\xfe" + plugin + b"\0" + b"\x02Password: "
-        await stream.send_all(len(request).to_bytes(3, "little") + b"\x02" + request)
+        await stream.send_all(packet(2, b"\xfe" + plugin + b"\0" + b"\x02Password: "))
         async for data in stream:
             heard += data
 
@@ -275,8 +284,7 @@ async def test_fault_11_a_way_to_log_in_that_is_not_known(plugin: bytes, match: 
     async def ask(stream: trio.SocketStream) -> None:
         await stream.send_all(greeting(0x000FA2FF))
         await stream.receive_some()
-        request = b"\xfe" + plugin + b"\0" + b"0" * 32
-        await stream.send_all(len(request).to_bytes(3, "little") + b"\x02" + request)
+        await stream.send_all(packet(2, b"\xfe" + plugin + b"\0" + b"0" * 32))
         async for _ in stream:
             pass
 
@@ -310,10 +318,10 @@ async def test_what_a_server_says_to_the_first_command_is_heard() -> None:
     async def say_no(stream: trio.SocketStream) -> None:
         await stream.send_all(greeting(0x000FA2FF))
         await stream.receive_some()
-        await stream.send_all(b"\x07\0\0\x02\0\0\0\x02\0\0\0")
+        await stream.send_all(packet(2, b"\0\0\0\x02\0\0\0"))
         if len(await stream.receive_some()) == 5:  # a ping and nothing behind it
-            payload = b"\xff\xa0\x04#08S01Aborted connection 7 (init_connect command failed)"
-            await stream.send_all(len(payload).to_bytes(3, "little") + b"\x01" + payload)
+            said = b"\xff\xa0\x04#08S01Aborted connection 7 (init_connect command failed)"
+            await stream.send_all(packet(1, said))
 
     async with listener(say_no) as dsn:
         with pytest.raises(Unavailable, match="init_connect of the server fails for this user") as caught:
@@ -326,8 +334,7 @@ async def test_a_server_that_is_full(state: bytes) -> None:
     """Before the greeting a server names no SQL state."""
 
     async def refuse(stream: trio.SocketStream) -> None:
-        payload = b"\xff\x10\x04" + state + b"Too many connections"
-        await stream.send_all(len(payload).to_bytes(3, "little") + b"\0" + payload)
+        await stream.send_all(packet(0, b"\xff\x10\x04" + state + b"Too many connections"))
 
     async with listener(refuse) as dsn:
         with pytest.raises(Unavailable, match="Too many connections") as caught:
@@ -498,8 +505,7 @@ async def test_both_ways_to_end_a_result(
     await connection.rollback()
 
 
-async def test_a_transaction(connection: Connection, open_connection: Open) -> None:
-    other = await open_connection()
+async def test_a_transaction(connection: Connection, other: Connection) -> None:
     await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY)")
     await connection.begin()
     assert connection.in_transaction
@@ -558,26 +564,33 @@ async def test_the_database_refuses(connection: Connection) -> None:
     assert not connection.closed
 
 
-async def test_a_deadlock_is_contention_and_wants_a_rollback(connection: Connection, open_connection: Open) -> None:
-    other = await open_connection()
-    await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY, b INT)")
-    await connection.execute(b"INSERT INTO t VALUES (1, 0), (2, 0)")
+async def deadlock(
+    one: Connection, other: Connection, write: Callable[[Connection, int], Awaitable[None]]
+) -> tuple[Connection, Contention]:
+    """Each writes a row and then that of the other; returns who lost, and what it was told."""
+    await one.execute(b"CREATE TABLE t (a INT PRIMARY KEY, b INT)")
+    await one.execute(b"INSERT INTO t VALUES (1, 0), (2, 0)")
     caught: list[tuple[Connection, Contention]] = []
 
-    async def write(writer: Connection, key: int) -> None:
+    async def try_to(writer: Connection, key: int) -> None:
         try:
-            await writer.execute(b"UPDATE t SET b = 1 WHERE a = %d" % key)
+            await write(writer, key)
         except Contention as error:
             caught.append((writer, error))
 
-    await connection.begin()
-    await other.begin()
-    await write(connection, 1)
-    await write(other, 2)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(write, connection, 2)
-        nursery.start_soon(write, other, 1)
+    for writer, key in ((one, 1), (other, 2)):
+        await writer.begin()
+        await writer.execute(b"UPDATE t SET b = 1 WHERE a = %d" % key)
+    await at_once(partial(try_to, one, 2), partial(try_to, other, 1))
     ((loser, error),) = caught
+    return loser, error
+
+
+async def test_a_deadlock_is_contention_and_wants_a_rollback(connection: Connection, other: Connection) -> None:
+    async def write(writer: Connection, key: int) -> None:
+        await writer.execute(b"UPDATE t SET b = 1 WHERE a = %d" % key)
+
+    loser, error = await deadlock(connection, other, write)
     assert error.code == 1213
     for method in (loser.commit, loser.begin):
         with pytest.raises(RuntimeError, match="ROLLBACK first"):
@@ -611,8 +624,7 @@ async def test_a_deadlock_at_commit_is_no_verdict_of_a_galera(
     assert connection.closed is (kind is OutcomeUnknown)
 
 
-async def test_statements_in_one_flight(connection: Connection, open_connection: Open) -> None:
-    other = await open_connection()
+async def test_statements_in_one_flight(connection: Connection, other: Connection) -> None:
     await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY, b INT)")
     await connection.execute(b"INSERT INTO t VALUES (1, 40), (2, 0)")
     flight = [
@@ -637,9 +649,8 @@ async def test_statements_in_one_flight(connection: Connection, open_connection:
 @pytest.mark.parametrize("first", [True, False], ids=["at once", "after others"])
 @pytest.mark.parametrize("bad", [b"INSERT INTO t VALUES (1)", b"INSERT INTO t VALUES (NULL)", b"nonsense"])
 async def test_nothing_is_committed_behind_a_statement_that_fails(
-    connection: Connection, open_connection: Open, bad: bytes, first: bool
+    connection: Connection, other: Connection, bad: bytes, first: bool
 ) -> None:
-    other = await open_connection()
     await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY)")
     await connection.execute(b"INSERT INTO t VALUES (1)")
     await connection.begin()
@@ -657,9 +668,8 @@ async def test_nothing_is_committed_behind_a_statement_that_fails(
 
 
 async def test_what_is_too_long_for_one_flight_is_committed_all_the_same(
-    connection: Connection, open_connection: Open
+    connection: Connection, other: Connection
 ) -> None:
-    other = await open_connection()
     await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY, b LONGBLOB)")
     connection.max_allowed_packet = 4096
     rows = [b"INSERT INTO t VALUES (%d, x'%b')" % (number, b"00" * 1000) for number in range(5)]
@@ -676,32 +686,17 @@ async def test_what_is_too_long_for_one_flight_is_committed_all_the_same(
 
 @pytest.mark.parametrize("together", [True, False])
 async def test_what_flies_behind_a_deadlock_is_not_committed(
-    connection: Connection, open_connection: Open, together: bool
+    connection: Connection, other: Connection, together: bool
 ) -> None:
-    other = await open_connection()
-    await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY, b INT)")
-    await connection.execute(b"INSERT INTO t VALUES (1, 0), (2, 0)")
-    caught: list[tuple[Connection, Contention]] = []
-
     async def write(writer: Connection, key: int) -> None:
-        try:
-            flight = [b"UPDATE t SET b = 1 WHERE a = %d" % key, b"INSERT INTO t VALUES (%d, 0)" % (key + 10)]
-            if together:
-                await writer.commit(flight)
-            else:
-                await writer.ask_all(flight, write=True)
-                await writer.commit()
-        except Contention as error:
-            caught.append((writer, error))
+        flight = [b"UPDATE t SET b = 1 WHERE a = %d" % key, b"INSERT INTO t VALUES (%d, 0)" % (key + 10)]
+        if together:
+            await writer.commit(flight)
+        else:
+            await writer.ask_all(flight, write=True)
+            await writer.commit()
 
-    await connection.begin()
-    await other.begin()
-    await connection.execute(b"UPDATE t SET b = 1 WHERE a = 1")
-    await other.execute(b"UPDATE t SET b = 1 WHERE a = 2")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(write, connection, 2)
-        nursery.start_soon(write, other, 1)
-    ((loser, _),) = caught
+    loser, _ = await deadlock(connection, other, write)
     winner = other if loser is connection else connection
     await loser.rollback()
     await winner.begin()
@@ -719,8 +714,7 @@ async def test_a_session_that_has_begun_commits_nothing_by_itself(connection: Co
     await connection.ping()
 
 
-async def test_a_lock_that_is_held_is_contention(connection: Connection, open_connection: Open) -> None:
-    other = await open_connection()
+async def test_a_lock_that_is_held_is_contention(connection: Connection, other: Connection) -> None:
     await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY)")
     await connection.execute(b"INSERT INTO t VALUES (1)")
     await connection.begin()
@@ -735,8 +729,7 @@ async def test_a_lock_that_is_held_is_contention(connection: Connection, open_co
     await connection.rollback()
 
 
-async def test_killed_at_rest(connection: Connection, open_connection: Open) -> None:
-    other = await open_connection()
+async def test_killed_at_rest(connection: Connection, other: Connection) -> None:
     assert not connection.is_stale()
     await other.execute(b"KILL CONNECTION %d" % connection.id)
     await servers.until(connection.is_stale)
@@ -747,8 +740,7 @@ async def test_killed_at_rest(connection: Connection, open_connection: Open) -> 
 
 
 @pytest.mark.parametrize("what", [b"CONNECTION", b"QUERY"])
-async def test_killed_at_work(connection: Connection, open_connection: Open, what: bytes) -> None:
-    other = await open_connection()
+async def test_killed_at_work(connection: Connection, other: Connection, what: bytes) -> None:
     await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY)")
     await connection.execute(b"INSERT INTO t VALUES (1)")
     await other.begin()

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from support.hearing import HearingStore
-from support.stores import MINUTE, START, connect_raw
+from support.stores import MINUTE, START, uncommitted
 from tarry.service.schedules.courses import course_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -71,12 +71,10 @@ async def test_a_message_that_somebody_holds(
 
     before = await store.read(schedules.find_schedule, "a")
     assert before is not None
-    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
-        cursor.execute("SELECT * FROM delay FOR UPDATE")
+    with uncommitted(mysql_dsn, "SELECT * FROM delay FOR UPDATE"):
         with pytest.raises(Held):
             await ask()
         assert await store.read(schedules.find_schedule, "a") == before
-        other.rollback()
     await ask()
     after = await store.read(schedules.find_schedule, "a")
     assert (after is None) == (change == "remove")
@@ -94,11 +92,9 @@ async def test_what_somebody_holds(
     store: HearingStore, topic: Topic, waiting: list[int], mysql_dsn: str, held: str, sent: list[str]
 ) -> None:
     now = START + MINUTE
-    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
-        cursor.execute(held)
+    with uncommitted(mysql_dsn, held):
         promoted = await store.promote(waiting, now)
         assert [one.entry for one in promoted] == [waiting["ab".index(name)] for name in sent]
-        other.rollback()
     left = {id_ for shard in range(SHARDS) for id_, _ in await store.read(timers.due_messages, shard, 0, now + 1, 9)}
     assert left == set(waiting) - {one.entry for one in promoted}, "nothing of it is lost"
     promoted += await store.promote(waiting, now)

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
+from support.at_once import at_once
 from support.scripted_hosts import Servers, of
 from tarry.store.errors import Foreign, ReadOnly, Refused, Unavailable
 from tarry.store.mysql import hosts as module
@@ -213,16 +214,12 @@ async def test_all_hosts_are_away_and_one_at_a_time_waits_for_them(
     await ask_in_vain()
     assert servers.asked == []
     await trio.sleep(0.3)
-    async with trio.open_nursery() as nursery:
-        for _ in range(20):
-            nursery.start_soon(ask_in_vain)
+    await at_once(*[ask_in_vain] * 20)
     assert len(servers.asked) == 2
     assert heard == pytest.approx([6, 6] + [12.3] * 20)
     servers.hosts["b"] = "two"
     await trio.sleep(0.3)
     assert await ask(hosts) == "two"
     began = trio.current_time()
-    async with trio.open_nursery() as nursery:
-        for _ in range(20):
-            nursery.start_soon(ask, hosts)
+    await at_once(*[partial(ask, hosts)] * 20)
     assert trio.current_time() - began == 3, "one is good again: nobody waits for another's look"

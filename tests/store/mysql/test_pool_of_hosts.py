@@ -1,11 +1,13 @@
 """The pool where its server becomes read-only, is another, is silent, or lets in no more."""
 
+from functools import partial
 from typing import cast
 
 import pytest
 import trio
 import trio.testing
 
+from support.at_once import at_once
 from support.effort import full, tries
 from support.scripted_hosts import Servers, Session, of
 from tarry.store.errors import Full, ReadOnly, Unavailable
@@ -96,17 +98,13 @@ async def test_with_more_callers_than_sessions_each_is_served_in_turn(
             served.append(number)
 
     servers.most = 2
-    async with trio.open_nursery() as nursery:
-        for number in range(30):
-            nursery.start_soon(work, number)
+    await at_once(*(partial(work, number) for number in range(30)))
     assert served == list(range(30))
     assert trio.current_time() < 1.6
     assert len(servers.asked) <= 5
     servers.most, servers.asked[:] = 16, []
     await trio.sleep(1)
-    async with trio.open_nursery() as nursery:
-        for number in range(30):
-            nursery.start_soon(work, number)
+    await at_once(*(partial(work, number) for number in range(30)))
     assert len(servers.sessions) == 16  # there is room again
 
 
@@ -205,10 +203,7 @@ async def test_pools_that_are_all_busy_share_the_few_sessions_that_the_server_le
 
     servers.most, servers.before_an_answer, servers.leaving = most, answer_late, 0.02
     await take(pools[0])
-    async with trio.open_nursery() as nursery:
-        for number in range(3):
-            for _ in range(4):
-                nursery.start_soon(work, number)
+    await at_once(*(partial(work, number) for number in range(3) for _ in range(4)))
     assert min(served) > 25 * seconds * most
     # A session is handed over now and then, and where there is one for each pool each keeps its own.
     assert sum(pool.statistics()["made"] for pool in pools) < (6 * seconds if most < 3 else seconds)

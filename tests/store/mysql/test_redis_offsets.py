@@ -11,6 +11,7 @@ import redis
 import trio
 
 from support import servers
+from support.at_once import at_once
 from support.hearing import HearingStore
 from support.reading import CLAIM_BYTES, Readers
 from support.stores import MINUTE, SECOND, Stage, connect_raw, ids_of, open_tables
@@ -64,8 +65,7 @@ async def test_messages_are_there_for_readers_once_sealed(stage: Stage) -> None:
     assert await offsets(stage, topic) == []
     assert await seal(stage, topic) == 5
     assert await offsets(stage, topic) == [0, 1, 2, 3, 4]
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed, state.pending) == (5, 5, 0)
+    await stage.counts(topic, accepted=5, streamed=5, pending=0)
 
 
 async def test_promotion_draws_there_too(stage: Stage) -> None:
@@ -77,8 +77,7 @@ async def test_promotion_draws_there_too(stage: Stage) -> None:
     assert len(promoted) == 3
     assert await seal(stage, topic) == 4
     assert await offsets(stage, topic) == [0, 1, 2, 3]
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed, state.pending) == (4, 4, 0)
+    await stage.counts(topic, accepted=4, streamed=4, pending=0)
 
 
 @pytest.mark.parametrize("what", ["flushed", "restarted", "old snapshot", "far ahead", "away"])
@@ -107,8 +106,7 @@ async def test_redis_forgets(stage: Stage, private_redis: servers.PrivateRedis, 
     holes = 2 if what == "far ahead" else 0
     assert end == 13 + holes
     assert await offsets(stage, topic) == [offset for offset in range(end) if not (holes and offset in (7, 8))]
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed) == (13, 13)
+    await stage.counts(topic, accepted=13, streamed=13)
     if what != "away":
         ((drawn,),) = [[int(client.get(key) or -1)]]
         assert drawn == end  # healed: the next draw is right at once
@@ -185,7 +183,7 @@ async def test_the_sequencer_of_a_live_topic_is_changed(stage: Stage, private_re
         await stage.store.seal(queue_id, stage.now, at_once=True)
     seen = [message.id for message in await stage.store.read(stretches.pull, topic.queues[0], 0, 100_000)]
     assert sorted(seen) == sorted(published)
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
+    state = await stage.state(topic)
     assert state.accepted == state.streamed == len(published)
 
 
@@ -216,9 +214,7 @@ async def test_a_greedy_reader_skips_nothing(stage: Stage, private_redis: server
 
     async with trio.open_nursery() as background:
         background.start_soon(read)
-        async with trio.open_nursery() as publishing:
-            for _ in range(20):
-                publishing.start_soon(publish)
+        await at_once(*[publish] * 20)
         stage.now += HOLE_AGE + SECOND
         await servers.until(lambda: len(seen) >= len(published))
         background.cancel_scope.cancel()
@@ -261,8 +257,7 @@ async def test_no_reader_skips_what_random_writers_commit(
         pass
     client.close()
     readers.check(holes=True)
-    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
-    assert (state.accepted, state.streamed) == (len(readers.accepted), len(readers.accepted))
+    await stage.counts(topic, accepted=len(readers.accepted), streamed=len(readers.accepted))
 
 
 async def test_the_embedded_store_has_no_choice(tmp_path: "pytest.TempPathFactory") -> None:
