@@ -16,7 +16,6 @@ from pyspark.sql import functions as f
 from support.bare_tables import Book, look_at, read_book
 from support.literal_tables import moment
 from support.oracle import Oracle, choose
-from support.spark_settings import small
 from support.still import StillBackend
 from support.stores import START
 from tarry.pipeline.audit import balances
@@ -327,10 +326,9 @@ def audit(spark: SparkSession) -> Iterator[Audit]:
     for number, fault in enumerate(FAULTS, 5):
         books.append(as_topic(alone, fault.__name__, number))
         fault(books[-1])
-    with small(spark):
-        audit = Audit.of(look_at(spark, merged(books)), SCOPE)
-        yield audit
-        audit.evidence.close()
+    audit = Audit.of(look_at(spark, merged(books)), SCOPE)
+    yield audit
+    audit.evidence.close()
 
 
 @pytest.fixture(scope="module")

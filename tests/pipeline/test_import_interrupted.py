@@ -161,23 +161,16 @@ def waiting(tarry: Tarry) -> int:
 
 @pytest.fixture
 def gate(store: str) -> Iterator[Gate]:
-    parts = urlsplit(store)
-    gate = Gate(parts.hostname or "", parts.port or 3306)
+    gate = Gate.before(store)
     yield gate
     gate.close()
-
-
-def through(gate: Gate, dsn: str) -> str:
-    parts = urlsplit(dsn)
-    login, _, _ = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{login}@127.0.0.1:{gate.port}").geturl()
 
 
 def test_when_the_database_goes_away_it_says_so_and_the_next_run_completes(
     store: str, tables: MySQLTables, gate: Gate, tmp_path: Path
 ) -> None:
     folder = write_rows(tmp_path / "rows", ROWS, 1)
-    with archiver.started(*arguments(folder, "--dsn", through(gate, store), "--rate", SLOWLY)) as process:
+    with archiver.started(*arguments(folder, "--dsn", gate.through(store), "--rate", SLOWLY)) as process:
         archiver.wait_for(lambda: count(tables) > 0, process)
         gate.shut()
         out, told = process.communicate(timeout=240)
@@ -186,7 +179,7 @@ def test_when_the_database_goes_away_it_says_so_and_the_next_run_completes(
     assert not out, "no summary of what was not done"
     assert 0 < count(tables) < ROWS
     gate.open()
-    last = archiver.run(*arguments(write_rows(folder, ROWS, 2), "--dsn", through(gate, store)))
+    last = archiver.run(*arguments(write_rows(folder, ROWS, 2), "--dsn", gate.through(store)))
     assert last.returncode == 0, last.stderr
     summary = json.loads(last.stdout)
     assert summary["skipped"] > 0

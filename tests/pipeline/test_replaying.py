@@ -12,6 +12,7 @@ from attrs import asdict, evolve
 from pyspark.sql import DataFrame, SparkSession
 
 from support import archiver
+from support.literal_tables import literal_tables
 from support.server import client_of, start_server
 from support.terminal import Terminal
 from tarry.client import Tarry
@@ -29,58 +30,23 @@ END = datetime(2093, 1, 1, tzinfo=UTC)
 
 
 def message(offset: int, **rest: Any) -> dict[str, Any]:
-    """Of topic `orders`, queue 0, which is queue_id 7."""
-    fields = {
-        **dict.fromkeys(("key", "ordering_key", "tag", "headers", "content_type", "expires_at")),
-        "topic": "orders",
-        "topic_id": 1,
-        "queue_id": 7,
-        "queue": 0,
-        "offset": offset,
-        "id": 100 + offset,
-        **dict.fromkeys(("accepted_at", "deliver_at", "streamed_at"), BEGIN + timedelta(seconds=offset)),
-        "body": json.dumps({"n": offset}).encode(),
-    }
-    return fields | rest
+    at = BEGIN + timedelta(seconds=offset)
+    body = json.dumps({"n": offset}).encode()
+    return {"topic": "orders", "offset": offset, "id": 100 + offset, "deliver_at": at, "body": body} | rest
 
 
 def delivery(offset: int, outcome: str, **rest: Any) -> dict[str, Any]:
-    fields = {
-        "topic": "orders",
-        "group": "billing",
-        "group_id": 3,
-        "queue_id": 7,
-        "queue": 0,
-        "number": offset,
-        "claim": 1,
-        "client": "c-1",
-        "offset": offset,
-        "message_queue_id": 7,
-        "message_offset": offset,
-        "attempt": 1,
-        "history": None,
-        "outcome": outcome,
-        "claimed_at": BEGIN,
-        "settled_at": BEGIN,
-        "ended_at": BEGIN,
-    }
-    return fields | rest
+    group = {"topic": "orders", "group": "billing", "number": offset, "offset": offset}
+    return group | {"outcome": outcome, "claimed_at": BEGIN} | rest
 
 
 def letter(offset: int, reason: str) -> dict[str, Any]:
-    fields = {name: value for name, value in message(offset).items() if name in schemas.DEAD.names}
     told = json.dumps([{"at": 1, "client": "c-1", "reason": "first"}, {"at": 2, "client": "c-1", "reason": reason}])
-    return fields | {"group": "billing", "group_id": 3, "dead_at": BEGIN, "history": told}
+    return message(offset) | {"group": "billing", "dead_at": BEGIN, "history": told}
 
 
 def tables_of(spark: SparkSession, **rows: list[dict[str, Any]]) -> Tables:
-    queue = {"topic": "orders", "topic_id": 1, "queue_id": 7, "queue": 0, "group_id": 0, "next_offset": 100}
-    rows = {"queues": [queue | {"straight": 0, "holes": 0, "floor": 0}]} | rows
-    frames: dict[str, DataFrame] = {}
-    for name, schema in schemas.TABLES.items():
-        literal = [tuple(row[column] for column in schema.names) for row in rows.get(name, [])]
-        frames[name] = spark.createDataFrame(literal, schema)
-    return Tables(**frames)
+    return literal_tables(spark, queues=[{"topic": "orders", "next_offset": 100}], **rows)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +61,7 @@ def tables(spark: SparkSession) -> Tables:
             delivery(2, "dead", attempt=17),
             delivery(4, "acked"),
         ],
-        claims=[delivery(5, "open", settled_at=None, ended_at=None)],
+        claims=[delivery(5, "open")],
         dead=[letter(2, "no such account")],
     )
 

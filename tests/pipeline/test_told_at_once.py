@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support.lakes import archive_here
+from support.server import client_of, start_server
 from support.store_homes import dsn, homes, stage
 from support.stores import Kind, Stage
 from support.story import live
@@ -52,9 +54,17 @@ async def test_a_wrong_topic_and_a_wrong_lake(
     job: str, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await stage.publish(stage.draft(await stage.topic("orders")))
-    places = ["--dsn", stage.dsn]
-    assert run([*_JOBS[job], *places, "--topic", "oders"]) == NotFound.exit_code
-    assert "--topic oders: there is no such topic in the store" in capsys.readouterr().err
+    archive_here(stage.dsn, tmp_path / "lake")
+    places, archived = ["--dsn", stage.dsn], ["--lake", str(tmp_path / "lake")]
+    for asked, where in ((places, "the store"), (archived, "the lake"), (places + archived, "the store or the lake")):
+        if job == "audit" and asked == archived:
+            continue  # its counters are in the store
+        assert run([*_JOBS[job], *asked, "--topic", "oders"]) == NotFound.exit_code
+        told = capsys.readouterr()
+        assert (told.out, told.err) == ("", f"tarry pipeline: --topic oders: there is no such topic in {where}\n")
+        if job != "trace":
+            with pytest.raises(_Started):
+                run([*_JOBS[job], *asked, "--topic", "orders"])
     other = tmp_path / "other"
     (other / "messages").mkdir(parents=True)
     (other / "messages" / "_delta_log").mkdir()
@@ -66,6 +76,24 @@ async def test_a_wrong_topic_and_a_wrong_lake(
         assert "there is no lake at" in capsys.readouterr().err
     assert run([*_JOBS[job], "--dsn", f"sqlite:///{tmp_path}/no.db"]) == FAILED
     assert "there is no store at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (("--to-topic", "oders"), "tarry pipeline: there is no topic 'oders'"),
+        (("--to-group", "billing"), "tarry pipeline: topic 'orders' has no group 'billing'"),
+    ],
+)
+def test_a_target_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: tuple[str, str], says: str
+) -> None:
+    with start_server(tmp_path) as server, client_of(server) as tarry:
+        tarry.publish("orders", 1)
+        replay = ["replay", "--topic", "orders", "--dsn", server.dsn, "--server", server.url, "--dry-run"]
+        assert run([*replay, *target]) == NotFound.exit_code
+    told = capsys.readouterr()
+    assert (told.out, told.err.startswith(says)) == ("", True)
 
 
 def _names(folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from support.stores import Stage
-from tarry.pipeline.lake.archive import Archiver
+from tarry.pipeline.lake.archive import CAP, Archiver
 from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.schemas import IN_LAKE, TABLES
@@ -23,14 +23,23 @@ _TIES = re.compile(r"(^|_)p\d+$|^(latest|oldest|last)_id$")
 
 
 def archive(
-    spark: SparkSession, dsn: str, lake: Path | str, *, cap: int = 1_000_000, new_lake: bool = False
+    spark: SparkSession, dsn: str, lake: Path | str, *, cap: int = CAP, new_lake: bool = False
 ) -> dict[str, int]:
-    """Runs the archiver once; returns how many rows it archived, by table."""
+    """Runs the archiver once, on Spark; returns how many rows it archived, by table."""
+    return _run(Later.opened(spark), dsn, lake, cap, new_lake=new_lake).rows
+
+
+def archive_here(dsn: str, lake: Path | str, *, new_lake: bool = False) -> Archiver:
+    """Runs the archiver once, without Spark, as it does for few rows; it has what it archived and what it erased."""
+    return _run(Later(""), dsn, lake, CAP, new_lake=new_lake)
+
+
+def _run(spark: Later, dsn: str, lake: Path | str, cap: int, *, new_lake: bool) -> Archiver:
     with ArchiverLease(dsn, "test-archiver") as lease:
-        archiver = Archiver(Later.opened(spark), dsn, Lake(str(lake)), lease, cap)
+        archiver = Archiver(spark, dsn, Lake(str(lake)), lease, cap)
         archiver.begin(new_lake=new_lake)
         archiver.run()
-        return archiver.rows
+        return archiver
 
 
 def in_store(spark: SparkSession, dsn: str, table: str) -> list[Any]:
@@ -46,6 +55,16 @@ def in_lake(spark: SparkSession, lake: Path | str, table: str) -> list[Any]:
 
 def rows(frame: DataFrame) -> list[Any]:
     return sorted(frame.collect(), key=repr)
+
+
+def stream_one(stage: Stage, queue_id: int) -> None:
+    """Publishes a message with plain SQL, from whichever thread."""
+    (end,) = stage.column(f"SELECT next_offset FROM queue WHERE id = {queue_id}")
+    stage.tables.rows(
+        f"INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
+        f" VALUES ({queue_id}, {end}, {end + 1}, 0, X'31', 1, 1, 1)"
+    )
+    stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue_id}")
 
 
 async def fill(stage: Stage) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
+from tarry.pipeline import columns
 from tarry.pipeline.schemas import TABLES, Tables
 
 Literal = Mapping[str, Any]
@@ -56,7 +57,7 @@ def literal_table(spark: SparkSession, name: str, rows: Iterable[Literal]) -> Da
 
 def literal_frame(spark: SparkSession, schema: StructType, rows: Iterable[Literal]) -> DataFrame:
     """A DataFrame of this schema. A field that a row does not name is null."""
-    return spark.createDataFrame([tuple(_value(field, row) for field in schema.fields) for row in rows], schema)
+    return columns.frame(spark, [{field.name: _value(field, row) for field in schema.fields} for row in rows], schema)
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:

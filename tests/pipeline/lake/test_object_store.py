@@ -12,9 +12,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from support.lakes import archive, in_lake, in_store, rows, without_ties
+from support.lakes import archive, archive_here, in_lake, in_store, rows, stream_one, without_ties
 from support.object_server import BUCKET, ObjectServer, object_server
-from support.spark_settings import small
 from support.stores import HOUR, MINUTE, Stage
 from support.story import live
 from tarry.pipeline.audit.evidence import Scope
@@ -81,12 +80,11 @@ async def test_report_and_audit_tell_what_they_do_of_a_lake_in_a_folder(
     spark: SparkSession, stage: Stage, server: ObjectServer, tmp_path: Path
 ) -> None:
     await live(stage)
-    archive(spark, stage.dsn, tmp_path / "lake")
-    archive(spark, stage.dsn, server.lake, new_lake=True)
-    with small(spark):
-        assert figures(spark, server.lake, stage.now) == figures(spark, str(tmp_path / "lake"), stage.now)
-        scope = Scope(datetime(2100, 1, 1, tzinfo=UTC), archived=True)
-        audited = examine(spark, stage.dsn, server.lake, scope, None, 20)
+    archive_here(stage.dsn, tmp_path / "lake")
+    archive_here(stage.dsn, server.lake, new_lake=True)
+    assert figures(spark, server.lake, stage.now) == figures(spark, str(tmp_path / "lake"), stage.now)
+    scope = Scope(datetime(2100, 1, 1, tzinfo=UTC), archived=True)
+    audited = examine(spark, stage.dsn, server.lake, scope, None, 20)
     assert audited["clean"], audited["findings"]
 
 
@@ -95,18 +93,13 @@ async def test_the_archive_goes_on_there(spark: SparkSession, stage: Stage, serv
     """Spark keeps its checkpoints, too, and cannot write there."""
     topic = await stage.topic()
     await stage.publish(stage.draft(topic, b"1"))
-    queue = topic.queues[0].id
     over = Event()
     commits: list[str] = []
 
     def note(table: str, _rows: int) -> None:
         commits.append(table)
         if table == "fires":  # the last of the first look at what goes by time: from now on Spark tells what comes
-            stage.tables.rows(
-                f"INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
-                f" VALUES ({queue}, 1, 7, 0, X'32', 1, 1, 1)"
-            )
-            stage.tables.rows(f"UPDATE queue SET next_offset = 2 WHERE id = {queue}")
+            stream_one(stage, topic.queues[0].id)
         if commits.count("messages") == 2:
             over.set()
 
@@ -124,7 +117,7 @@ async def test_only_what_is_asked_for_is_read(spark: SparkSession, stage: Stage,
         await stage.publish(stage.draft(topic, topic.name.encode(), headers=b'{"h": "1"}', key="k"))
     stage.now += MINUTE
     await stage.publish(stage.draft(topics[0], b"later"))
-    archive(spark, stage.dsn, server.lake)
+    archive_here(stage.dsn, server.lake)
     snapshot = Lake(server.lake).open("messages")
     assert snapshot is not None
     assert rows(snapshot.frame(spark).select("topic", "body")) == sorted(
@@ -221,7 +214,7 @@ async def test_a_bucket_or_a_file_that_goes_while_it_is_read_is_one_sentence(
     spark: SparkSession, stage: Stage, server: ObjectServer
 ) -> None:
     await stage.publish(stage.draft(await stage.topic(), b"1"))
-    archive(spark, stage.dsn, server.lake)
+    archive_here(stage.dsn, server.lake)
     whole = in_lake(spark, server.lake, "messages")
     read = open_tables(spark, None, server.lake).messages
     content = server.take_bucket()

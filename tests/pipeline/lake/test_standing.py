@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from support.lakes import archive
+from support.lakes import archive_here
 from support.stores import HOUR, Stage
 from tarry.pipeline.history import open_live, open_tables
 from tarry.pipeline.sending.replaying import forecast, selected, standing
@@ -23,7 +23,7 @@ async def test_what_retention_took_above_the_floor_is_gone(spark: SparkSession, 
     claim = await stage.claim(group, 8)
     await stage.fail(group, claim, (2,))
     await stage.ack(group, claim, (0, 1, 3, 4, 5, 6, 7))
-    archive(spark, stage.dsn, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     stage.now += HOUR
     limits = Limits(retention=0, hard=1000 * HOUR, history=1000 * HOUR, dead=1000 * HOUR)
     clean = partial(

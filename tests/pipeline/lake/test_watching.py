@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from support.days import Days
-from support.lakes import in_lake, in_store
+from support.lakes import in_lake, in_store, stream_one
 from support.stores import Stage
 from tarry.pipeline.lake import watching
 from tarry.pipeline.lake.archive import Archiver
@@ -30,7 +30,6 @@ async def test_publishers_that_never_rest_hold_up_no_other_table(
     group = await stage.group(topic)
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(8)))
     await stage.ack(group, await stage.claim(group, 4))
-    queue = topic.queues[0].id
     over = Event()
     commits: list[str] = []
 
@@ -38,12 +37,7 @@ async def test_publishers_that_never_rest_hold_up_no_other_table(
         commits.append(table)
         if {"deliveries", "cancelled"} <= set(commits) or len(commits) > 20:
             over.set()
-        (end,) = stage.column(f"SELECT next_offset FROM queue WHERE id = {queue}")
-        stage.tables.rows(
-            f"INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
-            f" VALUES ({queue}, {end}, {end + 1}, 0, X'31', 1, 1, 1)"
-        )
-        stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue}")
+        stream_one(stage, topic.queues[0].id)
 
     with ArchiverLease(stage.dsn, "one") as lease:
         archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, progress=publish)
