@@ -10,18 +10,13 @@ from urllib.parse import urlsplit
 
 import pymysql
 import pytest
-import trio
 
 from support import archiver
 from support.gate import Gate
 from support.server import client_of, start_server
-from support.servers import database
-from support.stores import MySQLTables, migrate
+from support.stores import MySQLTables, store_with
 from tarry.client import Tarry
-from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
-from tarry.store.opening import open_backend
-from tarry.store.store import Store
 
 pytestmark = pytest.mark.long
 
@@ -36,15 +31,7 @@ INTERRUPTED = 130
 @pytest.fixture
 def store(mysql_server: str) -> Iterator[str]:
     """The DSN of a database with the topic `rows`."""
-
-    async def add_topic() -> None:
-        backend = await open_backend(dsn)
-        await Store(backend).write(catalogue.add_topic, TopicDraft("rows", queues=3), await backend.now())
-        await backend.aclose()
-
-    with database(mysql_server) as dsn:
-        migrate(dsn)
-        trio.run(add_topic)
+    with store_with(mysql_server, TopicDraft("rows", queues=3)) as dsn:
         yield dsn
 
 

@@ -1,14 +1,15 @@
 """Archives in this process, and compares the rows of lake and store."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from support.stores import Stage
-from tarry.pipeline.lake.archive import CAP, Archiver
+from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.schemas import IN_LAKE, TABLES
@@ -22,22 +23,27 @@ FREE = f"UPDATE lease SET lease_until = 0 WHERE name = X'{b'archive'.hex()}'"
 _TIES = re.compile(r"(^|_)p\d+$|^(latest|oldest|last)_id$")
 
 
-def archive(
-    spark: SparkSession, dsn: str, lake: Path | str, *, cap: int = CAP, new_lake: bool = False
-) -> dict[str, int]:
+@contextmanager
+def archiving(
+    spark: SparkSession | None, dsn: str, lake: Path | str, *, new_lake: bool = False, **how: Any
+) -> Iterator[Archiver]:
+    """An archiver that has begun; without Spark it writes in this process, as it does few rows."""
+    with ArchiverLease(dsn, "test-archiver") as lease:
+        archiver = Archiver(Later("") if spark is None else Later.opened(spark), dsn, Lake(str(lake)), lease, **how)
+        archiver.begin(new_lake=new_lake)
+        yield archiver
+
+
+def archive(spark: SparkSession, dsn: str, lake: Path | str, **how: Any) -> dict[str, int]:
     """Runs the archiver once, on Spark; returns how many rows it archived, by table."""
-    return _run(Later.opened(spark), dsn, lake, cap, new_lake=new_lake).rows
+    with archiving(spark, dsn, lake, **how) as archiver:
+        archiver.run()
+        return archiver.rows
 
 
 def archive_here(dsn: str, lake: Path | str, *, new_lake: bool = False) -> Archiver:
-    """Runs the archiver once, without Spark, as it does for few rows; it has what it archived and what it erased."""
-    return _run(Later(""), dsn, lake, CAP, new_lake=new_lake)
-
-
-def _run(spark: Later, dsn: str, lake: Path | str, cap: int, *, new_lake: bool) -> Archiver:
-    with ArchiverLease(dsn, "test-archiver") as lease:
-        archiver = Archiver(spark, dsn, Lake(str(lake)), lease, cap)
-        archiver.begin(new_lake=new_lake)
+    """Runs the archiver once, without Spark; it has what it archived and what it erased."""
+    with archiving(None, dsn, lake, new_lake=new_lake) as archiver:
         archiver.run()
         return archiver
 

@@ -12,6 +12,7 @@ import pymysql
 import trio
 
 from support.hearing import HearingStore
+from support.servers import database
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
@@ -36,6 +37,7 @@ from tarry.store.records import (
     Topic,
     Turn,
 )
+from tarry.store.store import Store
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
@@ -127,6 +129,22 @@ def migrate(dsn: str) -> None:
         await backend.aclose()
 
     trio.run(run)
+
+
+@contextmanager
+def store_with(server: str, *topics: TopicDraft) -> Generator[str]:
+    """The DSN of a new database on a server, with these topics."""
+
+    async def add(dsn: str) -> None:
+        backend = await open_backend(dsn)
+        for topic in topics:
+            await Store(backend).write(catalogue.add_topic, topic, await backend.now())
+        await backend.aclose()
+
+    with database(server) as dsn:
+        migrate(dsn)
+        trio.run(add, dsn)
+        yield dsn
 
 
 def empty(tables: Tables) -> None:

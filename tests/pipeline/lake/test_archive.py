@@ -6,20 +6,18 @@ from threading import Thread
 import pytest
 from pyspark.sql import SparkSession
 
-from support.lakes import archive, in_lake, in_store, rows, stream_one
+from support.lakes import archive, archiving, in_lake, in_store, rows, stream_one
 from support.stores import HOUR, Stage
 from support.story import live
 from tarry.pipeline.errors import InUse, LakeError
 from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake import archive as lake_archive
 from tarry.pipeline.lake import lake_writer
-from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.archiver_lease import ArchiverLease, switch_off
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.object_store import Access
 from tarry.pipeline.pace import Pace
 from tarry.pipeline.schemas import IN_LAKE, TABLES
-from tarry.pipeline.session import Later
 from tarry.pipeline.source.facts import read_facts
 from tarry.pipeline.source.spans import plan
 from tarry.pipeline.store_connection import StoreConnection
@@ -163,10 +161,8 @@ async def test_at_a_slow_rate_commits_come_all_the_same(
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(60)))
     monkeypatch.setattr(lake_archive, "_LONGEST", 1)
     commits: list[int] = []
-    with ArchiverLease(stage.dsn, "slow") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, rate=40)
+    with archiving(spark, stage.dsn, tmp_path, rate=40) as archiver:
         archiver.progress = lambda _table, rows: commits.append(rows)
-        archiver.begin()
         archiver.run()
     assert [rows for rows in commits if rows] == [40, 20]
     assert in_lake(spark, tmp_path, "messages") == in_store(spark, stage.dsn, "messages")
@@ -174,16 +170,14 @@ async def test_at_a_slow_rate_commits_come_all_the_same(
 
 async def test_there_is_one_archiver(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     await live(stage)
-    with ArchiverLease(stage.dsn, "first") as lease:
-        with pytest.raises(InUse, match="first is archiving this store"):
+    with archiving(spark, stage.dsn, tmp_path) as archiver:
+        with pytest.raises(InUse, match="test-archiver is archiving this store"):
             archive(spark, stage.dsn, tmp_path)
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease)
-        archiver.begin()
         stage.tables.rows(f"UPDATE lease SET lease_until = 1 WHERE name = {ARCHIVE}")
-        renewer = Thread(target=lease.extend)  # as its own thread does
+        renewer = Thread(target=archiver.lease.extend)  # as its own thread does
         renewer.start()
         renewer.join()
-        lease.check()
+        archiver.lease.check()
         stage.tables.rows(f"UPDATE lease SET holder = X'32' WHERE name = {ARCHIVE}")  # it slept too long
         with pytest.raises(InUse, match="its place may be another's"):
             archiver.run()
@@ -259,9 +253,7 @@ async def test_a_run_ends_though_more_comes_all_the_time(spark: SparkSession, st
     def publish(_table: str, _rows: int) -> None:
         stream_one(stage, topic.queues[0].id)
 
-    with ArchiverLease(stage.dsn, "one") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, 3, publish)
-        archiver.begin()
+    with archiving(spark, stage.dsn, tmp_path, cap=3, progress=publish) as archiver:
         archiver.run()
     assert archiver.rows["messages"] == 8
     assert archive(spark, stage.dsn, tmp_path)["messages"] > 0

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from support.lakes import archive, archive_here, in_lake, in_store, rows, stream_one, without_ties
+from support.lakes import archive, archive_here, archiving, in_lake, in_store, rows, stream_one, without_ties
 from support.object_server import BUCKET, ObjectServer, object_server
 from support.stores import HOUR, MINUTE, Stage
 from support.story import live
@@ -21,15 +21,12 @@ from tarry.pipeline.audit.job import examine
 from tarry.pipeline.cli.app import run
 from tarry.pipeline.errors import LakeError
 from tarry.pipeline.history import open_tables
-from tarry.pipeline.lake.archive import Archiver
-from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake, Overtaken, Snapshot
 from tarry.pipeline.lake.lake_writer import Added
 from tarry.pipeline.lake.watching import watch
 from tarry.pipeline.report.job import make_report
 from tarry.pipeline.report.page import Known
 from tarry.pipeline.schemas import IN_LAKE
-from tarry.pipeline.session import Later
 from tarry.pipeline.spark_errors import translate
 from tarry.pipeline.trace.tracing import trace
 
@@ -56,7 +53,7 @@ def server(spark: SparkSession, running: ObjectServer, monkeypatch: pytest.Monke
 
 
 @pytest.mark.long
-async def test_it_holds_what_a_lake_in_a_folder_does(
+async def test_it_holds_what_a_lake_in_a_folder_does_and_the_jobs_tell_the_same(
     spark: SparkSession, stage: Stage, server: ObjectServer, tmp_path: Path
 ) -> None:
     await live(stage)
@@ -67,25 +64,16 @@ async def test_it_holds_what_a_lake_in_a_folder_does(
     told = trace(stage.dsn, server.lake, key="k-0", most=9).events
     assert told == trace(stage.dsn, str(tmp_path / "lake"), key="k-0", most=9).events
     assert told
+    assert figures(spark, server.lake, stage.now) == figures(spark, str(tmp_path / "lake"), stage.now)
+    scope = Scope(datetime(2100, 1, 1, tzinfo=UTC), archived=True)
+    audited = examine(spark, stage.dsn, server.lake, scope, None, 20)
+    assert audited["clean"], audited["findings"]
 
 
 def figures(spark: SparkSession, lake: str, now: int) -> dict[str, Any]:
     tables = open_tables(spark, None, lake, bodies=False)
     report = make_report(tables, Known(store=False, lake=lake, now=now), since=now - HOUR, until=now, title="Test")
     return {name: without_ties(made.rows) for name, made in report.made.items()}
-
-
-@pytest.mark.long
-async def test_report_and_audit_tell_what_they_do_of_a_lake_in_a_folder(
-    spark: SparkSession, stage: Stage, server: ObjectServer, tmp_path: Path
-) -> None:
-    await live(stage)
-    archive_here(stage.dsn, tmp_path / "lake")
-    archive_here(stage.dsn, server.lake, new_lake=True)
-    assert figures(spark, server.lake, stage.now) == figures(spark, str(tmp_path / "lake"), stage.now)
-    scope = Scope(datetime(2100, 1, 1, tzinfo=UTC), archived=True)
-    audited = examine(spark, stage.dsn, server.lake, scope, None, 20)
-    assert audited["clean"], audited["findings"]
 
 
 @pytest.mark.long
@@ -103,9 +91,7 @@ async def test_the_archive_goes_on_there(spark: SparkSession, stage: Stage, serv
         if commits.count("messages") == 2:
             over.set()
 
-    with ArchiverLease(stage.dsn, "one") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(server.lake), lease, progress=note)
-        archiver.begin()
+    with archiving(spark, stage.dsn, server.lake, progress=note) as archiver:
         watch(archiver, 1, over)
     assert in_lake(spark, server.lake, "messages") == in_store(spark, stage.dsn, "messages")
     assert not any("_watch" in path for path in server.paths())
@@ -193,11 +179,11 @@ async def test_a_bucket_that_is_gone_is_one_sentence_and_its_return_is_gone_on_w
         if not kept:
             kept.append(server.take_bucket())
 
-    with ArchiverLease(stage.dsn, "first") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(server.lake), lease, 5, take)
-        archiver.begin()
-        with pytest.raises(LakeError, match=re.escape(gone)):
-            archiver.run()
+    with (
+        archiving(spark, stage.dsn, server.lake, cap=5, progress=take) as archiver,
+        pytest.raises(LakeError, match=re.escape(gone)),
+    ):
+        archiver.run()
     assert archiver.rows == {"messages": 5}
     server.give_bucket(kept[0])
     assert len(in_lake(spark, server.lake, "messages")) == 5

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from support.flight_history import NIGHT, SAMPLE, flight_tables, flights
 from support.literal_tables import literal_tables
-from support.screens import cut_texts, width_of
 from tarry.pipeline.errors import PipelineError
 from tarry.pipeline.report.catalogue import FIGURES
 from tarry.pipeline.report.findings import findings
@@ -109,13 +108,6 @@ def test_on_a_narrow_screen_each_cell_says_what_it_is(report: Report) -> None:
     cells = re.findall(r"<td ([^>]*)>", report.page())
     assert cells
     assert all(re.search(r'data-name="[^">]+"', cell) for cell in cells)
-
-
-def test_at_420_pixels_no_chart_is_cut(report: Report) -> None:
-    narrow = re.findall(r'<div class="chart narrow">(.*?)</div>', report.page(), re.DOTALL)
-    assert len(narrow) == 10
-    assert max(width_of(drawing) for drawing in narrow) <= 420 - 2 * 12 - 2 * 16, "the margins of page and section"
-    assert [cut for drawing in narrow for cut in cut_texts(drawing)] == []
 
 
 def test_the_figures_are_files_for_programs(report: Report, spark: SparkSession, tmp_path: Path) -> None:
