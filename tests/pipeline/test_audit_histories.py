@@ -4,7 +4,7 @@ A fault is planted into a copy of a real history, each copy a topic of its own, 
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from functools import cache
 from typing import Any, Literal
@@ -72,9 +72,16 @@ async def live(oracle: Oracle, dice: random.Random, steps: int, *, operators: bo
 
 
 def history(seed: int, *, steps: int, operators: bool) -> Book:
+    async def write(store: Store) -> None:
+        await live(await Oracle.begin(store), random.Random(seed), steps, operators=operators)
+
+    return written(write)
+
+
+def written(write: Callable[[Store], Coroutine[Any, Any, None]]) -> Book:
+    """What is in the tables when it is done."""
     backend = StillBackend()
-    oracle = drive(Oracle.begin(Store(backend)))
-    drive(live(oracle, random.Random(seed), steps, operators=operators))
+    drive(write(Store(backend)))
     book = read_book(lambda sql: backend._connection.execute(sql).fetchall())
     backend.close()
     return book
@@ -122,11 +129,7 @@ async def rough(store: Store, dice: random.Random, steps: int, *, ordered: bool)
 
 @cache
 def rough_history(seed: int, *, ordered: bool) -> Book:
-    backend = StillBackend()
-    drive(rough(Store(backend), random.Random(seed), 150, ordered=ordered))
-    book = read_book(lambda sql: backend._connection.execute(sql).fetchall())
-    backend.close()
-    return book
+    return written(lambda store: rough(store, random.Random(seed), 150, ordered=ordered))
 
 
 def as_topic(book: Book, topic: str, number: int) -> Book:

@@ -134,7 +134,7 @@ def test_to_a_topic_each_once_in_order_with_the_origin(spark: SparkSession, tmp_
     with start_server(tmp_path) as server, client_of(server) as tarry:
         with pytest.raises(NotFound):
             replaying.to_topic(spark, chosen, server.url, "again", "r", None)
-        put_topic(tarry, "again")
+        tarry.put_topic("again", queues=1)
         part = chosen.where("offset < 50")  # as far as it came before it was interrupted
         assert replaying.to_topic(spark, part, server.url, "again", "r", None).replayed == 50
         done = replaying.to_topic(spark, chosen, server.url, "again", "r", None)
@@ -153,7 +153,7 @@ def test_to_a_topic_each_once_in_order_with_the_origin(spark: SparkSession, tmp_
 
 def test_to_a_group_what_is_still_in_the_store(spark: SparkSession, tmp_path: Path) -> None:
     with start_server(tmp_path) as server, client_of(server) as tarry:
-        put_topic(tarry, "orders")
+        tarry.put_topic("orders", queues=1)
         for n in range(6):
             tarry.publish("orders", {"n": n})
         for group in ("billing", "other"):
@@ -180,7 +180,7 @@ def test_a_terminal_shows_how_many_are_replayed(
     count = 150
     terminal = Terminal()
     with start_server(tmp_path) as server, client_of(server) as tarry:
-        put_topic(tarry, "orders")
+        tarry.put_topic("orders", queues=1)
         tarry.publish_many("orders", [{"body": {"n": n}} for n in range(2 * count)])
         tarry.put_group("orders", "billing")
         tables = tables_of(spark, messages=[message(2 * n) for n in range(count)])  # so that no two are neighbours
@@ -255,8 +255,3 @@ def test_to_a_group_nothing_that_is_gone_or_of_another_topic(spark: SparkSession
     chosen = standing(selected(elsewhere, "true"), elsewhere.messages)
     with pytest.raises(PipelineError, match="there are messages of orders too"):
         replaying.to_group(spark, chosen, "http://127.0.0.1:9", "invoices", "billing", "r", None)
-
-
-def put_topic(tarry: Tarry, name: str) -> None:
-    """With one queue."""
-    tarry.put_topic(name, queues=1)

@@ -64,21 +64,9 @@ def command(capsys: pytest.CaptureFixture[str]) -> Run:
 
 def test_report(history: _History, command: Run, tmp_path: Path) -> None:
     place = str(tmp_path / "made")
-    code, out, _ = command(
-        "report",
-        "--lake",
-        "lake",
-        "--output",
-        place,
-        "--topic",
-        "t",
-        "--title",
-        "Orders",
-        "--from",
-        "2026-01-31T12:00:00Z",
-        "--to",
-        "2026-01-31T13:00:00Z",
-    )
+    window = ("--from", "2026-01-31T12:00:00Z", "--to", "2026-01-31T13:00:00Z")
+    named = ("--topic", "t", "--title", "Orders")
+    code, out, _ = command("report", "--lake", "lake", "--output", place, *named, *window)
     assert (code, out) == (0, f"{place}/index.html\n")
     assert "Orders" in Path(place, "index.html").read_text("utf-8")
     asked = {"dsn": None, "lake": "lake", "topics": ["t"]}

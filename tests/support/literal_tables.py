@@ -17,22 +17,11 @@ Literal = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _MESSAGE: dict[str, Any] = {"topic": "t", "topic_id": 1, "queue_id": 1, "queue": 0, "body": b"{}"}
-_HANDED_OUT: dict[str, Any] = {
-    "topic": "t",
-    "group": "g",
-    "group_id": 1,
-    "queue_id": 1,
-    "queue": 0,
-    "number": 0,
-    "claim": 0,
-    "client": "c",
-    "attempt": 1,
-    "outcome": "acked",
-}
 _GROUP: dict[str, Any] = {"topic": "t", "group": "g", "group_id": 1}
+_HANDED_OUT = _GROUP | {"queue_id": 1, "queue": 0, "number": 0, "claim": 0, "client": "c", "attempt": 1}
 _PLAIN: dict[str, dict[str, Any]] = {
     "messages": _MESSAGE,
-    "deliveries": _HANDED_OUT,
+    "deliveries": {**_HANDED_OUT, "outcome": "acked"},
     "claims": {**_HANDED_OUT, "outcome": "open"},
     "retries": {**_GROUP, "history": "[]", "parked": False},
     "returns": {**_GROUP, "history": "[]"},
