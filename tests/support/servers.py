@@ -28,6 +28,7 @@ import pytest
 import trio
 
 from support.certificates import write_certificates
+from support.waiting import wait_until
 from tarry.bench.proxy import connect_to, listen_before
 
 START_SECONDS = 60.0
@@ -123,15 +124,12 @@ class PrivateRedis:
         if self._process is not None:
             return
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
-                assert time.monotonic() < deadline, "redis-server does not answer"
-                time.sleep(0.01)
-            else:
-                return
+        wait_until(self._answers, 10)
+
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
 
     def stop(self) -> None:
         if self._process is not None:
