@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import tarry
+from tarry.service.demo.server_process import python_path
 
 
 def command(*arguments: str) -> list[str]:
@@ -33,8 +33,7 @@ def at_a_terminal(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 def environment() -> dict[str, str]:
     """The environment in which a child finds the package where this process found it."""
-    home = str(Path(tarry.__file__ or "").absolute().parents[1])
-    return {**os.environ, "PYTHONPATH": home, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return os.environ | python_path() | {"SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -86,8 +85,8 @@ def wait_for(happened: Callable[[], bool], process: "subprocess.Popen[str]", sec
         time.sleep(0.02)
 
 
-def files(lake: Path, table: str, pattern: str = "*/*/*.parquet") -> Sequence[Path]:
-    return list((lake / table).glob(pattern))
+def files(lake: Path, table: str) -> Sequence[Path]:
+    return list((lake / table).glob("*/*/*.parquet"))
 
 
 def more_files(lake: Path, than: int) -> bool:

@@ -268,3 +268,54 @@ def test_the_busiest_due_minutes(spark: SparkSession) -> None:
     assert rows_of(figures.due_minutes(tables, WINDOW)) == minutes
     to_come = {"minute": 3 * HOUR, "messages": 1, "waiting": 1, "topic": "b", "topic_messages": 1}
     assert rows_of(figures.due_minutes(tables, Window(HOUR, 2 * HOUR, is_now=True))) == [*minutes, to_come]
+
+
+LONGER = Window(HOUR, HOUR + 150 * MINUTE + 30_000)
+
+
+def test_the_rate_of_each_step_also_of_those_without_anything(spark: SparkSession) -> None:
+    step = 5 * MINUTE
+    assert LONGER.step == step
+    tables = literal_tables(
+        spark,
+        messages=[{"offset": n, "streamed_at": at, "deliver_at": 0} for n, at in enumerate((HOUR - 1, HOUR, HOUR + 1))]
+        + [{"offset": 9, "streamed_at": LONGER.until - 1, "deliver_at": 0}],
+        deliveries=[
+            {"offset": n, "claimed_at": HOUR, "settled_at": HOUR + step, "outcome": outcome}
+            for n, outcome in enumerate(("acked", "retried", "lost", "lost_dead", "suspended"))
+        ],
+        claims=[{"offset": 7, "claimed_at": HOUR, "outcome": "acked_outside", "settled_at": HOUR + 2}],
+    )
+    frame = figures.rate(tables, LONGER)
+    assert frame.schema == figures.RATE
+    rows = rows_of(frame)
+    assert [row["at"] for row in rows] == list(range(HOUR, LONGER.until, step))
+    assert rows[0] == {"at": HOUR, "seconds": 300.0, "streamed": 2, "acked": 1, "failed": 0}
+    assert rows[1] == {"at": HOUR + step, "seconds": 300.0, "streamed": 0, "acked": 1, "failed": 3}
+    assert {(row["streamed"], row["acked"], row["failed"]) for row in rows[2:-1]} == {(0, 0, 0)}
+    assert (rows[-1]["seconds"], rows[-1]["streamed"]) == (30.0, 1), "the last step is short"
+
+
+def test_the_skew_of_queues(spark: SparkSession) -> None:
+    def message(topic: str, queue: int, offset: int) -> dict[str, object]:
+        return {"topic": topic, "queue_id": queue + 1, "queue": queue, "offset": offset, "deliver_at": HOUR}
+
+    tables = literal_tables(
+        spark,
+        messages=[
+            *(message("skewed", 1, n) for n in range(6)),
+            *(message("skewed", 0, n) for n in range(2)),
+            *(message("even", n, 0) for n in range(2)),
+            message("alone", 0, 0),
+        ],
+        queues=[{"topic": "skewed", "queue": n, "queue_id": n + 1} for n in range(4)]
+        + [{"topic": "skewed", "queue": 7, "queue_id": 9, "group_id": 5}],  # a retry queue
+    )
+    frame = figures.queues(tables, LONGER)
+    assert frame.schema == figures.QUEUES
+    assert rows_of(frame) == [
+        {"topic": "skewed", "queues": 4, "messages": 8, "fullest": 1, "fullest_messages": 6, "emptiest_messages": 0}
+        | {"skew": 3.0},
+        {"topic": "even", "queues": 2, "messages": 2, "fullest": 0, "fullest_messages": 1, "emptiest_messages": 1}
+        | {"skew": 1.0},
+    ]
