@@ -109,7 +109,7 @@ def test_killed_at_random_moments_every_row_is_in_mysql_once(store: str, tables:
 
 def test_a_ctrl_c_is_one_line_and_the_next_run_completes(store: str, tables: MySQLTables, tmp_path: Path) -> None:
     folder = write_rows(tmp_path / "rows", ROWS, 1)
-    with archiver.at_a_terminal(*arguments(folder, "--dsn", store, "--rate", SLOWLY)) as process:
+    with archiver.started(*arguments(folder, "--dsn", store, "--rate", SLOWLY)) as process:
         archiver.wait_for(lambda: count(tables) > 0, process)
         process.send_signal(signal.SIGINT)
         out, told = process.communicate(timeout=60)
