@@ -5,12 +5,12 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
-from urllib.parse import unquote, urlsplit
 
 import attrs
 import pymysql
 import trio
 
+from support.drivers import login
 from support.hearing import HearingStore
 from support.servers import database
 from tarry.store import catalogue
@@ -88,16 +88,8 @@ class MySQLTables:
 
 def connect_raw(dsn: str) -> "pymysql.connections.Connection[pymysql.cursors.Cursor]":
     """A connection as of another program, with transactions, READ COMMITTED."""
-    parts = urlsplit(dsn)
-    connection: pymysql.connections.Connection[pymysql.cursors.Cursor] = pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
-        database=parts.path[1:],
-        init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    )
-    return connection
+    isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    return pymysql.connect(**login(dsn), init_command=isolation)
 
 
 def row_lock_waits(tables: Tables) -> int:
