@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from support.benches import bench
+from support.processes import below, is_there
 from support.waiting import wait_until
 from tarry.bench import plots
-from tarry.bench.peers.processes import tree
 from tarry.service.demo.server_process import python_path
 
 MODULES = (
@@ -173,7 +173,7 @@ def test_no_server_outlives_a_bench_that_is_ended(mariadb_server: str, number: i
             assert process.wait(60) != 0
         finally:
             process.kill()
-    left = [pid for pid in servers if command_of(pid)]
+    left = [pid for pid in servers if is_there(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert left == []
@@ -181,19 +181,13 @@ def test_no_server_outlives_a_bench_that_is_ended(mariadb_server: str, number: i
 
 def servers_of(bench: int) -> list[int]:
     """The processes of Tarry's servers that a bench has started."""
-    return [pid for pid in tree(bench)[1:] if b"serve" in command_of(pid)]
+    return [pid for pid, command in below(bench) if "serve" in command.split()]
 
 
 def has_sockets(pid: int) -> bool:
     with suppress(OSError):
         return any(os.readlink(entry).startswith("socket:") for entry in Path(f"/proc/{pid}/fd").iterdir())
     return False
-
-
-def command_of(pid: int) -> list[bytes]:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return []
 
 
 def test_polls() -> None:
