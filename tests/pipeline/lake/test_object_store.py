@@ -143,17 +143,17 @@ async def test_a_wrong_key_or_address_is_one_sentence(
 ) -> None:
     await stage.publish(stage.draft(await stage.topic(), b"1"))
     value, sentence = WRONG[name]
-    archiving = ("archive", "--dsn", stage.dsn, "--lake", server.lake)
+    command = ("archive", "--dsn", stage.dsn, "--lake", server.lake)
     with monkeypatch.context() as wrong:
         wrong.setenv(name, value)
-        code, error = told(*archiving)
+        code, error = told(*command)
     assert code == 1
     assert error.startswith(f"tarry pipeline: the lake at {server.lake}/messages cannot be used: the object store at ")
     assert sentence in error
     assert error.count("\n") == 1
     assert server.environment["AWS_SECRET_ACCESS_KEY"] not in error
     assert (server.paths(), stage.tables.rows("SELECT * FROM archived")) == ([], [])
-    assert told(*archiving) == (0, "")
+    assert told(*command) == (0, "")
     with monkeypatch.context() as wrong:
         wrong.setenv(name, value)
         code, error = told("trace", "--key", "k", "--lake", server.lake)
@@ -166,10 +166,10 @@ async def test_a_bucket_that_is_gone_is_one_sentence_and_its_return_is_gone_on_w
 ) -> None:
     topic = await stage.topic("orders", queues=2)
     await stage.publish(*(stage.draft(topic, b"%d" % at, queue=at % 2, key=f"k-{at}") for at in range(40)))
-    archiving = ("archive", "--dsn", stage.dsn, "--lake", server.lake)
+    command = ("archive", "--dsn", stage.dsn, "--lake", server.lake)
     gone = f"the object store at {server.url} has no bucket {BUCKET}. Make it or put it back, or correct --lake"
     before = server.take_bucket()
-    assert told(*archiving) == (1, f"tarry pipeline: the lake at {server.lake}/messages cannot be used: {gone}\n")
+    assert told(*command) == (1, f"tarry pipeline: the lake at {server.lake}/messages cannot be used: {gone}\n")
     assert stage.tables.rows("SELECT * FROM archived") == []
     server.give_bucket(before)
 
@@ -192,7 +192,7 @@ async def test_a_bucket_that_is_gone_is_one_sentence_and_its_return_is_gone_on_w
     assert snapshot is not None
     assert snapshot.positions(map(str, marks)) == {str(queue): upto for queue, upto in marks.items()}
 
-    assert told(*archiving) == (0, "")
+    assert told(*command) == (0, "")
     assert in_lake(spark, server.lake, "messages") == in_store(spark, stage.dsn, "messages")
 
 

@@ -191,7 +191,7 @@ def test_dead_letters_by_the_reason_of_their_last_attempt(spark: SparkSession) -
     )
 
     def row(reason: str | None, dead: int, first: int, last: int) -> dict[str, object]:
-        told = {"topic": "t", "group": "g", "reason": reason, "dead": dead, "reason_dead": dead}
+        told: dict[str, object] = {"topic": "t", "group": "g", "reason": reason, "dead": dead, "reason_dead": dead}
         return told | {"first": HOUR + first, "last": HOUR + last, "last_id": HOUR + last}
 
     assert rows_of(figures.dead_letters(tables, WINDOW)) == [
