@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from support.benches import bench
+from support.processes import below, is_there
 from support.waiting import wait_until
 from tarry.bench import plots
-from tarry.bench.programs import tree
+from tarry.service.demo.server_process import python_path
 
 MODULES = (
     "claim",
@@ -37,34 +39,16 @@ MODULES = (
 
 def run(module: str, *arguments: str) -> list[dict[str, Any]]:
     """What the bench prints; its checks of counts make it fail."""
-    root = Path(__file__).resolve().parents[2]
-    environment = os.environ | {"PYTHONPATH": str(root / ".tree")}
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", f"tarry.bench.{module}", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    done = bench(module, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_help_says_what_the_question_is(module: str) -> None:
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", f"tarry.bench.{module}", "--help"],
-        env=os.environ | {"PYTHONPATH": str(root / ".tree")},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert "?" in done.stdout
-    assert "--dsn" in done.stdout
+    said = bench(module, "--help").stdout
+    assert "?" in said
+    assert "--dsn" in said
 
 
 @pytest.mark.long
@@ -172,23 +156,22 @@ def test_nodes(mariadb_server: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_no_server_outlives_a_bench_that_is_ended(mariadb_server: str, number: int) -> None:
     command = [sys.executable, "-P", "-m", "tarry.bench.nodes", "--dsn", mariadb_server]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / ".tree")}
-    environment["TARRY_TEST_FORK"] = "0"  # its servers are known by their command lines
+    environment = os.environ | python_path() | {"TARRY_TEST_FORK": "0"}  # its servers are known by their command lines
     with subprocess.Popen(
         [*command, "--runs", "1", "--idle", "600", "--only", "idle"],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    ) as bench:
+    ) as process:
         try:
             # One that is only just begun the bench may not know of yet, if the signal comes within its fork.
-            wait_until(lambda: any(map(has_sockets, servers_of(bench.pid))))
-            servers = servers_of(bench.pid)
-            bench.send_signal(number)
-            assert bench.wait(60) != 0
+            wait_until(lambda: any(map(has_sockets, servers_of(process.pid))))
+            servers = servers_of(process.pid)
+            process.send_signal(number)
+            assert process.wait(60) != 0
         finally:
-            bench.kill()
-    left = [pid for pid in servers if command_of(pid)]
+            process.kill()
+    left = [pid for pid in servers if is_there(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert left == []
@@ -196,19 +179,13 @@ def test_no_server_outlives_a_bench_that_is_ended(mariadb_server: str, number: i
 
 def servers_of(bench: int) -> list[int]:
     """The processes of Tarry's servers that a bench has started."""
-    return [pid for pid in tree(bench)[1:] if b"serve" in command_of(pid)]
+    return [pid for pid, command in below(bench) if "serve" in command.split()]
 
 
 def has_sockets(pid: int) -> bool:
     with suppress(OSError):
         return any(os.readlink(entry).startswith("socket:") for entry in Path(f"/proc/{pid}/fd").iterdir())
     return False
-
-
-def command_of(pid: int) -> list[bytes]:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return []
 
 
 def test_polls() -> None:

@@ -15,6 +15,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from support.benches import bench
 from support.servers import skip_or_fail
 from support.waiting import wait_until
 from tarry.bench import databases
@@ -26,11 +27,7 @@ from tarry.bench.campaign.operators import Operator
 from tarry.bench.lean_http import LeanHTTP
 from tarry.bench.proxy import SILENCES, Proxy
 from tarry.bench.usage import children_of
-from tarry.service.demo.server_process import free_port
-
-ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-P", "-m", "tarry.bench.campaign"]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / ".tree")}
+from tarry.service.demo.server_process import free_port, python_path
 
 SHOWN = {
     "dropped": "lost",
@@ -63,14 +60,7 @@ SHOWN_BY_A_MACHINE = {
 
 def campaign(keep: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, the last JSON line, and all that was said beside."""
-    done = subprocess.run(
-        [*COMMAND, "--keep", str(keep), *arguments],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    done = bench("campaign", "--keep", str(keep), *arguments)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     assert lines, done.stderr
     return done.returncode, json.loads(lines[-1]), done.stdout + done.stderr
@@ -240,9 +230,7 @@ async def test_an_answer_that_is_given_up_is_not_heard_by_the_next_who_asks(tmp_
 
 
 def test_the_seed_is_told_and_an_unknown_row_is_refused() -> None:
-    done = subprocess.run(
-        [*COMMAND, "--rows", "flood"], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = bench("campaign", "--rows", "flood")
     assert done.returncode == 2
     assert "invalid choice: 'flood'" in done.stderr
 
@@ -261,8 +249,9 @@ def test_interrupted_it_takes_its_servers_along(number: int, keep: bool, tmp_pat
     """And leaves nothing behind that nobody asked to keep."""
     arguments = ["--rows", "none", "--dsn", "sqlite", "--nodes", "1", "--count", "100000"]
     arguments += ["--keep", str(tmp_path / "kept")] if keep else []
-    environment = ENVIRONMENT | {"TMPDIR": str(tmp_path), "TARRY_TEST_FORK": "0"}  # its child is its server
-    process = subprocess.Popen([*COMMAND, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | python_path() | {"TMPDIR": str(tmp_path), "TARRY_TEST_FORK": "0"}
+    command = [sys.executable, "-P", "-m", "tarry.bench.campaign", *arguments]  # its child is its server
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: any(path.stat().st_size > 10_000 for path in tmp_path.rglob("history.jsonl")))
         (child,) = children_of(process.pid)

@@ -1,13 +1,11 @@
 """The bench of the peers: it runs with Tarry and whoever is installed of the small ones; its table tells the truth."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from support.benches import bench
 from tarry.bench.peers.beanstalkd import Beanstalkd
 from tarry.bench.peers.ours import TarryOnSQLite
 from tarry.bench.peers.peer import Peer
@@ -16,16 +14,8 @@ from tarry.bench.report import Figures
 
 
 def test_it_runs() -> None:
-    root = Path(__file__).resolve().parents[2]
     small = ("--scale", "0.01", "--callers", "2", "--works", "a", "c", "d")
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "tarry.bench.peers", *small, "--peers", "tarry-sqlite", "beanstalkd"],
-        env=os.environ | {"PYTHONPATH": str(root / ".tree")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    done = bench("peers", *small, "--peers", "tarry-sqlite", "beanstalkd")
     assert done.returncode == 0, done.stderr
     text, _, table = done.stdout.partition("\n| ")
     lines = [json.loads(line) for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline."""
+"""One Spark session for all tests of the pipeline, as a report or an audit of a small store opens it."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,6 @@ from tarry.pipeline import session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     need_spark()
-    opened = session.open_session("tests", "local[2]")
-    opened.conf.set("spark.sql.shuffle.partitions", "2")
+    opened = session.open_session("tests", "local[2]", rows=session.FEW)
     yield opened
     opened.stop()

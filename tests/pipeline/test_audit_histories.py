@@ -3,10 +3,10 @@
 A fault is planted into a copy of a real history, each copy a topic of its own, so that one audit looks for them all.
 """
 
-import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
+from functools import cache
 from typing import Any, Literal
 
 import pytest
@@ -16,7 +16,6 @@ from pyspark.sql import functions as f
 from support.bare_tables import Book, look_at, read_book
 from support.literal_tables import moment
 from support.oracle import Oracle, choose
-from support.spark_settings import small
 from support.still import StillBackend
 from support.stores import START
 from tarry.pipeline.audit import balances
@@ -73,9 +72,16 @@ async def live(oracle: Oracle, dice: random.Random, steps: int, *, operators: bo
 
 
 def history(seed: int, *, steps: int, operators: bool) -> Book:
+    async def write(store: Store) -> None:
+        await live(await Oracle.begin(store), random.Random(seed), steps, operators=operators)
+
+    return written(write)
+
+
+def written(write: Callable[[Store], Coroutine[Any, Any, None]]) -> Book:
+    """What is in the tables when it is done."""
     backend = StillBackend()
-    oracle = drive(Oracle.begin(Store(backend)))
-    drive(live(oracle, random.Random(seed), steps, operators=operators))
+    drive(write(Store(backend)))
     book = read_book(lambda sql: backend._connection.execute(sql).fetchall())
     backend.close()
     return book
@@ -121,24 +127,19 @@ async def rough(store: Store, dice: random.Random, steps: int, *, ordered: bool)
             await store.turn(group, [Settlement(claim.key, verb, places, "no", None, count)] if places else [], [], now)
 
 
+@cache
 def rough_history(seed: int, *, ordered: bool) -> Book:
-    backend = StillBackend()
-    drive(rough(Store(backend), random.Random(seed), 150, ordered=ordered))
-    book = read_book(lambda sql: backend._connection.execute(sql).fetchall())
-    backend.close()
-    return book
+    return written(lambda store: rough(store, random.Random(seed), 150, ordered=ordered))
 
 
 def as_topic(book: Book, topic: str, number: int) -> Book:
     """A copy of it under the name of another topic, with ids of its own."""
     shifts = {"topic_id": 1000, "group_id": 1000, "queue_id": 1000, "message_queue_id": 1000, "id": 10**16}
-    twin = copy.deepcopy(book)
-    for rows in twin.values():
-        for row in rows:
-            row["topic"] = topic
-            for field, shift in shifts.items():
-                if row.get(field):  # the topic's own queues are of group 0
-                    row[field] += number * shift
+    twin = {name: [row | {"topic": topic} for row in rows] for name, rows in book.items()}
+    for row in (row for rows in twin.values() for row in rows):
+        for field, shift in shifts.items():
+            if row.get(field):  # the topic's own queues are of group 0
+                row[field] += number * shift
     return twin
 
 
@@ -327,10 +328,9 @@ def audit(spark: SparkSession) -> Iterator[Audit]:
     for number, fault in enumerate(FAULTS, 5):
         books.append(as_topic(alone, fault.__name__, number))
         fault(books[-1])
-    with small(spark):
-        audit = Audit.of(look_at(spark, merged(books)), SCOPE)
-        yield audit
-        audit.evidence.close()
+    audit = Audit.of(look_at(spark, merged(books)), SCOPE)
+    yield audit
+    audit.evidence.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The checks of the audit on a few literal rows: what each tells, and what it leaves alone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,10 +9,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from support.bare_tables import Book, LiteralBooks, look_at, open_book
 from support.literal_tables import moment
-from support.spark_settings import small
 from support.stores import HOUR, MINUTE, START
 from tarry.pipeline.audit import balances, copies, earliness, fates, holes
-from tarry.pipeline.audit.evidence import Evidence, Scope, look
+from tarry.pipeline.audit.evidence import Scope, look
 from tarry.pipeline.audit.findings import FINDINGS, listed
 from tarry.pipeline.audit.job import Audit, confirmed
 from tarry.pipeline.schemas import CURSORS
@@ -22,19 +20,12 @@ pytestmark = pytest.mark.long
 
 
 SCOPE = Scope(until=moment(START + 10 * HOUR))
-NOBODY: dict[str, Any] = dict.fromkeys(("key", "ordering_key", "tag", "headers", "content_type"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _small(spark: SparkSession) -> Iterator[None]:
-    with small(spark):
-        yield
 
 
 def message(offset: int, *, at: int = START, id_: int | None = None, body: bytes = b"{}") -> dict[str, Any]:
     place = {"topic": "orders", "topic_id": 1, "queue_id": 10, "queue": 0, "offset": offset}
     times = dict.fromkeys(("accepted_at", "deliver_at", "streamed_at"), moment(at))
-    return place | NOBODY | times | {"id": 500 + offset if id_ is None else id_, "body": bytearray(body)}
+    return place | times | {"id": 500 + offset if id_ is None else id_, "body": bytearray(body)}
 
 
 def queues(end: int, *, floor: int = 0, gone: int = 0, back: int = 0) -> list[dict[str, Any]]:
@@ -66,19 +57,15 @@ def acked(count: int) -> Book:
     }
 
 
-def evidence(spark: SparkSession, book: Book) -> Evidence:
-    return look_at(spark, book)
-
-
 def told(spark: SparkSession, book: Book) -> list[tuple[str, int | None]]:
     """What is said of the messages in their groups, and of the log."""
-    seen = evidence(spark, book)
+    seen = look_at(spark, book)
     rows = fates.check(seen, SCOPE, fates.lives(seen, SCOPE)).unionByName(balances.gaps(seen)).collect()
     return sorted(((row.kind, row.offset) for row in rows), key=str)
 
 
 def test_what_is_acked_is_clean(spark: SparkSession) -> None:
-    findings = Audit.of(evidence(spark, acked(3)), SCOPE).findings()
+    findings = Audit.of(look_at(spark, acked(3)), SCOPE).findings()
     assert [(f.name, f.dataType) for f in findings.schema] == [(f.name, f.dataType) for f in FINDINGS]
     assert findings.collect() == []
 
@@ -111,7 +98,7 @@ def test_a_busy_counter_is_held_against_what_it_may_have_been(spark: SparkSessio
     """Four are claimed by the rows, and by the counters two before they were read, five after."""
     claims = [delivery(offset, offset, "open") | {"ended_at": None} for offset in range(4)]
     book: Book = {"claims": claims, "queues": queues(9), "cursors": [cursor(2), cursor(0, queue_id=11)]}
-    still = evidence(spark, book)
+    still = look_at(spark, book)
     (row,) = balances.groups(still).where("NOT retry").collect()
     assert (row.moves, row.claimed, row.holds, row.busy) == (2, 4, False, False)
     after = open_book(spark, book | {"cursors": [cursor(5), cursor(0, queue_id=11)]}).cursors
@@ -125,32 +112,25 @@ def test_a_busy_counter_is_held_against_what_it_may_have_been(spark: SparkSessio
 def test_what_an_outbox_did_counts_before_it_is_counted(spark: SparkSession) -> None:
     timer = {name: value for name, value in message(0).items() if name not in ("offset", "queue", "streamed_at")}
     book: Book = {"timers": [timer | {"due": moment(START)}], "queues": queues(0)}
-    (row,) = balances.topics(evidence(spark, book)).collect()
+    (row,) = balances.topics(look_at(spark, book)).collect()
     assert (row.accepted, row.pending, row.waiting, row.holds) == (0, 0, 1, False)
-    outbox = {
-        "topic": "orders",
-        "topic_id": 1,
-        "uncounted": 1,
-        "scheduled": 2,
-        "cancelled": 2,
-        "replaced": 0,
-        "suppressed": 0,
-    }
-    (row,) = balances.topics(evidence(spark, book | {"outbox": [outbox]})).collect()
+    outbox = {"topic": "orders", "topic_id": 1, "uncounted": 1, "scheduled": 2, "cancelled": 2}
+    outbox |= {"replaced": 0, "suppressed": 0}
+    (row,) = balances.topics(look_at(spark, book | {"outbox": [outbox]})).collect()
     assert (row.accepted, row.cancelled, row.pending, row.holds) == (3, 2, 1, True)
 
 
 def test_what_guards_have_suppressed_is_not_pending(spark: SparkSession) -> None:
     counts = {"topic": "orders", "topic_id": 1, "scheduled": 3, "cancelled": 1, "replaced": 1, "suppressed": 1}
-    (row,) = balances.topics(evidence(spark, {"tallies": [counts], "queues": queues(0)})).collect()
+    (row,) = balances.topics(look_at(spark, {"tallies": [counts], "queues": queues(0)})).collect()
     assert (row.accepted, row.suppressed, row.pending, row.holds) == (3, 1, 0, True)
     lost = counts | {"suppressed": 0}
-    (row,) = balances.topics(evidence(spark, {"tallies": [lost], "queues": queues(0)})).collect()
+    (row,) = balances.topics(look_at(spark, {"tallies": [lost], "queues": queues(0)})).collect()
     assert (row.pending, row.waiting, row.holds) == (1, 0, False)
 
 
 def hole_offsets(spark: SparkSession, book: Book, scope: Scope = SCOPE) -> list[int]:
-    return sorted(row.offset for row in holes.check(evidence(spark, book), scope).collect())
+    return sorted(row.offset for row in holes.check(look_at(spark, book), scope).collect())
 
 
 def test_holes(spark: SparkSession) -> None:
@@ -187,7 +167,7 @@ def test_messages_below_the_floor_are_told_of(spark: SparkSession) -> None:
     book = acked(6) | {"queues": queues(6, floor=4)}
     book["messages"] = book["messages"][4:]
     book["deliveries"] = book["deliveries"][3:]
-    audit = Audit.of(evidence(spark, book), SCOPE)
+    audit = Audit.of(look_at(spark, book), SCOPE)
     rows = [(row.group, row.what, row["count"]) for row in audit.unchecked().collect()]
     assert rows[0] == (None, "below_floor", 4)
 
@@ -198,7 +178,7 @@ def test_messages_older_than_the_log_are_told_of(spark: SparkSession) -> None:
     book["messages"] = [message(offset, at=START + offset * MINUTE) for offset in range(6)]
     book["deliveries"] = [delivery(offset, offset, at=START + offset * MINUTE + 1000) for offset in range(3, 6)]
     assert told(spark, book) == []
-    audit = Audit.of(evidence(spark, book), SCOPE)
+    audit = Audit.of(look_at(spark, book), SCOPE)
     assert [tuple(row) for row in audit.unchecked().collect()] == [("orders", "billing", "before_log", 4)]
 
 
@@ -221,7 +201,7 @@ def test_seeks_account_for_what_they_moved_over(spark: SparkSession) -> None:
     book["deliveries"] = [delivery(n, offset) for n, offset in ((0, 0), (2, 3), (3, 4), (5, 4))]
     book["cursors"] = [cursor(5, acked=4, sought=1, next_delivery=6), cursor(0, queue_id=11)]
     assert told(spark, book) == []
-    audit = Audit.of(evidence(spark, book), SCOPE)
+    audit = Audit.of(look_at(spark, book), SCOPE)
     (hour,) = fates.hours(audit.lives).collect()
     assert (hour.messages, hour.acked, hour.released) == (5, 3, 2)
     assert ("log_gap", None) in told(spark, book | {"seeks": [forth]})
@@ -235,7 +215,7 @@ def test_early(spark: SparkSession) -> None:
     book["messages"][2] |= {"accepted_at": moment(START + 7), "deliver_at": moment(START - HOUR)}
     for offset, before in ((3, 1000), (4, 999), (5, 1)):
         book["deliveries"][offset]["claimed_at"] = moment(START - before)
-    seen = evidence(spark, book)
+    seen = look_at(spark, book)
     lived = fates.lives(seen, SCOPE)
     rows = earliness.check(seen, lived).orderBy("offset").collect()
     assert [(row.kind, row.group, row.id, row.detail) for row in rows] == [
@@ -262,7 +242,7 @@ def test_a_rung_cut_short(spark: SparkSession) -> None:
     book["deliveries"] += [delivery(n, n, at=START + MINUTE) | again for n in range(5)]
     book["deliveries"][-4]["outcome"] = "expired"
     book["deliveries"][-3]["claimed_at"] = moment(START)
-    seen = evidence(spark, book)
+    seen = look_at(spark, book)
     rows = earliness.check(seen, fates.lives(seen, SCOPE)).orderBy("offset").collect()
     assert [(row.kind, row.group, row.id, row.detail) for row in rows] == [
         ("early", "billing", 500, "attempt 2 began 1 ms before its rung was over"),
@@ -295,7 +275,7 @@ def test_what_only_the_lake_has(spark: SparkSession) -> None:
     lake, store = (open_book(spark, {"messages": some}).messages for some in (whole[:4], [whole[0], *whole[2:]]))
     for floor, offsets in ((0, [1]), (1, []), (2, [])):
         book: Book = {"messages": whole, "queues": queues(6, floor=floor), "cursors": [cursor(0)]}
-        seen = evidence(spark, book)
+        seen = look_at(spark, book)
         assert holes.check(seen, SCOPE).collect() == []
         rows = holes.lost(seen, SCOPE, store, lake).collect()
         assert [(row.kind, row.topic, row.offset, row.id) for row in rows] == [
@@ -316,10 +296,10 @@ def test_only_what_is_seen_twice_is_told(spark: SparkSession) -> None:
 
     def look_again(topics: Any) -> Audit:
         asked.append(topics)
-        return Holes.of(evidence(spark, second), SCOPE)
+        return Holes.of(look_at(spark, second), SCOPE)
 
     def of(book: Book) -> list[Row]:
-        return confirmed(Holes.of(evidence(spark, book), SCOPE), look_again).collect()
+        return confirmed(Holes.of(look_at(spark, book), SCOPE), look_again).collect()
 
     assert [(row.kind, row.offset) for row in of(first)] == [("hole", 3)]
     assert asked == [["orders"]]
@@ -329,7 +309,7 @@ def test_only_what_is_seen_twice_is_told(spark: SparkSession) -> None:
 
 def test_the_list_of_each_kind_is_bounded(spark: SparkSession) -> None:
     book = acked(50) | {"queues": queues(90)}
-    rows = listed(holes.check(evidence(spark, book), SCOPE), 3).collect()
+    rows = listed(holes.check(look_at(spark, book), SCOPE), 3).collect()
     assert [(row.offset, row.total) for row in rows] == [(50, 40), (51, 40), (52, 40)]
 
 
@@ -339,7 +319,7 @@ def test_a_claim_that_ends_meanwhile_is_taken_from_the_log(spark: SparkSession, 
     book["claims"] = [delivery(0, 0, "open") | {"ended_at": None}]
     if open_claim:
         book["deliveries"] = book["deliveries"][1:]
-    rows = evidence(spark, book).handed.orderBy("offset").collect()
+    rows = look_at(spark, book).handed.orderBy("offset").collect()
     assert [(row.offset, row.outcome) for row in rows] == [(0, "open" if open_claim else "acked"), (1, "acked")]
 
 
@@ -347,5 +327,5 @@ def test_lives_are_limited_to_the_scope(spark: SparkSession) -> None:
     book = acked(4)
     book["messages"] = [message(offset, at=START + offset * HOUR) for offset in range(4)]
     scope = Scope(until=moment(START + 3 * HOUR), since=moment(START + HOUR))
-    rows = fates.lives(evidence(spark, book), scope).orderBy("offset").collect()
+    rows = fates.lives(look_at(spark, book), scope).orderBy("offset").collect()
     assert [row.offset for row in rows] == [1, 2]

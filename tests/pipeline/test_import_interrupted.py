@@ -10,18 +10,13 @@ from urllib.parse import urlsplit
 
 import pymysql
 import pytest
-import trio
 
 from support import archiver
 from support.gate import Gate
 from support.server import client_of, start_server
-from support.servers import database
-from support.stores import MySQLTables, migrate
+from support.stores import MySQLTables, store_with
 from tarry.client import Tarry
-from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
-from tarry.store.opening import open_backend
-from tarry.store.store import Store
 
 pytestmark = pytest.mark.long
 
@@ -36,15 +31,7 @@ INTERRUPTED = 130
 @pytest.fixture
 def store(mysql_server: str) -> Iterator[str]:
     """The DSN of a database with the topic `rows`."""
-
-    async def add_topic() -> None:
-        backend = await open_backend(dsn)
-        await Store(backend).write(catalogue.add_topic, TopicDraft("rows", queues=3), await backend.now())
-        await backend.aclose()
-
-    with database(mysql_server) as dsn:
-        migrate(dsn)
-        trio.run(add_topic)
+    with store_with(mysql_server, TopicDraft("rows", queues=3)) as dsn:
         yield dsn
 
 
@@ -122,7 +109,7 @@ def test_killed_at_random_moments_every_row_is_in_mysql_once(store: str, tables:
 
 def test_a_ctrl_c_is_one_line_and_the_next_run_completes(store: str, tables: MySQLTables, tmp_path: Path) -> None:
     folder = write_rows(tmp_path / "rows", ROWS, 1)
-    with archiver.at_a_terminal(*arguments(folder, "--dsn", store, "--rate", SLOWLY)) as process:
+    with archiver.started(*arguments(folder, "--dsn", store, "--rate", SLOWLY)) as process:
         archiver.wait_for(lambda: count(tables) > 0, process)
         process.send_signal(signal.SIGINT)
         out, told = process.communicate(timeout=60)
@@ -161,23 +148,16 @@ def waiting(tarry: Tarry) -> int:
 
 @pytest.fixture
 def gate(store: str) -> Iterator[Gate]:
-    parts = urlsplit(store)
-    gate = Gate(parts.hostname or "", parts.port or 3306)
+    gate = Gate.before(store)
     yield gate
     gate.close()
-
-
-def through(gate: Gate, dsn: str) -> str:
-    parts = urlsplit(dsn)
-    login, _, _ = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{login}@127.0.0.1:{gate.port}").geturl()
 
 
 def test_when_the_database_goes_away_it_says_so_and_the_next_run_completes(
     store: str, tables: MySQLTables, gate: Gate, tmp_path: Path
 ) -> None:
     folder = write_rows(tmp_path / "rows", ROWS, 1)
-    with archiver.started(*arguments(folder, "--dsn", through(gate, store), "--rate", SLOWLY)) as process:
+    with archiver.started(*arguments(folder, "--dsn", gate.through(store), "--rate", SLOWLY)) as process:
         archiver.wait_for(lambda: count(tables) > 0, process)
         gate.shut()
         out, told = process.communicate(timeout=240)
@@ -186,7 +166,7 @@ def test_when_the_database_goes_away_it_says_so_and_the_next_run_completes(
     assert not out, "no summary of what was not done"
     assert 0 < count(tables) < ROWS
     gate.open()
-    last = archiver.run(*arguments(write_rows(folder, ROWS, 2), "--dsn", through(gate, store)))
+    last = archiver.run(*arguments(write_rows(folder, ROWS, 2), "--dsn", gate.through(store)))
     assert last.returncode == 0, last.stderr
     summary = json.loads(last.stdout)
     assert summary["skipped"] > 0

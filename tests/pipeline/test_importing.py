@@ -13,13 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 import pytest
-import trio
 from attrs import evolve
 from pyspark.sql import SparkSession
 
 from support.server import client_of, start_server
-from support.servers import database
-from support.stores import MySQLTables, migrate
+from support.stores import MySQLTables, store_with
 from support.terminal import Terminal
 from tarry.pipeline.errors import NotFound, StoreAway
 from tarry.pipeline.pace import Pace
@@ -27,12 +25,9 @@ from tarry.pipeline.sending import import_marks, importing, mysql_import, progre
 from tarry.pipeline.sending.column_mapping import ColumnMapping
 from tarry.pipeline.sending.importing import Job, Summary
 from tarry.pipeline.sending.input_files import read_rows
-from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.content import ATTRIBUTES
 from tarry.store.ids import IdMaker
-from tarry.store.opening import open_backend
-from tarry.store.store import Store
 
 pytestmark = pytest.mark.long
 
@@ -45,17 +40,9 @@ LATER = "2033-01-01T00:00:00Z"
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
 def store(request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a database with the topics `flights` (three queues) and `ordered`, for all tests of a server."""
-    with database(request.getfixturevalue(f"{request.param}_server")) as dsn:
-        migrate(dsn)
-        trio.run(_topics, dsn)
+    topics = TopicDraft("flights", queues=3), TopicDraft("ordered", queues=2, ordered=True)
+    with store_with(request.getfixturevalue(f"{request.param}_server"), *topics) as dsn:
         yield dsn
-
-
-async def _topics(dsn: str) -> None:
-    backend = await open_backend(dsn)
-    for topic in (TopicDraft("flights", queues=3), TopicDraft("ordered", queues=2, ordered=True)):
-        await Store(backend).write(catalogue.add_topic, topic, await backend.now())
-    await backend.aclose()
 
 
 @pytest.fixture
@@ -373,9 +360,7 @@ def test_a_terminal_shows_how_many_rows_are_done(
     terminal = Terminal()
     with ExitStack() as stack:
         if way == "mysql":
-            dsn = stack.enter_context(database(request.getfixturevalue("mysql_server")))
-            migrate(dsn)
-            trio.run(_topics, dsn)
+            dsn = stack.enter_context(store_with(request.getfixturevalue("mysql_server"), TopicDraft("flights")))
             job = job_of(spark, dsn, str(file), rate=200)
         else:
             server = stack.enter_context(start_server(tmp_path))

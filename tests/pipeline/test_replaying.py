@@ -12,6 +12,7 @@ from attrs import asdict, evolve
 from pyspark.sql import DataFrame, SparkSession
 
 from support import archiver
+from support.literal_tables import literal_tables
 from support.server import client_of, start_server
 from support.terminal import Terminal
 from tarry.client import Tarry
@@ -29,58 +30,23 @@ END = datetime(2093, 1, 1, tzinfo=UTC)
 
 
 def message(offset: int, **rest: Any) -> dict[str, Any]:
-    """Of topic `orders`, queue 0, which is queue_id 7."""
-    fields = {
-        **dict.fromkeys(("key", "ordering_key", "tag", "headers", "content_type", "expires_at")),
-        "topic": "orders",
-        "topic_id": 1,
-        "queue_id": 7,
-        "queue": 0,
-        "offset": offset,
-        "id": 100 + offset,
-        **dict.fromkeys(("accepted_at", "deliver_at", "streamed_at"), BEGIN + timedelta(seconds=offset)),
-        "body": json.dumps({"n": offset}).encode(),
-    }
-    return fields | rest
+    at = BEGIN + timedelta(seconds=offset)
+    body = json.dumps({"n": offset}).encode()
+    return {"topic": "orders", "offset": offset, "id": 100 + offset, "deliver_at": at, "body": body} | rest
 
 
 def delivery(offset: int, outcome: str, **rest: Any) -> dict[str, Any]:
-    fields = {
-        "topic": "orders",
-        "group": "billing",
-        "group_id": 3,
-        "queue_id": 7,
-        "queue": 0,
-        "number": offset,
-        "claim": 1,
-        "client": "c-1",
-        "offset": offset,
-        "message_queue_id": 7,
-        "message_offset": offset,
-        "attempt": 1,
-        "history": None,
-        "outcome": outcome,
-        "claimed_at": BEGIN,
-        "settled_at": BEGIN,
-        "ended_at": BEGIN,
-    }
-    return fields | rest
+    group = {"topic": "orders", "group": "billing", "number": offset, "offset": offset}
+    return group | {"outcome": outcome, "claimed_at": BEGIN} | rest
 
 
 def letter(offset: int, reason: str) -> dict[str, Any]:
-    fields = {name: value for name, value in message(offset).items() if name in schemas.DEAD.names}
     told = json.dumps([{"at": 1, "client": "c-1", "reason": "first"}, {"at": 2, "client": "c-1", "reason": reason}])
-    return fields | {"group": "billing", "group_id": 3, "dead_at": BEGIN, "history": told}
+    return message(offset) | {"group": "billing", "dead_at": BEGIN, "history": told}
 
 
 def tables_of(spark: SparkSession, **rows: list[dict[str, Any]]) -> Tables:
-    queue = {"topic": "orders", "topic_id": 1, "queue_id": 7, "queue": 0, "group_id": 0, "next_offset": 100}
-    rows = {"queues": [queue | {"straight": 0, "holes": 0, "floor": 0}]} | rows
-    frames: dict[str, DataFrame] = {}
-    for name, schema in schemas.TABLES.items():
-        literal = [tuple(row[column] for column in schema.names) for row in rows.get(name, [])]
-        frames[name] = spark.createDataFrame(literal, schema)
-    return Tables(**frames)
+    return literal_tables(spark, queues=[{"topic": "orders", "next_offset": 100}], **rows)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +61,7 @@ def tables(spark: SparkSession) -> Tables:
             delivery(2, "dead", attempt=17),
             delivery(4, "acked"),
         ],
-        claims=[delivery(5, "open", settled_at=None, ended_at=None)],
+        claims=[delivery(5, "open")],
         dead=[letter(2, "no such account")],
     )
 
@@ -168,7 +134,7 @@ def test_to_a_topic_each_once_in_order_with_the_origin(spark: SparkSession, tmp_
     with start_server(tmp_path) as server, client_of(server) as tarry:
         with pytest.raises(NotFound):
             replaying.to_topic(spark, chosen, server.url, "again", "r", None)
-        put_topic(tarry, "again")
+        tarry.put_topic("again", queues=1)
         part = chosen.where("offset < 50")  # as far as it came before it was interrupted
         assert replaying.to_topic(spark, part, server.url, "again", "r", None).replayed == 50
         done = replaying.to_topic(spark, chosen, server.url, "again", "r", None)
@@ -187,7 +153,7 @@ def test_to_a_topic_each_once_in_order_with_the_origin(spark: SparkSession, tmp_
 
 def test_to_a_group_what_is_still_in_the_store(spark: SparkSession, tmp_path: Path) -> None:
     with start_server(tmp_path) as server, client_of(server) as tarry:
-        put_topic(tarry, "orders")
+        tarry.put_topic("orders", queues=1)
         for n in range(6):
             tarry.publish("orders", {"n": n})
         for group in ("billing", "other"):
@@ -214,7 +180,7 @@ def test_a_terminal_shows_how_many_are_replayed(
     count = 150
     terminal = Terminal()
     with start_server(tmp_path) as server, client_of(server) as tarry:
-        put_topic(tarry, "orders")
+        tarry.put_topic("orders", queues=1)
         tarry.publish_many("orders", [{"body": {"n": n}} for n in range(2 * count)])
         tarry.put_group("orders", "billing")
         tables = tables_of(spark, messages=[message(2 * n) for n in range(count)])  # so that no two are neighbours
@@ -289,8 +255,3 @@ def test_to_a_group_nothing_that_is_gone_or_of_another_topic(spark: SparkSession
     chosen = standing(selected(elsewhere, "true"), elsewhere.messages)
     with pytest.raises(PipelineError, match="there are messages of orders too"):
         replaying.to_group(spark, chosen, "http://127.0.0.1:9", "invoices", "billing", "r", None)
-
-
-def put_topic(tarry: Tarry, name: str) -> None:
-    """With one queue."""
-    tarry.put_topic(name, queues=1)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support.lakes import archive_here
+from support.server import client_of, start_server
 from support.store_homes import dsn, homes, stage
 from support.stores import Kind, Stage
 from support.story import live
@@ -13,7 +15,7 @@ from support.terminal import Terminal
 from tarry.pipeline import session
 from tarry.pipeline.cli.app import run
 from tarry.pipeline.errors import FAILED, NotFound
-from tarry.pipeline.lake.archive import HERE
+from tarry.pipeline.lake import archive
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.schemas import IN_LAKE
 
@@ -52,9 +54,18 @@ async def test_a_wrong_topic_and_a_wrong_lake(
     job: str, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await stage.publish(stage.draft(await stage.topic("orders")))
-    places = ["--dsn", stage.dsn]
-    assert run([*_JOBS[job], *places, "--topic", "oders"]) == NotFound.exit_code
-    assert "--topic oders: there is no such topic in the store" in capsys.readouterr().err
+    archive_here(stage.dsn, tmp_path / "lake")
+    places, archived = ["--dsn", stage.dsn], ["--lake", str(tmp_path / "lake")]
+    for asked, where in ((places, "the store"), (archived, "the lake"), (places + archived, "the store or the lake")):
+        if job == "audit" and asked == archived:
+            continue  # its counters are in the store
+        assert run([*_JOBS[job], *asked, "--topic", "oders"]) == NotFound.exit_code
+        told = capsys.readouterr()
+        last = told.err.splitlines()[-1]
+        assert (told.out, last) == ("", f"tarry pipeline: --topic oders: there is no such topic in {where}")
+        if job != "trace":
+            with pytest.raises(_Started):
+                run([*_JOBS[job], *asked, "--topic", "orders"])
     other = tmp_path / "other"
     (other / "messages").mkdir(parents=True)
     (other / "messages" / "_delta_log").mkdir()
@@ -66,6 +77,24 @@ async def test_a_wrong_topic_and_a_wrong_lake(
         assert "there is no lake at" in capsys.readouterr().err
     assert run([*_JOBS[job], "--dsn", f"sqlite:///{tmp_path}/no.db"]) == FAILED
     assert "there is no store at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (("--to-topic", "oders"), "tarry pipeline: there is no topic 'oders'"),
+        (("--to-group", "billing"), "tarry pipeline: topic 'orders' has no group 'billing'"),
+    ],
+)
+def test_a_target_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: tuple[str, str], says: str
+) -> None:
+    with start_server(tmp_path) as server, client_of(server) as tarry:
+        tarry.publish("orders", 1)
+        replay = ["replay", "--topic", "orders", "--dsn", server.dsn, "--server", server.url, "--dry-run"]
+        assert run([*replay, *target]) == NotFound.exit_code
+    told = capsys.readouterr()
+    assert (told.out, told.err.startswith(says)) == ("", True)
 
 
 def _names(folder: Path) -> list[str]:
@@ -94,10 +123,10 @@ async def test_few_rows_are_archived_and_nothing_new_is_told(
 ) -> None:
     await live(stage)
     lake = str(tmp_path / "lake")
-    archive = ["archive", "--dsn", stage.dsn, "--lake", lake]
+    command = ["archive", "--dsn", stage.dsn, "--lake", lake]
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", terminal := Terminal())
-        assert run([*archive, "--rows", "7"]) == 0
+        assert run([*command, "--rows", "7"]) == 0
     told = dict(line.split("\t") for line in capsys.readouterr().out.splitlines()[1:])
     counted = {table: stage.count(name) for table, name in (("messages", "message"), ("cancelled", "cancelled"))}
     counted["dead"] = stage.count("dead")
@@ -114,14 +143,14 @@ async def test_few_rows_are_archived_and_nothing_new_is_told(
     assert shown == sorted(shown)
     assert shown[0][1] >= counted["messages"] > shown[0][0], "the total is told from the first line on"
     assert shown[-1] == (every, every)
-    assert run(archive) == 0
+    assert run(command) == 0
     assert capsys.readouterr().out == "nothing new\n"
 
 
-async def test_many_rows_are_for_spark(stage: Stage, tmp_path: Path) -> None:
+async def test_many_rows_are_for_spark(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = await stage.topic("orders")
-    for at in range(0, HERE + 1, 1000):
-        await stage.publish(*(stage.draft(topic, b"x") for _ in range(at, min(at + 1000, HERE + 1))))
+    monkeypatch.setattr(archive, "HERE", 7)
+    await stage.publish(*(stage.draft(topic, b"x") for _ in range(8)))
     with pytest.raises(_Started):
         run(["archive", "--dsn", stage.dsn, "--lake", str(tmp_path / "lake")])
 
@@ -130,8 +159,8 @@ async def test_another_lake_than_the_store_is_archived_to(
     stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await live(stage)
-    archive = ["archive", "--dsn", stage.dsn, "--lake"]
-    assert run([*archive, str(tmp_path / "one")]) == 0
+    command = ["archive", "--dsn", stage.dsn, "--lake"]
+    assert run([*command, str(tmp_path / "one")]) == 0
     capsys.readouterr()
-    assert run([*archive, str(tmp_path / "two")]) == FAILED
+    assert run([*command, str(tmp_path / "two")]) == FAILED
     assert "the store was archived to another lake" in capsys.readouterr().err

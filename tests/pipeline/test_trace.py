@@ -46,7 +46,8 @@ def test_the_whole_row() -> None:
 
 def test_a_life_of_failures() -> None:
     history = [{"at": 150, "client": "a", "reason": "no crew"}, {"at": 400, "client": "b", "reason": "lease lost"}]
-    back: dict[str, Any] = {"queue_id": 9, "message_queue_id": 1, "message_offset": 3}
+    back: dict[str, Any] = {"queue_id": 9, "offset": 0, "message_queue_id": 1, "message_offset": 3, "attempt": 2}
+    back["history"] = json.dumps(history[:1])
     rows = _rows(
         messages=[
             {"id": 7, "offset": 3, "deliver_at": 100, "accepted_at": 10, "streamed_at": 101},
@@ -56,18 +57,9 @@ def test_a_life_of_failures() -> None:
             {"offset": 3, "claimed_at": 110, "settled_at": 115, "client": "z", "outcome": "suspended"},
             {"offset": 3, "group": "h", "group_id": 2, "claimed_at": 130, "outcome": "skipped", "settled_at": None},
             {"offset": 4, "claimed_at": 120, "settled_at": 121},  # of another message
-            {
-                **back,
-                "offset": 0,
-                "attempt": 2,
-                "claimed_at": 300,
-                "settled_at": 400,
-                "client": "b",
-                "outcome": "lost_dead",
-                "history": json.dumps(history[:1]),
-            },
+            back | {"claimed_at": 300, "settled_at": 400, "client": "b", "outcome": "lost_dead"},
         ],
-        returns=[{**back, "offset": 0, "attempt": 2, "streamed_at": 300, "history": json.dumps(history[:1])}],
+        returns=[back | {"streamed_at": 300}],
         dead=[{"id": 7, "offset": 3, "accepted_at": 10, "dead_at": 400, "history": json.dumps(history)}],
     )
     assert _told(rows) == [

@@ -16,10 +16,10 @@ import trio
 from attrs import define, field, frozen
 
 from support.embedded import schema
+from support.still import StillBackend
 from tarry.store.errors import Contention, OutcomeUnknown, Unavailable
 from tarry.store.ports import Bound, Value, Work
 from tarry.store.rows import R
-from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.sqlite.connection import SQLiteTransaction, connect
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ class _Transaction(SQLiteTransaction):
         return await super().append(query, rows, straight=straight)
 
 
-class Backend(SQLiteBackend):
+class Backend(StillBackend):
     """A `store.ports.Backend` of one node, over its link to the shared database."""
 
     def __init__(self, link: Link) -> None:
@@ -153,9 +153,6 @@ class Backend(SQLiteBackend):
                     raise
                 await trio.sleep(self._link.random.random() * 0.01 * 2**run)
         raise AssertionError
-
-    async def note(self, work: Work[T]) -> T:
-        return await self.write(work)
 
     async def _write(self, work: Work[T]) -> T:
         link, database = self._link, self._link.database
@@ -197,18 +194,9 @@ class Backend(SQLiteBackend):
         await self._link.pass_over()
         return now
 
-    def skew(self) -> int:
-        return 0
-
-    def waited_for(self) -> bool:
-        return False
-
     async def migrate(self) -> list[str]:
         await self._link.pass_over()
         return []
 
     async def aclose(self) -> None:
         """Does nothing: the link ends with its node."""
-
-    def statistics(self) -> dict[str, int]:
-        return {}

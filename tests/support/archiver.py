@@ -9,53 +9,31 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import tarry
+from tarry.service.demo.server_process import python_path
 
 
-def command(*arguments: str) -> list[str]:
+def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "tarry.pipeline", *arguments]
 
 
-_AT_A_TERMINAL = """
-import runpy, signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-runpy.run_module("tarry.pipeline", run_name="__main__", alter_sys=True)
-"""
-"""Restores Ctrl-C, which a process started in the background of a shell ignores."""
-
-
-@contextmanager
-def at_a_terminal(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """The same as `started`, but SIGINT acts as Ctrl-C."""
-    with _running([sys.executable, "-P", "-c", _AT_A_TERMINAL, *arguments]) as process:
-        yield process
-
-
-def environment() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """The environment in which a child finds the package where this process found it."""
-    home = str(Path(tarry.__file__ or "").absolute().parents[1])
-    return {**os.environ, "PYTHONPATH": home, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return os.environ | python_path() | {"SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """Runs `tarry pipeline ...` to its end."""
     return subprocess.run(
-        command(*arguments), env=environment(), capture_output=True, text=True, timeout=240, check=False
+        _command(*arguments), env=_environment(), capture_output=True, text=True, timeout=240, check=False
     )
 
 
 @contextmanager
 def started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """Starts the same command; at the end kills it with all its children if it still runs."""
-    with _running(command(*arguments)) as process:
-        yield process
-
-
-@contextmanager
-def _running(command: Sequence[str]) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        command,
-        env=environment(),
+        _command(*arguments),
+        env=_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -86,8 +64,8 @@ def wait_for(happened: Callable[[], bool], process: "subprocess.Popen[str]", sec
         time.sleep(0.02)
 
 
-def files(lake: Path, table: str, pattern: str = "*/*/*.parquet") -> Sequence[Path]:
-    return list((lake / table).glob(pattern))
+def files(lake: Path, table: str) -> Sequence[Path]:
+    return list((lake / table).glob("*/*/*.parquet"))
 
 
 def more_files(lake: Path, than: int) -> bool:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.literal_tables import literal_frame, moment
 from tarry.pipeline.audit.adjustments import OUTBOX, SEEKS, counted
 from tarry.pipeline.audit.evidence import Evidence, look
-from tarry.pipeline.schemas import OUTCOMES, TABLES, Tables
+from tarry.pipeline.schemas import FIRE_OUTCOMES, OUTCOMES, TABLES, Tables
 
 Row = dict[str, Any]
 Book = dict[str, list[Row]]
@@ -23,6 +23,7 @@ SCHEMAS = TABLES | {"seeks": SEEKS, "outbox": OUTBOX}
 _CONTENT = (
     "m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at, m.deliver_at, m.expires_at"
 )
+_ENDS = " ".join(f"WHEN {number} THEN '{word}'" for number, word in enumerate(FIRE_OUTCOMES))
 _SQL = {
     "messages": "SELECT t.name AS topic, t.id AS topic_id, m.queue_id, q.number AS queue, m.`offset`, m.id,"
     f" {_CONTENT}, m.streamed_at FROM message m JOIN queue q ON q.id = m.queue_id JOIN topic t ON t.id = q.topic_id",
@@ -33,10 +34,13 @@ _SQL = {
     "cancelled": "SELECT t.name AS topic, t.id AS topic_id, m.id, m.`key`, m.accepted_at, m.deliver_at, m.cancelled_at,"
     " CASE m.reason WHEN 1 THEN 'suppressed' END AS reason, m.guard"
     " FROM cancelled m JOIN topic t ON t.id = m.topic_id",
-    "retries": "SELECT t.name AS topic, g.name AS `group`, m.group_id, m.id AS retry_id, m.failed_at AS due,"
+    "fires": f"SELECT t.name AS topic, s.name AS schedule, f.schedule_id, f.fire_at, f.`at`, f.message_id,"
+    f" CASE f.outcome {_ENDS} END AS outcome"
+    " FROM fire f JOIN schedule s ON s.id = f.schedule_id JOIN topic t ON t.id = s.topic_id",
+    "retries": "SELECT t.name AS topic, g.name AS `group`, m.group_id, m.id AS retry_id, m.id >> 21 AS due,"
     " m.message_queue_id, m.message_offset, m.message_id, m.attempt, m.history, m.failed_at, 0 AS parked"
     " FROM retry m JOIN consumer_group g ON g.id = m.group_id JOIN topic t ON t.id = g.topic_id"
-    " UNION ALL SELECT t.name, g.name, m.group_id, m.message_id, m.parked_at, m.queue_id, m.message_offset,"
+    " UNION ALL SELECT t.name, g.name, m.group_id, 0, m.parked_at, m.queue_id, m.message_offset,"
     " m.message_id, m.attempt, m.history, NULL, 1"
     " FROM parked m JOIN consumer_group g ON g.id = m.group_id JOIN topic t ON t.id = g.topic_id",
     "returns": "SELECT t.name AS topic, g.name AS `group`, q.group_id, m.queue_id, m.`offset`, m.message_queue_id,"
@@ -135,7 +139,8 @@ def _handed(claim: tuple[Any, ...], returns: dict[tuple[int, int], Row]) -> list
     rows: list[Row] = []
     for place in range(size):
         source = returns.get((queue_id, first + place), {}) if back else {}
-        at = int.from_bytes(settled[8 * place : 8 * place + 8], "big")
+        word = OUTCOMES[outcomes[place]]
+        at = 0 if word == "open" else int.from_bytes(settled[8 * place : 8 * place + 8], "big")
         rows.append(
             {
                 "topic": topic.decode(),
@@ -151,7 +156,7 @@ def _handed(claim: tuple[Any, ...], returns: dict[tuple[int, int], Row]) -> list
                 "message_offset": source.get("message_offset") if back else first + place,
                 "attempt": source.get("attempt") if back else 1,
                 "history": source.get("history"),
-                "outcome": OUTCOMES[outcomes[place]],
+                "outcome": word,
                 "claimed_at": moment(claimed),
                 "settled_at": moment(at) if at else None,
                 "ended_at": None if ended is None else moment(ended),

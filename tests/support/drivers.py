@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,10 +24,8 @@ def login(dsn: str) -> dict[str, Any]:
     }
 
 
-def _pymysql(dsn: str) -> Any:
-    import pymysql
-
-    return pymysql.connect(**login(dsn))
+def _by(driver: str) -> Connect:
+    return lambda dsn: import_module(driver).connect(**login(dsn))
 
 
 def _pymysql_dicts(dsn: str) -> Any:
@@ -41,12 +40,6 @@ def _mysqlclient(dsn: str) -> Any:
     return driver.connect(**login(dsn))
 
 
-def _connector(dsn: str) -> Any:
-    import mysql.connector
-
-    return mysql.connector.connect(**login(dsn))
-
-
 def _sqlalchemy(dsn: str) -> Any:
     import sqlalchemy
 
@@ -59,10 +52,10 @@ def _sqlalchemy(dsn: str) -> Any:
 
 
 DRIVERS: dict[str, Connect] = {
-    "pymysql": _pymysql,
+    "pymysql": _by("pymysql"),
     "pymysql-dicts": _pymysql_dicts,
     "mysqlclient": _mysqlclient,
-    "mysql-connector": _connector,
+    "mysql-connector": _by("mysql.connector"),
     "sqlalchemy": _sqlalchemy,
 }
 
@@ -82,16 +75,10 @@ async def _aiomysql(dsn: str) -> Any:
     return await aiomysql.connect(db=parts.pop("database"), **parts)
 
 
-async def _asyncmy(dsn: str) -> Any:
-    import asyncmy
-
-    return await asyncmy.connect(**login(dsn))
-
-
 ASYNC_DRIVERS: dict[str, tuple[str, AsyncConnect]] = {
     "trio-mysql": ("trio", _trio_mysql),
     "aiomysql": ("asyncio", _aiomysql),
-    "asyncmy": ("asyncio", _asyncmy),
+    "asyncmy": ("asyncio", _by("asyncmy")),
 }
 """Each with the event loop that it runs on."""
 

@@ -3,6 +3,8 @@
 import socket
 import threading
 from contextlib import suppress
+from typing import Self
+from urllib.parse import urlsplit
 
 
 class Gate:
@@ -16,6 +18,18 @@ class Gate:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
+
+    @classmethod
+    def before(cls, dsn: str) -> Self:
+        """A gate in front of the server of a DSN."""
+        to = urlsplit(dsn)
+        return cls(to.hostname or "", to.port or 3306)
+
+    def through(self, dsn: str) -> str:
+        """The same DSN, but through the gate."""
+        to = urlsplit(dsn)
+        login, _, _ = to.netloc.rpartition("@")
+        return to._replace(netloc=f"{login}@127.0.0.1:{self.port}").geturl()
 
     def shut(self) -> None:
         """Cuts all connections and refuses new ones."""

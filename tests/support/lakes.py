@@ -1,7 +1,8 @@
 """Archives in this process, and compares the rows of lake and store."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,29 @@ FREE = f"UPDATE lease SET lease_until = 0 WHERE name = X'{b'archive'.hex()}'"
 _TIES = re.compile(r"(^|_)p\d+$|^(latest|oldest|last)_id$")
 
 
-def archive(
-    spark: SparkSession, dsn: str, lake: Path | str, *, cap: int = 1_000_000, new_lake: bool = False
-) -> dict[str, int]:
-    """Runs the archiver once; returns how many rows it archived, by table."""
+@contextmanager
+def archiving(
+    spark: SparkSession | None, dsn: str, lake: Path | str, *, new_lake: bool = False, **how: Any
+) -> Iterator[Archiver]:
+    """An archiver that has begun; without Spark it writes in this process, as it does few rows."""
     with ArchiverLease(dsn, "test-archiver") as lease:
-        archiver = Archiver(Later.opened(spark), dsn, Lake(str(lake)), lease, cap)
+        archiver = Archiver(Later("") if spark is None else Later.opened(spark), dsn, Lake(str(lake)), lease, **how)
         archiver.begin(new_lake=new_lake)
+        yield archiver
+
+
+def archive(spark: SparkSession, dsn: str, lake: Path | str, **how: Any) -> dict[str, int]:
+    """Runs the archiver once, on Spark; returns how many rows it archived, by table."""
+    with archiving(spark, dsn, lake, **how) as archiver:
         archiver.run()
         return archiver.rows
+
+
+def archive_here(dsn: str, lake: Path | str, *, new_lake: bool = False) -> Archiver:
+    """Runs the archiver once, without Spark; it has what it archived and what it erased."""
+    with archiving(None, dsn, lake, new_lake=new_lake) as archiver:
+        archiver.run()
+        return archiver
 
 
 def in_store(spark: SparkSession, dsn: str, table: str) -> list[Any]:
@@ -46,6 +61,16 @@ def in_lake(spark: SparkSession, lake: Path | str, table: str) -> list[Any]:
 
 def rows(frame: DataFrame) -> list[Any]:
     return sorted(frame.collect(), key=repr)
+
+
+def stream_one(stage: Stage, queue_id: int) -> None:
+    """Publishes a message with plain SQL, from whichever thread."""
+    (end,) = stage.column(f"SELECT next_offset FROM queue WHERE id = {queue_id}")
+    stage.tables.rows(
+        f"INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
+        f" VALUES ({queue_id}, {end}, {end + 1}, 0, X'31', 1, 1, 1)"
+    )
+    stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue_id}")
 
 
 async def fill(stage: Stage) -> None:

@@ -10,28 +10,18 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
+from tarry.pipeline import columns
 from tarry.pipeline.schemas import TABLES, Tables
 
 Literal = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _MESSAGE: dict[str, Any] = {"topic": "t", "topic_id": 1, "queue_id": 1, "queue": 0, "body": b"{}"}
-_HANDED_OUT: dict[str, Any] = {
-    "topic": "t",
-    "group": "g",
-    "group_id": 1,
-    "queue_id": 1,
-    "queue": 0,
-    "number": 0,
-    "claim": 0,
-    "client": "c",
-    "attempt": 1,
-    "outcome": "acked",
-}
 _GROUP: dict[str, Any] = {"topic": "t", "group": "g", "group_id": 1}
+_HANDED_OUT = _GROUP | {"queue_id": 1, "queue": 0, "number": 0, "claim": 0, "client": "c", "attempt": 1}
 _PLAIN: dict[str, dict[str, Any]] = {
     "messages": _MESSAGE,
-    "deliveries": _HANDED_OUT,
+    "deliveries": {**_HANDED_OUT, "outcome": "acked"},
     "claims": {**_HANDED_OUT, "outcome": "open"},
     "retries": {**_GROUP, "history": "[]", "parked": False},
     "returns": {**_GROUP, "history": "[]"},
@@ -56,7 +46,7 @@ def literal_table(spark: SparkSession, name: str, rows: Iterable[Literal]) -> Da
 
 def literal_frame(spark: SparkSession, schema: StructType, rows: Iterable[Literal]) -> DataFrame:
     """A DataFrame of this schema. A field that a row does not name is null."""
-    return spark.createDataFrame([tuple(_value(field, row) for field in schema.fields) for row in rows], schema)
+    return columns.frame(spark, [{field.name: _value(field, row) for field in schema.fields} for row in rows], schema)
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:

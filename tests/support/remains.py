@@ -1,11 +1,11 @@
 """Finds rows that are left of topics, groups and queues, by the ids in the columns of all tables."""
 
-import re
 from collections.abc import Collection
 from functools import cache
 
 from support.stores import Stage
 from tarry.store.migrations import load_migrations
+from tarry.store.mysql.shape import shape_of
 
 _COLUMNS = {
     "topic_id": "topic",
@@ -19,13 +19,9 @@ _COLUMNS = {
 @cache
 def _tables() -> dict[str, list[str]]:
     """By table: the columns that refer to a topic, a group or a queue."""
-    found: dict[str, list[str]] = {}
-    for migration in load_migrations("sqlite"):
-        for statement in migration.statements:
-            match = re.match(r"CREATE TABLE `?(\w+)`? \((.*)\)", statement, re.DOTALL)
-            if match and match[1] != "removed":
-                columns = [line.split()[0].strip("`") for line in match[2].splitlines() if line.strip()]
-                found[match[1]] = [column for column in columns if column in _COLUMNS]
+    shape = shape_of(load_migrations("mysql"))
+    found = {table: [one for one in made.columns if one in _COLUMNS] for table, made in shape.items()}
+    found.pop("removed")
     return found | {"topic": ["id"], "consumer_group": ["id", "topic_id"], "queue": ["id", "topic_id", "group_id"]}
 
 

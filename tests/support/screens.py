@@ -1,9 +1,41 @@
 """Checks the look of a page from its text: where the words of a drawing are, and the contrast of colours."""
 
 import re
+from html.parser import HTMLParser
 
 _WIDE = 0.56
 """The approximate width of a letter as a fraction of its height."""
+
+
+_VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Tags(HTMLParser):
+    """The tags of a page: those still open at its end, its ids, and where its links lead. Every end has its start."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        if tag not in _VOID:
+            self.open.append(tag)
+        if told.get("id"):
+            self.ids.append(told["id"] or "")
+        if told.get("href"):
+            self.links.append(told["href"] or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in _VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
 
 
 def width_of(drawing: str) -> float:

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import attrs
@@ -28,6 +28,8 @@ import pytest
 import trio
 
 from support.certificates import write_certificates
+from support.waiting import wait_until
+from tarry.bench.databases import log_in
 from tarry.bench.proxy import connect_to, listen_before
 
 START_SECONDS = 60.0
@@ -123,15 +125,12 @@ class PrivateRedis:
         if self._process is not None:
             return
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
-                assert time.monotonic() < deadline, "redis-server does not answer"
-                time.sleep(0.01)
-            else:
-                return
+        wait_until(self._answers, 10)
+
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
 
     def stop(self) -> None:
         if self._process is not None:
@@ -165,16 +164,7 @@ async def until(happened: Callable[[], bool | Awaitable[object]]) -> None:
 @contextmanager
 def session_with(dsn: str) -> Iterator[pymysql.cursors.Cursor]:
     """A session in autocommit mode, through a client other than the one under test."""
-    parts = urlsplit(dsn)
-    connection = pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
-        database=parts.path[1:] or None,
-        autocommit=True,
-    )
-    with connection, connection.cursor() as cursor:
+    with log_in(dsn) as connection, connection.cursor() as cursor:
         yield cursor
 
 

@@ -6,21 +6,18 @@ from threading import Thread
 import pytest
 from pyspark.sql import SparkSession
 
-from support.lakes import archive, in_lake, in_store, rows
+from support.lakes import archive, archiving, in_lake, in_store, rows, stream_one
 from support.stores import HOUR, Stage
 from support.story import live
 from tarry.pipeline.errors import InUse, LakeError
 from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake import archive as lake_archive
 from tarry.pipeline.lake import lake_writer
-from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.archiver_lease import ArchiverLease, switch_off
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.object_store import Access
-from tarry.pipeline.lake.upkeep import keep_up
 from tarry.pipeline.pace import Pace
 from tarry.pipeline.schemas import IN_LAKE, TABLES
-from tarry.pipeline.session import Later
 from tarry.pipeline.source.facts import read_facts
 from tarry.pipeline.source.spans import plan
 from tarry.pipeline.store_connection import StoreConnection
@@ -58,7 +55,10 @@ async def test_the_lake_holds_what_the_store_holds_and_a_second_run_adds_only_wh
 async def test_a_topic_keeps_its_name_whatever_spark_would_make_of_it(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:
+    longest = "t" * 249
+    assert (wrong_name(longest), bool(wrong_name(longest + "t"))) == (None, True)
     names = ["007", "1.0", "1e3", "2026-01-01", "true", "null", "__HIVE_DEFAULT_PARTITION__", "-", "orders", "Orders"]
+    names.append(longest)
     for name in names:
         await stage.publish(stage.draft(await stage.topic(name), name.encode()))
     archive(spark, stage.dsn, tmp_path)
@@ -161,37 +161,23 @@ async def test_at_a_slow_rate_commits_come_all_the_same(
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(60)))
     monkeypatch.setattr(lake_archive, "_LONGEST", 1)
     commits: list[int] = []
-    with ArchiverLease(stage.dsn, "slow") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, rate=40)
+    with archiving(spark, stage.dsn, tmp_path, rate=40) as archiver:
         archiver.progress = lambda _table, rows: commits.append(rows)
-        archiver.begin()
         archiver.run()
     assert [rows for rows in commits if rows] == [40, 20]
     assert in_lake(spark, tmp_path, "messages") == in_store(spark, stage.dsn, "messages")
 
 
-async def test_the_longest_name_of_a_topic_is_a_folder(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
-    name = "t" * 249
-    assert wrong_name(name) is None
-    assert wrong_name(name + "t")
-    topic = await stage.topic(name)
-    await stage.publish(stage.draft(topic, b"1"))
-    assert archive(spark, stage.dsn, tmp_path)["messages"] == 1
-    assert in_lake(spark, tmp_path, "messages") == in_store(spark, stage.dsn, "messages")
-
-
 async def test_there_is_one_archiver(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     await live(stage)
-    with ArchiverLease(stage.dsn, "first") as lease:
-        with pytest.raises(InUse, match="first is archiving this store"):
+    with archiving(spark, stage.dsn, tmp_path) as archiver:
+        with pytest.raises(InUse, match="test-archiver is archiving this store"):
             archive(spark, stage.dsn, tmp_path)
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease)
-        archiver.begin()
         stage.tables.rows(f"UPDATE lease SET lease_until = 1 WHERE name = {ARCHIVE}")
-        renewer = Thread(target=lease.extend)  # as its own thread does
+        renewer = Thread(target=archiver.lease.extend)  # as its own thread does
         renewer.start()
         renewer.join()
-        lease.check()
+        archiver.lease.check()
         stage.tables.rows(f"UPDATE lease SET holder = X'32' WHERE name = {ARCHIVE}")  # it slept too long
         with pytest.raises(InUse, match="its place may be another's"):
             archiver.run()
@@ -212,19 +198,6 @@ async def test_two_that_both_think_they_are_the_one_do_not_double_a_row(
     with pytest.raises(LakeError, match="another archiver has written there"):
         lake.commit("messages", [], {mark: None}, {mark: 5})
     assert in_lake(spark, tmp_path, "messages") == before
-
-
-async def test_compaction_and_vacuum_keep_rows_and_positions(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
-    await live(stage)
-    archive(spark, stage.dsn, tmp_path, cap=5)
-    before = {table: in_lake(spark, tmp_path, table) for table in IN_LAKE}
-    orphan = tmp_path / "messages" / "topic=orders" / "orphan.parquet"
-    orphan.write_bytes(b"torn")
-    done = {kept.table: kept for kept in keep_up(Lake(str(tmp_path)), compact=True, vacuum=0)}
-    assert done["messages"].files < done["messages"].files_before
-    assert not orphan.exists()
-    assert {table: in_lake(spark, tmp_path, table) for table in IN_LAKE} == before
-    assert not any(archive(spark, stage.dsn, tmp_path).values())
 
 
 async def test_another_lake_or_another_store_is_refused(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
@@ -276,19 +249,11 @@ async def test_a_new_lake_that_fails_changes_nothing(
 async def test_a_run_ends_though_more_comes_all_the_time(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     topic = await stage.topic()
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(8)))
-    queue = topic.queues[0].id
 
     def publish(_table: str, _rows: int) -> None:
-        (end,) = stage.column(f"SELECT next_offset FROM queue WHERE id = {queue}")
-        stage.tables.rows(
-            f"INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
-            f" VALUES ({queue}, {end}, {end + 1}, 0, X'31', 1, 1, 1)"
-        )
-        stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue}")
+        stream_one(stage, topic.queues[0].id)
 
-    with ArchiverLease(stage.dsn, "one") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, 3, publish)
-        archiver.begin()
+    with archiving(spark, stage.dsn, tmp_path, cap=3, progress=publish) as archiver:
         archiver.run()
     assert archiver.rows["messages"] == 8
     assert archive(spark, stage.dsn, tmp_path)["messages"] > 0

@@ -9,16 +9,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from support.lakes import archive, in_lake, in_store
+from support.lakes import archive, archiving, in_lake, in_store
 from support.stores import Stage
 from support.story import live
 from tarry.pipeline.errors import LakeError, PipelineError, StoreAway
 from tarry.pipeline.history import open_tables
-from tarry.pipeline.lake.archive import Archiver
-from tarry.pipeline.lake.archiver_lease import ArchiverLease
-from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.schemas import VERSION
-from tarry.pipeline.session import Later
 from tarry.pipeline.spark_errors import translate
 
 pytestmark = pytest.mark.long
@@ -124,11 +120,11 @@ async def test_a_store_that_goes_away_in_mid_job_is_gone_on_with(
         if path.exists():
             path.rename(away)
 
-    with ArchiverLease(stage.dsn, "first") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, 5, go_away)
-        archiver.begin()
-        with pytest.raises(PipelineError, match="there is no store at"):
-            archiver.run()
+    with (
+        archiving(spark, stage.dsn, tmp_path, cap=5, progress=go_away) as archiver,
+        pytest.raises(PipelineError, match="there is no store at"),
+    ):
+        archiver.run()
     away.rename(path)
     archive(spark, stage.dsn, tmp_path)
     for table in ("messages", "deliveries", "dead", "cancelled"):

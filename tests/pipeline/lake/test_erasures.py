@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.archiver import run
-from support.lakes import in_lake, in_store
+from support.lakes import archive_here, in_lake, in_store
 from support.stores import HOUR, SECOND, Stage
 from support.story import live
 from tarry.pipeline.audit import copies
@@ -18,13 +18,10 @@ from tarry.pipeline.audit.pairs import open_pairs
 from tarry.pipeline.errors import LakeError
 from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake import erasures, local_reads
-from tarry.pipeline.lake.archive import Archiver
-from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.upkeep import keep_up
 from tarry.pipeline.schemas import IN_LAKE, TABLES
 from tarry.pipeline.sending import replaying
-from tarry.pipeline.session import Later
 from tarry.pipeline.trace.tracing import trace
 from tarry.store.erased import content_type_of
 from tarry.store.operating import erasing
@@ -32,15 +29,6 @@ from tarry.store.operating.erasing import Erasure
 from tarry.wheel.ladder import Ladder
 
 SECRET = "Ada's secret"
-
-
-def archive(stage: Stage, lake: Path, *, new_lake: bool = False) -> dict[str, int]:
-    """A run without Spark; the rows that were erased."""
-    with ArchiverLease(stage.dsn, "test-archiver") as lease:
-        archiver = Archiver(Later(""), stage.dsn, Lake(str(lake)), lease)
-        archiver.begin(new_lake=new_lake)
-        archiver.run()
-        return archiver.erased
 
 
 def table(lake: Path, name: str) -> list[dict[str, Any]]:
@@ -99,14 +87,14 @@ async def erase(stage: Stage, id_: int) -> Erasure:
 async def test_content_goes_and_all_else_stays(stage: Stage, tmp_path: Path) -> None:
     await live(stage)
     one, two = await secret_lives(stage)
-    assert archive(stage, tmp_path) == {}
+    assert archive_here(stage.dsn, tmp_path).erased == {}
     before = {name: table(tmp_path, name) for name in IN_LAKE}
     assert [holding(before[name]) for name in ("messages", "dead", "deliveries")] == [2, 3, 3]
     stage.now += HOUR
     assert (await erase(stage, one)).lake == "pending"
     assert traced(stage.dsn, None, one) == [stage.now]
     assert traced(None, tmp_path, one) == []
-    assert archive(stage, tmp_path) == {"deliveries": 1, "dead": 1, "messages": 1}
+    assert archive_here(stage.dsn, tmp_path).erased == {"deliveries": 1, "dead": 1, "messages": 1}
     assert (await erase(stage, one)).lake == "erased"
     assert traced(stage.dsn, tmp_path, one) == traced(None, tmp_path, one) == [stage.now]
     mark = content_type_of(stage.now)
@@ -122,9 +110,9 @@ async def test_content_goes_and_all_else_stays(stage: Stage, tmp_path: Path) -> 
     assert table(tmp_path, "cancelled") == before["cancelled"]
     assert holding(table(tmp_path, "deliveries")) == 2, "those of the other two"
     await erase(stage, two)
-    archive(stage, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     assert [holding(table(tmp_path, name)) for name in ("messages", "dead", "deliveries")] == [0, 1, 1]
-    assert archive(stage, tmp_path) == {}
+    assert archive_here(stage.dsn, tmp_path).erased == {}
     assert on_disk(tmp_path) > 2, "a vacuum is what removes files"
     keep_up(Lake(str(tmp_path)), vacuum=0)
     assert on_disk(tmp_path) == 2
@@ -132,13 +120,13 @@ async def test_content_goes_and_all_else_stays(stage: Stage, tmp_path: Path) -> 
 
 async def test_one_that_only_the_lake_has(stage: Stage, tmp_path: Path) -> None:
     one, two = await secret_lives(stage)
-    archive(stage, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     for name in ("message", "dead", "redelivery"):
         stage.tables.rows(f"DELETE FROM {name}")  # as retention does
     assert await erase(stage, one) == Erasure(one, stage.now, "pending", None, False)
     await erase(stage, two)
     assert await erase(stage, 5) == Erasure(5, stage.now, "pending", None, False), "nobody knows that there was none"
-    assert archive(stage, tmp_path) == {"deliveries": 2, "dead": 2, "messages": 2}
+    assert archive_here(stage.dsn, tmp_path).erased == {"deliveries": 2, "dead": 2, "messages": 2}
     assert stage.count("erased", "lake_at IS NULL") == 0
     assert [holding(table(tmp_path, name)) for name in ("messages", "dead", "deliveries")] == [0, 1, 1]
 
@@ -147,7 +135,7 @@ async def test_erased_before_it_is_archived(stage: Stage, tmp_path: Path) -> Non
     one, two = await secret_lives(stage)
     await erase(stage, one)
     await erase(stage, two)
-    assert archive(stage, tmp_path) == {}
+    assert archive_here(stage.dsn, tmp_path).erased == {}
     assert stage.count("erased", "lake_at IS NULL") == 0
     assert [holding(table(tmp_path, name)) for name in ("messages", "dead", "deliveries")] == [0, 1, 1]
 
@@ -155,7 +143,7 @@ async def test_erased_before_it_is_archived(stage: Stage, tmp_path: Path) -> Non
 @pytest.mark.parametrize("killed", ["before", "between", "after"])
 async def test_killed_on_the_way(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str) -> None:
     one, _ = await secret_lives(stage)
-    archive(stage, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     await erase(stage, one)
     calls = 0
     real: Callable[..., int] = Lake.rewrite
@@ -172,12 +160,12 @@ async def test_killed_on_the_way(stage: Stage, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Lake, "rewrite", rewrite)
     with pytest.raises(LakeError, match="killed"):
-        archive(stage, tmp_path)
+        archive_here(stage.dsn, tmp_path)
     monkeypatch.setattr(Lake, "rewrite", real)
     assert stage.count("erased", "lake_at IS NULL") == 1
     left = {"before": [2, 3, 3], "between": [2, 3, 2], "after": [1, 2, 2]}[killed]
     assert [holding(table(tmp_path, name)) for name in ("messages", "dead", "deliveries")] == left
-    archive(stage, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     assert [holding(table(tmp_path, name)) for name in ("messages", "dead", "deliveries")] == [1, 2, 2]
     assert stage.count("erased", "lake_at IS NULL") == 0
     assert len(table(tmp_path, "messages")) == 3
@@ -185,10 +173,10 @@ async def test_killed_on_the_way(stage: Stage, tmp_path: Path, monkeypatch: pyte
 
 async def test_a_lake_of_before(stage: Stage, tmp_path: Path) -> None:
     one, _ = await secret_lives(stage)
-    archive(stage, tmp_path / "old")
-    archive(stage, tmp_path / "new", new_lake=True)
+    archive_here(stage.dsn, tmp_path / "old")
+    archive_here(stage.dsn, tmp_path / "new", new_lake=True)
     await erase(stage, one)
-    archive(stage, tmp_path / "new")
+    archive_here(stage.dsn, tmp_path / "new")
     at = stage.column("SELECT lake_at FROM erased")
     assert holding(table(tmp_path / "old", "messages")) == 2
     assert erasures.apply(stage.dsn, Lake(str(tmp_path / "old"))) == {"deliveries": 1, "dead": 1, "messages": 1}
@@ -200,7 +188,7 @@ async def test_the_command(stage: Stage, tmp_path: Path) -> None:
     if stage.kind != "sqlite":
         pytest.skip("the command is the same for all stores")
     one, _ = await secret_lives(stage)
-    archive(stage, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     await erase(stage, one)
     where = ("--dsn", stage.dsn, "--lake", str(tmp_path))
     unsure = run("erase", *where)
@@ -216,7 +204,7 @@ async def test_the_command(stage: Stage, tmp_path: Path) -> None:
 async def test_spark_reads_the_same_from_store_and_lake(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     await live(stage)
     one, two = await secret_lives(stage)
-    archive(stage, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     await erase(stage, one)
     await erase(stage, two)
     # Until the lake has heard of it, the two are no copies of each other, and nothing of what it has is sent anywhere.
@@ -226,7 +214,7 @@ async def test_spark_reads_the_same_from_store_and_lake(spark: SparkSession, sta
     known = open_tables(spark, stage.dsn, str(tmp_path)).messages
     kept = replaying.unerased(known, erasures.pending_ids(stage.dsn)).select("id")
     assert {row.id for row in known.select("id").collect()} - {row.id for row in kept.collect()} == {one, two}
-    archive(stage, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     assert erasures.pending_ids(stage.dsn) == []
     kept = replaying.unerased(open_tables(spark, None, str(tmp_path)).messages).select("id")
     assert not {one, two} & {row.id for row in kept.collect()}

@@ -1,7 +1,6 @@
 """Every row of the log, letter and cancelled message that is not the same in store and lake is named."""
 
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from support.lakes import archive
+from support.lakes import archive_here
 from support.literal_tables import literal_frame, literal_table, moment
-from support.spark_settings import small
 from support.stores import HOUR, MINUTE, START, Stage, ids_of
 from tarry.pipeline.audit import fates
 from tarry.pipeline.audit.adjustments import StoreAdjustments
@@ -32,12 +30,6 @@ from tarry.wheel.ladder import Ladder
 pytestmark = pytest.mark.long
 
 SCOPE = Scope(moment(4_000_000_000_000), archived=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _small(spark: SparkSession) -> Iterator[None]:
-    with small(spark):
-        yield
 
 
 def found(spark: SparkSession, stage: Stage, lake: Path) -> list[tuple[str, int, str]]:
@@ -64,7 +56,7 @@ async def settled(stage: Stage, count: int, deaths: int) -> tuple[Group, list[in
 
 async def test_what_was_changed_or_taken_is_named(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     _, ids = await settled(stage, 20, 8)
-    archive(spark, stage.dsn, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     assert found(spark, stage, tmp_path) == []
     entry, letter, gone = "entry {} of the delivery log: {}", "the dead letter: {}", "the cancelled message: {}"
     there, mine, theirs = "another {} in the lake", "in the store only", "in the lake only"
@@ -111,7 +103,7 @@ async def test_what_operators_and_retention_took_is_not_missed(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:
     group, ids = await settled(stage, 8, 6)
-    archive(spark, stage.dsn, tmp_path)
+    archive_here(stage.dsn, tmp_path)
     stage.now = time.time_ns() // 1_000_000 + HOUR  # behind the archive
     await stage.store.redrive(group, Letters(ids=(ids[2], ids[3])), 10, stage.now)
     await stage.fall_due()

@@ -9,20 +9,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from support.lakes import archive, in_lake, in_store, same
+from support.lakes import archive, archive_here, in_lake, in_store, same
 from support.literal_tables import moment
-from support.spark_settings import small
 from support.stores import HOUR, MINUTE, SECOND, Stage
 from tarry.pipeline import schemas
 from tarry.pipeline.audit.evidence import Scope
 from tarry.pipeline.audit.job import examine
 from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake import lake
-from tarry.pipeline.lake.archive import Archiver
-from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.schemas import IN_LAKE, TABLES
-from tarry.pipeline.session import Later
 from tarry.pipeline.trace.tracing import trace
 from tarry.store.operating import erasing
 from tarry.store.records import ClaimRequest, Group
@@ -107,8 +103,7 @@ async def test_the_lake_has_them_as_the_store_has_and_tells_them_alone(
         assert told(dsn, place, ended.failed) == hands
         back = [("claimed", "billing", "client-1"), ("failed", "billing", "client-1"), ("expired", "billing", None)]
         assert [event for event in told(dsn, place, ended.returned) if event[0] != "returned"] == back
-    with small(spark):
-        assert examine(spark, stage.dsn, str(tmp_path), SCOPE, None, 9)["findings"] == {}
+    assert examine(spark, stage.dsn, str(tmp_path), SCOPE, None, 9)["findings"] == {}
 
 
 def test_a_column_more_is_a_new_version() -> None:
@@ -133,7 +128,7 @@ async def test_a_lake_of_before_is_read_and_gets_its_columns(
     ended = await live(stage)
     with monkeypatch.context() as before:
         of_before(before)
-        await without_spark(stage, tmp_path)
+        archive_here(stage.dsn, tmp_path)
     assert "reason" not in columns(tmp_path, "cancelled")
     old = open_tables(spark, None, str(tmp_path))
     assert {row.reason for row in old.cancelled.collect()} == {None}
@@ -141,31 +136,16 @@ async def test_a_lake_of_before_is_read_and_gets_its_columns(
     assert told(None, tmp_path, ended.passed) == [("expired", "billing", None)]
     assert told(None, tmp_path, ended.suppressed) == [("cancelled", None, None)], "the lake does not know better"
     assert told(stage.dsn, tmp_path, ended.suppressed) == [("suppressed", None, None)]
-    again = await live_on(stage, ended)
-    await without_spark(stage, tmp_path)
+    (again,) = await stage.publish(stage.draft(ended.group.topic, b"new", expires_at=stage.now + HOUR))
+    archive_here(stage.dsn, tmp_path)
     assert {"expires_at", "topic", "day"} <= set(columns(tmp_path, "messages"))
     assert "reason" in columns(tmp_path, "cancelled")
     ends = {row.id: row.expires_at is not None for row in in_lake(spark, tmp_path, "messages")}
-    assert (ends[ended.passed], ends[again]) == (False, True)
+    assert (ends[ended.passed], ends[again.id]) == (False, True)
     (mark,) = {Lake(str(tmp_path)).ensure(table).version for table in IN_LAKE}
     assert mark == schemas.VERSION
     await stage.store.write(erasing.erase, ended.passed, stage.now)
-    assert (await without_spark(stage, tmp_path)) == {"messages": 1}, "files of before are written anew"
-
-
-async def live_on(stage: Stage, ended: Ended) -> int:
-    draft = stage.draft(ended.group.topic, b"new", expires_at=stage.now + HOUR)
-    (receipt,) = await stage.publish(draft)
-    return receipt.id
-
-
-async def without_spark(stage: Stage, place: Path) -> dict[str, int]:
-    """A run of the archiver in this process; the rows that were erased."""
-    with ArchiverLease(stage.dsn, "test-archiver") as lease:
-        archiver = Archiver(Later(""), stage.dsn, Lake(str(place)), lease)
-        archiver.begin()
-        archiver.run()
-        return archiver.erased
+    assert archive_here(stage.dsn, tmp_path).erased == {"messages": 1}, "files of before are written anew"
 
 
 def columns(place: Path, table: str) -> list[str]:

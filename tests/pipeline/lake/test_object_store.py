@@ -12,9 +12,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from support.lakes import archive, in_lake, in_store, rows, without_ties
+from support.lakes import archive, archive_here, archiving, in_lake, in_store, rows, stream_one, without_ties
 from support.object_server import BUCKET, ObjectServer, object_server
-from support.spark_settings import small
 from support.stores import HOUR, MINUTE, Stage
 from support.story import live
 from tarry.pipeline.audit.evidence import Scope
@@ -22,15 +21,12 @@ from tarry.pipeline.audit.job import examine
 from tarry.pipeline.cli.app import run
 from tarry.pipeline.errors import LakeError
 from tarry.pipeline.history import open_tables
-from tarry.pipeline.lake.archive import Archiver
-from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake, Overtaken, Snapshot
 from tarry.pipeline.lake.lake_writer import Added
 from tarry.pipeline.lake.watching import watch
 from tarry.pipeline.report.job import make_report
 from tarry.pipeline.report.page import Known
 from tarry.pipeline.schemas import IN_LAKE
-from tarry.pipeline.session import Later
 from tarry.pipeline.spark_errors import translate
 from tarry.pipeline.trace.tracing import trace
 
@@ -57,7 +53,7 @@ def server(spark: SparkSession, running: ObjectServer, monkeypatch: pytest.Monke
 
 
 @pytest.mark.long
-async def test_it_holds_what_a_lake_in_a_folder_does(
+async def test_it_holds_what_a_lake_in_a_folder_does_and_the_jobs_tell_the_same(
     spark: SparkSession, stage: Stage, server: ObjectServer, tmp_path: Path
 ) -> None:
     await live(stage)
@@ -68,6 +64,10 @@ async def test_it_holds_what_a_lake_in_a_folder_does(
     told = trace(stage.dsn, server.lake, key="k-0", most=9).events
     assert told == trace(stage.dsn, str(tmp_path / "lake"), key="k-0", most=9).events
     assert told
+    assert figures(spark, server.lake, stage.now) == figures(spark, str(tmp_path / "lake"), stage.now)
+    scope = Scope(datetime(2100, 1, 1, tzinfo=UTC), archived=True)
+    audited = examine(spark, stage.dsn, server.lake, scope, None, 20)
+    assert audited["clean"], audited["findings"]
 
 
 def figures(spark: SparkSession, lake: str, now: int) -> dict[str, Any]:
@@ -77,41 +77,20 @@ def figures(spark: SparkSession, lake: str, now: int) -> dict[str, Any]:
 
 
 @pytest.mark.long
-async def test_report_and_audit_tell_what_they_do_of_a_lake_in_a_folder(
-    spark: SparkSession, stage: Stage, server: ObjectServer, tmp_path: Path
-) -> None:
-    await live(stage)
-    archive(spark, stage.dsn, tmp_path / "lake")
-    archive(spark, stage.dsn, server.lake, new_lake=True)
-    with small(spark):
-        assert figures(spark, server.lake, stage.now) == figures(spark, str(tmp_path / "lake"), stage.now)
-        scope = Scope(datetime(2100, 1, 1, tzinfo=UTC), archived=True)
-        audited = examine(spark, stage.dsn, server.lake, scope, None, 20)
-    assert audited["clean"], audited["findings"]
-
-
-@pytest.mark.long
 async def test_the_archive_goes_on_there(spark: SparkSession, stage: Stage, server: ObjectServer) -> None:
     topic = await stage.topic()
     await stage.publish(stage.draft(topic, b"1"))
-    queue = topic.queues[0].id
     over = Event()
     commits: list[str] = []
 
     def note(table: str, _rows: int) -> None:
         commits.append(table)
         if table == "fires":  # the last of the first round
-            stage.tables.rows(
-                f"INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
-                f" VALUES ({queue}, 1, 7, 0, X'32', 1, 1, 1)"
-            )
-            stage.tables.rows(f"UPDATE queue SET next_offset = 2 WHERE id = {queue}")
+            stream_one(stage, topic.queues[0].id)
         if commits.count("messages") == 2:
             over.set()
 
-    with ArchiverLease(stage.dsn, "one") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(server.lake), lease, progress=note)
-        archiver.begin()
+    with archiving(spark, stage.dsn, server.lake, progress=note) as archiver:
         watch(archiver, 1, over)
     assert in_lake(spark, server.lake, "messages") == in_store(spark, stage.dsn, "messages")
 
@@ -122,7 +101,7 @@ async def test_only_what_is_asked_for_is_read(spark: SparkSession, stage: Stage,
         await stage.publish(stage.draft(topic, topic.name.encode(), headers=b'{"h": "1"}', key="k"))
     stage.now += MINUTE
     await stage.publish(stage.draft(topics[0], b"later"))
-    archive(spark, stage.dsn, server.lake)
+    archive_here(stage.dsn, server.lake)
     snapshot = Lake(server.lake).open("messages")
     assert snapshot is not None
     assert rows(snapshot.frame(spark).select("topic", "body")) == sorted(
@@ -162,17 +141,17 @@ async def test_a_wrong_key_or_address_is_one_sentence(
 ) -> None:
     await stage.publish(stage.draft(await stage.topic(), b"1"))
     value, sentence = WRONG[name]
-    archiving = ("archive", "--dsn", stage.dsn, "--lake", server.lake)
+    command = ("archive", "--dsn", stage.dsn, "--lake", server.lake)
     with monkeypatch.context() as wrong:
         wrong.setenv(name, value)
-        code, error = told(*archiving)
+        code, error = told(*command)
     assert code == 1
     assert error.startswith(f"tarry pipeline: the lake at {server.lake}/messages cannot be used: the object store at ")
     assert sentence in error
     assert error.count("\n") == 1
     assert server.environment["AWS_SECRET_ACCESS_KEY"] not in error
     assert (server.paths(), stage.tables.rows("SELECT * FROM archived")) == ([], [])
-    assert told(*archiving) == (0, "")
+    assert told(*command) == (0, "")
     with monkeypatch.context() as wrong:
         wrong.setenv(name, value)
         code, error = told("trace", "--key", "k", "--lake", server.lake)
@@ -185,10 +164,10 @@ async def test_a_bucket_that_is_gone_is_one_sentence_and_its_return_is_gone_on_w
 ) -> None:
     topic = await stage.topic("orders", queues=2)
     await stage.publish(*(stage.draft(topic, b"%d" % at, queue=at % 2, key=f"k-{at}") for at in range(40)))
-    archiving = ("archive", "--dsn", stage.dsn, "--lake", server.lake)
+    command = ("archive", "--dsn", stage.dsn, "--lake", server.lake)
     gone = f"the object store at {server.url} has no bucket {BUCKET}. Make it or put it back, or correct --lake"
     before = server.take_bucket()
-    assert told(*archiving) == (1, f"tarry pipeline: the lake at {server.lake}/messages cannot be used: {gone}\n")
+    assert told(*command) == (1, f"tarry pipeline: the lake at {server.lake}/messages cannot be used: {gone}\n")
     assert stage.tables.rows("SELECT * FROM archived") == []
     server.give_bucket(before)
 
@@ -198,11 +177,11 @@ async def test_a_bucket_that_is_gone_is_one_sentence_and_its_return_is_gone_on_w
         if not kept:
             kept.append(server.take_bucket())
 
-    with ArchiverLease(stage.dsn, "first") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(server.lake), lease, 5, take)
-        archiver.begin()
-        with pytest.raises(LakeError, match=re.escape(gone)):
-            archiver.run()
+    with (
+        archiving(spark, stage.dsn, server.lake, cap=5, progress=take) as archiver,
+        pytest.raises(LakeError, match=re.escape(gone)),
+    ):
+        archiver.run()
     assert archiver.rows == {"messages": 5}
     server.give_bucket(kept[0])
     assert len(in_lake(spark, server.lake, "messages")) == 5
@@ -211,7 +190,7 @@ async def test_a_bucket_that_is_gone_is_one_sentence_and_its_return_is_gone_on_w
     assert snapshot is not None
     assert snapshot.positions(map(str, marks)) == {str(queue): upto for queue, upto in marks.items()}
 
-    assert told(*archiving) == (0, "")
+    assert told(*command) == (0, "")
     assert in_lake(spark, server.lake, "messages") == in_store(spark, stage.dsn, "messages")
 
 
@@ -219,7 +198,7 @@ async def test_a_bucket_or_a_file_that_goes_while_it_is_read_is_one_sentence(
     spark: SparkSession, stage: Stage, server: ObjectServer
 ) -> None:
     await stage.publish(stage.draft(await stage.topic(), b"1"))
-    archive(spark, stage.dsn, server.lake)
+    archive_here(stage.dsn, server.lake)
     whole = in_lake(spark, server.lake, "messages")
     read = open_tables(spark, None, server.lake).messages
     content = server.take_bucket()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from support.lakes import archive
+from support.lakes import archive_here
 from support.literal_tables import rows_of
 from support.stores import Stage
 from support.story import live
@@ -50,7 +50,7 @@ async def test_the_trace_of_each_message_is_what_the_whole_tables_tell(
 ) -> None:
     await live(stage)
     lake = str(tmp_path / "lake")
-    archive(spark, stage.dsn, lake)
+    archive_here(stage.dsn, lake)
     await stage.publish(stage.draft(await stage.topic("later"), b"x", key="k-1"))
     for dsn, place in ((stage.dsn, None), (None, lake), (stage.dsn, lake)):
         whole = _by_spark(spark, dsn, place)
@@ -64,12 +64,10 @@ async def test_the_trace_of_each_message_is_what_the_whole_tables_tell(
             assert trace(dsn, place, key=key, most=1000).events == _some(whole, *of_key), key
 
 
-async def test_of_a_message_that_retention_took_the_lake_tells(
-    spark: SparkSession, stage: Stage, tmp_path: Path
-) -> None:
+async def test_of_a_message_that_retention_took_the_lake_tells(stage: Stage, tmp_path: Path) -> None:
     await live(stage)
     lake = str(tmp_path / "lake")
-    archive(spark, stage.dsn, lake)
+    archive_here(stage.dsn, lake)
     known = trace(stage.dsn, lake, key="k-0", most=9).events
     assert {event.what for event in known} >= {"accepted", "streamed", "claimed", "acked"}
     stage.tables.rows("DELETE FROM message")
@@ -79,7 +77,7 @@ async def test_of_a_message_that_retention_took_the_lake_tells(
     assert trace(stage.dsn, None, key="k-0", most=9).events == []
 
 
-async def test_only_files_that_may_hold_an_id_are_opened(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+async def test_only_files_that_may_hold_an_id_are_opened(stage: Stage, tmp_path: Path) -> None:
     topic = await stage.topic()
     lake = str(tmp_path)
     told: list[int] = []
@@ -87,7 +85,7 @@ async def test_only_files_that_may_hold_an_id_are_opened(spark: SparkSession, st
         (receipt,) = await stage.publish(stage.draft(topic, b"x"))
         told.append(receipt.id)
         stage.now += 1000
-        archive(spark, stage.dsn, lake)
+        archive_here(stage.dsn, lake)
     snapshot = Lake(lake).open("messages")
     assert snapshot is not None
     assert len(local_reads.files(snapshot, {})) == 5

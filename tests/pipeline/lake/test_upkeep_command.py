@@ -67,13 +67,15 @@ async def test_compact_and_vacuum(
         assert code == 75
         assert "another is archiving this store" in err
 
+    orphan = tmp_path / "messages" / "topic=orders" / "orphan.parquet"
+    orphan.write_bytes(b"torn")
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     code, out, err = command(*lake, "--vacuum", "0")
     assert code == 0, err
     header, *rows = [line.split("\t") for line in out.splitlines()]
     assert header == ["table", "files_before", "files", "removed"]
     files = told["messages"]["files"]
-    assert rows[0] == ["messages", str(files), str(files), str(many)]
+    assert rows[0] == ["messages", str(files), str(files), str(many + 1)], "those of before, and the orphan"
     assert len(list((tmp_path / "messages").rglob("*.parquet"))) == files
 
     assert {table: in_lake(spark, tmp_path, table) for table in IN_LAKE} == before

@@ -10,14 +10,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from support.days import Days
-from support.lakes import in_lake, in_store
+from support.lakes import archiving, in_lake, in_store, stream_one
 from support.stores import Stage
 from tarry.pipeline.lake import watching
-from tarry.pipeline.lake.archive import Archiver
-from tarry.pipeline.lake.archiver_lease import ArchiverLease
-from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.watching import watch
-from tarry.pipeline.session import Later
 
 pytestmark = pytest.mark.long
 
@@ -29,7 +25,6 @@ async def test_publishers_that_never_rest_hold_up_no_other_table(
     group = await stage.group(topic)
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(8)))
     await stage.ack(group, await stage.claim(group, 4))
-    queue = topic.queues[0].id
     over = Event()
     commits: list[str] = []
 
@@ -37,16 +32,9 @@ async def test_publishers_that_never_rest_hold_up_no_other_table(
         commits.append(table)
         if {"deliveries", "cancelled"} <= set(commits) or len(commits) > 20:
             over.set()
-        (end,) = stage.column(f"SELECT next_offset FROM queue WHERE id = {queue}")
-        stage.tables.rows(
-            f"INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
-            f" VALUES ({queue}, {end}, {end + 1}, 0, X'31', 1, 1, 1)"
-        )
-        stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue}")
+        stream_one(stage, topic.queues[0].id)
 
-    with ArchiverLease(stage.dsn, "one") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, progress=publish)
-        archiver.begin()
+    with archiving(spark, stage.dsn, tmp_path, progress=publish) as archiver:
         watch(archiver, 1, over)
     assert {"messages", "deliveries", "dead", "cancelled"} <= set(commits)
     assert in_lake(spark, tmp_path, "deliveries") == in_store(spark, stage.dsn, "deliveries")
@@ -66,9 +54,7 @@ async def test_fires_that_come_while_it_watches_are_archived(
         if table == "fires":
             (again if looked.is_set() else looked).set()
 
-    with ArchiverLease(stage.dsn, "one") as lease:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, progress=note)
-        archiver.begin()
+    with archiving(spark, stage.dsn, tmp_path, progress=note) as archiver:
         watcher = Thread(target=watch, args=(archiver, 1, over))
         watcher.start()
         try:

@@ -38,15 +38,8 @@ def test_a_duty_is_a_message_and_a_group(spark: SparkSession) -> None:
         deliveries=[{"offset": 0, "claimed_at": HOUR + 7, "settled_at": HOUR + 8}],
         cursors=[{"group": "g", "group_id": 1, "position": 1}, {"group": "new", "group_id": 2, "position": 0}],
     )
-    row = {
-        "topic": "t",
-        "queue_id": 1,
-        "id": 0,
-        "due": HOUR,
-        "streamed_at": HOUR + 5,
-        "handed_at": None,
-        "settled_at": None,
-    }
+    row = dict.fromkeys(("handed_at", "settled_at"))
+    row |= {"topic": "t", "queue_id": 1, "id": 0, "due": HOUR, "streamed_at": HOUR + 5}
     expected = [
         row | {"group": "g", "offset": 0, "handed_at": HOUR + 7, "settled_at": HOUR + 8},
         row | {"group": "g", "offset": 1},
@@ -232,28 +225,8 @@ def test_slow_groups(spark: SparkSession) -> None:
         {"group": "gone", "streamed_at": 0, "settled_at": 1},
     )
     assert rows_of(duty_figures.slow_groups(frame, WINDOW)) == [
-        {
-            "topic": "t",
-            "group": "stuck",
-            "arrived": 2,
-            "settled": 0,
-            "unsettled": 2,
-            "waiting": 2,
-            "oldest": HOUR,
-            "oldest_id": 0,
-            "late_p50": MINUTE,
-            "late_p99": HOUR,
-        },
-        {
-            "topic": "t",
-            "group": "late",
-            "arrived": 2,
-            "settled": 1,
-            "unsettled": 1,
-            "waiting": 0,
-            "oldest": None,
-            "oldest_id": None,
-            "late_p50": 10,
-            "late_p99": 90,
-        },
+        {"topic": "t", "group": "stuck", "arrived": 2, "settled": 0, "unsettled": 2, "waiting": 2}
+        | {"oldest": HOUR, "oldest_id": 0, "late_p50": MINUTE, "late_p99": HOUR},
+        {"topic": "t", "group": "late", "arrived": 2, "settled": 1, "unsettled": 1, "waiting": 0}
+        | {"oldest": None, "oldest_id": None, "late_p50": 10, "late_p99": 90},
     ]

@@ -68,25 +68,10 @@ def test_overview(spark: SparkSession) -> None:
         dead=[{"id": 3, "deliver_at": 0, "dead_at": HOUR}],
         timers=[{"id": 4, "due": 9 * HOUR}],
     )
-    nothing_due = {"overdue": 0, "oldest_overdue": None}
     assert rows_of(figures.overview(tables, WINDOW)) == [
-        nothing_due
-        | {
-            "messages": 1,
-            "cancelled": 1,
-            "suppressed": 2,
-            "replaced": 7,
-            "expired": 2,
-            "waiting": 1,
-            "deliveries": 7,
-            "acked": 2,
-            "failed": 1,
-            "lost": 1,
-            "dead": 1,
-            "unplaced": 1,
-            "first": HOUR - 1,
-            "last": 2 * HOUR,
-        }
+        {"messages": 1, "first": HOUR - 1, "last": 2 * HOUR, "cancelled": 1, "suppressed": 2, "replaced": 7}
+        | {"expired": 2, "waiting": 1, "overdue": 0, "oldest_overdue": None, "unplaced": 1}
+        | {"deliveries": 7, "acked": 2, "failed": 1, "lost": 1, "dead": 1}
     ]
 
 
@@ -205,34 +190,15 @@ def test_dead_letters_by_the_reason_of_their_last_attempt(spark: SparkSession) -
         ],
     )
 
-    def last(at: int) -> dict[str, object]:
-        return {"last_id": HOUR + at}
+    def row(reason: str | None, dead: int, first: int, last: int) -> dict[str, object]:
+        told: dict[str, object] = {"topic": "t", "group": "g", "reason": reason, "dead": dead, "reason_dead": dead}
+        return told | {"first": HOUR + first, "last": HOUR + last, "last_id": HOUR + last}
 
     assert rows_of(figures.dead_letters(tables, WINDOW)) == [
-        {"topic": "t", "group": "g", "reason": "no crew", "dead": 2, "first": HOUR, "last": HOUR + 5, "reason_dead": 2}
-        | last(5),
-        {"topic": "t", "group": "g", "reason": None, "dead": 2, "first": HOUR + 2, "last": HOUR + 4, "reason_dead": 2}
-        | last(4),
-        {
-            "topic": "t",
-            "group": "g",
-            "reason": "lease lost",
-            "dead": 1,
-            "first": HOUR + 1,
-            "last": HOUR + 1,
-            "last_id": HOUR + 1,
-            "reason_dead": 1,
-        },
-        {
-            "topic": "t",
-            "group": "g",
-            "reason": "x" * 160,
-            "dead": 1,
-            "first": HOUR + 3,
-            "last": HOUR + 3,
-            "last_id": HOUR + 3,
-            "reason_dead": 1,
-        },
+        row("no crew", 2, 0, 5),
+        row(None, 2, 2, 4),
+        row("lease lost", 1, 1, 1),
+        row("x" * 160, 1, 3, 3),
     ]
 
 
@@ -279,30 +245,10 @@ def test_lost_leases_by_client(spark: SparkSession) -> None:
         ],
     )
     assert rows_of(figures.lost_leases(tables, WINDOW)) == [
-        {
-            "client": "bad",
-            "topic": "t",
-            "group": "g",
-            "lost": 3,
-            "dead": 1,
-            "deliveries": 4,
-            "share": 0.75,
-            "held_p50": 60_000,
-            "last": HOUR + 61_000,
-            "client_lost": 3,
-        },
-        {
-            "client": "slow",
-            "topic": "t",
-            "group": "g",
-            "lost": 1,
-            "dead": 0,
-            "deliveries": 1,
-            "share": 1.0,
-            "held_p50": 9,
-            "last": HOUR + 9,
-            "client_lost": 1,
-        },
+        {"client": "bad", "topic": "t", "group": "g", "lost": 3, "dead": 1, "deliveries": 4, "share": 0.75}
+        | {"held_p50": 60_000, "last": HOUR + 61_000, "client_lost": 3},
+        {"client": "slow", "topic": "t", "group": "g", "lost": 1, "dead": 0, "deliveries": 1, "share": 1.0}
+        | {"held_p50": 9, "last": HOUR + 9, "client_lost": 1},
     ]
 
 
@@ -322,3 +268,54 @@ def test_the_busiest_due_minutes(spark: SparkSession) -> None:
     assert rows_of(figures.due_minutes(tables, WINDOW)) == minutes
     to_come = {"minute": 3 * HOUR, "messages": 1, "waiting": 1, "topic": "b", "topic_messages": 1}
     assert rows_of(figures.due_minutes(tables, Window(HOUR, 2 * HOUR, is_now=True))) == [*minutes, to_come]
+
+
+LONGER = Window(HOUR, HOUR + 150 * MINUTE + 30_000)
+
+
+def test_the_rate_of_each_step_also_of_those_without_anything(spark: SparkSession) -> None:
+    step = 5 * MINUTE
+    assert LONGER.step == step
+    tables = literal_tables(
+        spark,
+        messages=[{"offset": n, "streamed_at": at, "deliver_at": 0} for n, at in enumerate((HOUR - 1, HOUR, HOUR + 1))]
+        + [{"offset": 9, "streamed_at": LONGER.until - 1, "deliver_at": 0}],
+        deliveries=[
+            {"offset": n, "claimed_at": HOUR, "settled_at": HOUR + step, "outcome": outcome}
+            for n, outcome in enumerate(("acked", "retried", "lost", "lost_dead", "suspended"))
+        ],
+        claims=[{"offset": 7, "claimed_at": HOUR, "outcome": "acked_outside", "settled_at": HOUR + 2}],
+    )
+    frame = figures.rate(tables, LONGER)
+    assert frame.schema == figures.RATE
+    rows = rows_of(frame)
+    assert [row["at"] for row in rows] == list(range(HOUR, LONGER.until, step))
+    assert rows[0] == {"at": HOUR, "seconds": 300.0, "streamed": 2, "acked": 1, "failed": 0}
+    assert rows[1] == {"at": HOUR + step, "seconds": 300.0, "streamed": 0, "acked": 1, "failed": 3}
+    assert {(row["streamed"], row["acked"], row["failed"]) for row in rows[2:-1]} == {(0, 0, 0)}
+    assert (rows[-1]["seconds"], rows[-1]["streamed"]) == (30.0, 1), "the last step is short"
+
+
+def test_the_skew_of_queues(spark: SparkSession) -> None:
+    def message(topic: str, queue: int, offset: int) -> dict[str, object]:
+        return {"topic": topic, "queue_id": queue + 1, "queue": queue, "offset": offset, "deliver_at": HOUR}
+
+    tables = literal_tables(
+        spark,
+        messages=[
+            *(message("skewed", 1, n) for n in range(6)),
+            *(message("skewed", 0, n) for n in range(2)),
+            *(message("even", n, 0) for n in range(2)),
+            message("alone", 0, 0),
+        ],
+        queues=[{"topic": "skewed", "queue": n, "queue_id": n + 1} for n in range(4)]
+        + [{"topic": "skewed", "queue": 7, "queue_id": 9, "group_id": 5}],  # a retry queue
+    )
+    frame = figures.queues(tables, LONGER)
+    assert frame.schema == figures.QUEUES
+    assert rows_of(frame) == [
+        {"topic": "skewed", "queues": 4, "messages": 8, "fullest": 1, "fullest_messages": 6, "emptiest_messages": 0}
+        | {"skew": 3.0},
+        {"topic": "even", "queues": 2, "messages": 2, "fullest": 0, "fullest_messages": 1, "emptiest_messages": 1}
+        | {"skew": 1.0},
+    ]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.screens import contrast, cut_texts, width_of
+from support.screens import Tags, contrast, cut_texts, width_of
+from tarry.pipeline.report.catalogue import FIGURES
 from tarry.pipeline.report.page import Known, page
 from tarry.pipeline.report.window import MINUTE, Window
 from tarry.pipeline.times import moment
@@ -88,7 +89,7 @@ def _figures() -> dict[str, list[dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return page("Orders", WINDOW, _figures(), Known(store=True, lake=None, now=WINDOW.until))
+    return page("Orders <of> ours", WINDOW, _figures(), Known(store=True, lake=None, now=WINDOW.until))
 
 
 def _rule(text: str, selector: str, media: str = "") -> dict[str, str]:
@@ -115,6 +116,32 @@ def _rows(section: str) -> list[list[str]]:
 
 
 _TELEPHONE = "screen and (max-width: 600px)"
+
+
+def test_the_page_has_a_section_for_each_figure(text: str) -> None:
+    tags = Tags(text)
+    assert tags.open == []
+    names = {figure.name for figure in FIGURES}
+    sections = {link[1:] for link in tags.links if link.startswith("#") and link[1:] in names}
+    assert sections == names - {"overview", "punctuality"} <= set(tags.ids)
+    assert "Orders &lt;of&gt; ours" in text
+
+
+def test_the_page_stands_alone(text: str) -> None:
+    """One file: it loads nothing, and its colours are those of the reader's screen."""
+    assert re.findall(r'<(?:script|link|img|iframe)\b|\bsrc="|@import|url\((?!#)', text) == []
+    drawings = "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL))
+    assert set(re.findall(r"#[0-9a-fA-F]{6}\b", drawings)) <= {"#000000"}
+    used = set(re.findall(r"var\(--(\w+)\)", text))
+    light, dark, printed = (set(re.findall(r"--(\w+): #", part)) for part in text.split(":root {")[1:4])
+    assert used <= light
+    assert light == dark == printed
+
+
+def test_on_a_narrow_screen_each_cell_says_what_it_is(text: str) -> None:
+    cells = re.findall(r"<td ([^>]*)>", text)
+    assert cells
+    assert all(re.search(r'data-name="[^">]+"', cell) for cell in cells)
 
 
 def test_no_words_of_a_chart_are_cut(text: str) -> None:
