@@ -135,7 +135,7 @@ def rough_history(seed: int, *, ordered: bool) -> Book:
 def as_topic(book: Book, topic: str, number: int) -> Book:
     """A copy of it under the name of another topic, with ids of its own."""
     shifts = {"topic_id": 1000, "group_id": 1000, "queue_id": 1000, "message_queue_id": 1000, "id": 10**16}
-    twin = {name: [row | {"topic": topic} for row in rows] for name, rows in book.items()}
+    twin: Book = {name: [row | {"topic": topic} for row in rows] for name, rows in book.items()}
     for row in (row for rows in twin.values() for row in rows):
         for field, shift in shifts.items():
             if row.get(field):  # the topic's own queues are of group 0

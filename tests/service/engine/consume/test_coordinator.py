@@ -146,7 +146,7 @@ async def test_claims_and_acks_that_wait_go_together(counter: Counter) -> None:
     counter.turns.clear()
     async with trio.open_nursery() as consumers:
         for claim in claims:
-            consumers.start_soon(counter.settle, claim)
+            consumers.start_soon(counter.settle, claim, "ack")
     assert sum(settlements for settlements, _ in counter.turns) == 8
     assert len(counter.turns) <= 2
 
@@ -162,7 +162,7 @@ async def test_who_comes_while_a_turn_stands_in_line_is_of_it(counter: Counter) 
         await trio.testing.wait_all_tasks_blocked()
         counter.ms += 700
         second = counter.ask(consumers, size=5)
-        consumers.start_soon(counter.settle, held)
+        consumers.start_soon(counter.settle, held, "ack")
         consumers.start_soon(counter.coordinator.settle, Settlement(failed.key, "fail", retry_after=1000))
         await trio.testing.wait_all_tasks_blocked()
         assert counter.turns == []

@@ -3,7 +3,6 @@
 import random
 
 import pytest
-from attrs import evolve
 
 from tarry.service.engine.dispatch.pages import Pages
 from tarry.store import catalogue
@@ -18,8 +17,10 @@ NOW = 1_795_000_000_000
 
 async def fill(store: Store, topic: Topic, dice: random.Random, span: int) -> dict[int, int]:
     """Due times by entry: messages, some of which are moved, and retries."""
-    draft = Draft(topic=topic, queue=topic.queues[0], body=b"1")
-    drafts = tuple(evolve(draft, deliver_at=NOW + dice.randrange(1, span)) for _ in range(150))
+    drafts = tuple(
+        Draft(topic=topic, queue=topic.queues[0], body=b"1", deliver_at=NOW + dice.randrange(1, span))
+        for _ in range(150)
+    )
     (receipts,) = await store.publish([Publication(drafts)], NOW)
     assert isinstance(receipts, list)
     dues = {one.id: one.due for one in receipts}
@@ -28,7 +29,9 @@ async def fill(store: Store, topic: Topic, dice: random.Random, span: int) -> di
         assert verdict.due is not None
         dues[move[0]] = verdict.due
     group = await store.add_group(topic, "billing", NOW)
-    await store.publish([Publication((draft,) * 50)], NOW)
+    await store.publish(
+        [Publication(tuple(Draft(topic=topic, queue=topic.queues[0], body=b"1") for _ in range(50)))], NOW
+    )
     turn = await store.turn(group, [], [ClaimRequest("c", 50, 10_000)], NOW)
     assert turn.claims[0] is not None
     for place in range(50):

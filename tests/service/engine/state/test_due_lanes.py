@@ -12,7 +12,7 @@ from tarry.wheel.columns import Columns
 
 timers = st.tuples(st.integers(0, 50), st.integers(-40, 40))
 limits = st.integers(1, 12)
-rooms = st.one_of(st.just({}), st.dictionaries(st.integers(1, 5), st.integers(-1, 5), max_size=5))
+rooms = st.dictionaries(st.integers(1, 5), st.integers(-1, 5), max_size=5)
 
 
 def shard_of(entry: int) -> int:
