@@ -12,6 +12,7 @@ back, since a transaction of a user's own may be that late, and what the lake ha
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from attrs import define, field
 
@@ -55,7 +56,7 @@ Progress = Callable[[str, int], None]
 
 @define
 class Archiver:
-    """The one archiver of a store, under its `lease`."""
+    """The one archiver of a store, under its `lease`. Steps may be asked for from several threads."""
 
     spark: Later
     """Opened for what is worth it: few rows are written by this process."""
@@ -72,6 +73,8 @@ class Archiver:
     """Rows that were written anew without what they said, by table."""
     planned: int = 0
     """About how many there were to archive when it began."""
+    _lock: Any = field(factory=threading.Lock)
+    _over: bool = False
     _moving: bool = False
     """The store is moved to this lake by the first commit."""
 
@@ -112,8 +115,6 @@ class Archiver:
         beside publishers it would never end."""
         facts = facts_of(self.dsn)
         self.planned = sum(self._planned(table, facts) for table in RANGED)
-        if not self.planned:
-            return
         if self.planned > HERE:
             self.spark()
         for table in RANGED:
@@ -123,23 +124,26 @@ class Archiver:
 
     def step(self, table: str, upto: Mapping[str, int] | None = None) -> bool:
         """One commit of messages or deliveries; False when there was nothing to archive below `upto`."""
-        facts = facts_of(self.dsn)
-        snapshot = self.lake.ensure(table)
-        before = self._positions(snapshot, facts)
-        spans = head(plan(table, facts, before, upto), self._rows_to_a_commit)
-        if not spans:
-            return False
-        after = {span.mark: span.last for span in spans}  # in order: the last of a mark stays
-        work = bundle(spans)
-        write = partial(write_spans, absolute(self.dsn), Access.here(), snapshot.place, table)
-        if not self.spark.is_open:
-            files = write(spans, rate=self.rate)
-        else:
-            context = self.spark().sparkContext
-            share = None if self.rate is None else self.rate / min(len(work), context.defaultParallelism)
-            files = context.parallelize(work, len(work)).flatMap(partial(write, rate=share)).collect()
-        self._commit(table, files, {mark: before.get(mark) for mark in after}, after)
-        return True
+        with self._lock:
+            if self._over:
+                return False
+            facts = facts_of(self.dsn)
+            snapshot = self.lake.ensure(table)
+            before = self._positions(snapshot, facts)
+            spans = head(plan(table, facts, before, upto), self._rows_to_a_commit)
+            if not spans:
+                return False
+            after = {span.mark: span.last for span in spans}  # in order: the last of a mark stays
+            work = bundle(spans)
+            write = partial(write_spans, absolute(self.dsn), Access.here(), snapshot.place, table)
+            if not self.spark.is_open:
+                files = write(spans, rate=self.rate)
+            else:
+                context = self.spark().sparkContext
+                share = None if self.rate is None else self.rate / min(len(work), context.defaultParallelism)
+                files = context.parallelize(work, len(work)).flatMap(partial(write, rate=share)).collect()
+            self._commit(table, files, {mark: before.get(mark) for mark in after}, after)
+            return True
 
     def _planned(self, table: str, facts: Facts) -> int:
         """About how many rows there are to archive."""
@@ -150,36 +154,43 @@ class Archiver:
     def _rows_to_a_commit(self) -> int:
         return self.cap if self.rate is None else max(1, min(self.cap, int(self.rate * _LONGEST)))
 
+    def finish(self) -> None:
+        """Waits for the step that is under way; those that are asked for later do nothing."""
+        with self._lock:
+            self._over = True
+
     def step_timed(self) -> None:
         """What came of dead letters, cancelled messages and fires."""
-        with StoreConnection(self.dsn) as connection:
-            until, facts = connection.now() - OVERLAP, read_facts(connection)
-        for table, keys in TIMED.items():
-            snapshot = self.lake.ensure(table)
-            before = snapshot.position("")
-            since = before or 0
-            rows = None if self.spark.is_open else local_reads.fresh(self.dsn, facts, snapshot, keys, since)
-            if rows is None:
-                files = self._write_timed(snapshot, keys, since)
-            else:
-                files = write_tables(Access.here(), snapshot.place, table, [rows] if rows.num_rows else [])
-            if files or before is None or until > since + _SELDOM:
-                written: dict[str, int] = {}
-                for file in files:
-                    written[file.topic] = written.get(file.topic, 0) + file.rows
-                counts = {topic: snapshot.position(topic) for topic in written}
-                after = {topic: (counts[topic] or 0) + many for topic, many in written.items()}
-                self._commit(table, files, {"": before, **counts}, {"": max(since, until), **after}, tell=False)
-        for table in ("", "fires"):
-            self.lease.record(table, {"": until})
+        with self._lock:
+            with StoreConnection(self.dsn) as connection:
+                until, facts = connection.now() - OVERLAP, read_facts(connection)
+            for table, keys in TIMED.items():
+                snapshot = self.lake.ensure(table)
+                before = snapshot.position("")
+                since = before or 0
+                rows = None if self.spark.is_open else local_reads.fresh(self.dsn, facts, snapshot, keys, since)
+                if rows is None:
+                    files = self._write_timed(snapshot, keys, since)
+                else:
+                    files = write_tables(Access.here(), snapshot.place, table, [rows] if rows.num_rows else [])
+                if files or before is None or until > since + _SELDOM:
+                    written: dict[str, int] = {}
+                    for file in files:
+                        written[file.topic] = written.get(file.topic, 0) + file.rows
+                    counts = {topic: snapshot.position(topic) for topic in written}
+                    after = {topic: (counts[topic] or 0) + many for topic, many in written.items()}
+                    self._commit(table, files, {"": before, **counts}, {"": max(since, until), **after}, tell=False)
+            for table in ("", "fires"):
+                self.lease.record(table, {"": until})
 
     def erase(self) -> None:
         """What the store has erased goes from the lake, too; also of what has just come there."""
-        if self._moving:
-            return
-        self.lease.check()
-        for table, many in erasures.apply(self.dsn, self.lake).items():
-            self.erased[table] = self.erased.get(table, 0) + many
+        with self._lock:
+            if self._over or self._moving:
+                return
+            self.lease.check()
+            for table, many in erasures.apply(self.dsn, self.lake).items():
+                self.erased[table] = self.erased.get(table, 0) + many
 
     def _write_timed(self, snapshot: Snapshot, keys: Sequence[str], since: int) -> list[Added]:
         """What the store has from `since` on and the lake has not, written by tasks."""

@@ -27,7 +27,7 @@ from .pages import read_spans
 from .pushing import Pushed
 from .shapes import TIMES
 from .spans import bundle, marks_of, plan
-from .stream import StreamReader
+from .stream import RANGES, StreamReader
 
 SMALL = ("queues", "cursors", "tallies")
 """Tables that are facts, read at once."""
@@ -47,6 +47,8 @@ class Source(DataSource):
         return "tarry"
 
     def schema(self) -> StructType:
+        if self._ranges():
+            return RANGES
         schema = TABLES[self._table()]
         wanted = [name.strip() for name in self.options.get("columns", "").split(",") if name.strip()]
         return part_of(schema, wanted or schema.names)
@@ -61,8 +63,15 @@ class Source(DataSource):
             self._table(),
             schema,
             marks_of(options.get("after"), "after"),
+            ranges=self._ranges(),
             rows=int(options["rows"]) if "rows" in options else None,
         )
+
+    def _ranges(self) -> bool:
+        shown = self.options.get("as", "rows")
+        if shown not in ("rows", "ranges"):
+            raise ValueError(f"as: rows, or ranges for those of a stream, not {shown!r}")
+        return shown == "ranges"
 
     def _table(self) -> str:
         table = self.options.get("table", "")

@@ -78,6 +78,7 @@ def figures(spark: SparkSession, lake: str, now: int) -> dict[str, Any]:
 
 @pytest.mark.long
 async def test_the_archive_goes_on_there(spark: SparkSession, stage: Stage, server: ObjectServer) -> None:
+    """Spark keeps its checkpoints, too, and cannot write there."""
     topic = await stage.topic()
     await stage.publish(stage.draft(topic, b"1"))
     over = Event()
@@ -85,7 +86,7 @@ async def test_the_archive_goes_on_there(spark: SparkSession, stage: Stage, serv
 
     def note(table: str, _rows: int) -> None:
         commits.append(table)
-        if table == "fires":  # the last of the first round
+        if table == "fires":  # the last of the first look at what goes by time: from now on Spark tells what comes
             stream_one(stage, topic.queues[0].id)
         if commits.count("messages") == 2:
             over.set()
@@ -93,6 +94,7 @@ async def test_the_archive_goes_on_there(spark: SparkSession, stage: Stage, serv
     with archiving(spark, stage.dsn, server.lake, progress=note) as archiver:
         watch(archiver, 1, over)
     assert in_lake(spark, server.lake, "messages") == in_store(spark, stage.dsn, "messages")
+    assert not any("_watch" in path for path in server.paths())
 
 
 async def test_only_what_is_asked_for_is_read(spark: SparkSession, stage: Stage, server: ObjectServer) -> None:

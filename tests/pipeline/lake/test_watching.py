@@ -1,6 +1,7 @@
 """The archive that goes on, beside publishers that never rest."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -13,7 +14,11 @@ from support.days import Days
 from support.lakes import archiving, in_lake, in_store, stream_one
 from support.stores import Stage
 from tarry.pipeline.lake import watching
+from tarry.pipeline.lake.archive import Archiver
+from tarry.pipeline.lake.archiver_lease import ArchiverLease
+from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.watching import watch
+from tarry.pipeline.session import Later
 
 pytestmark = pytest.mark.long
 
@@ -38,6 +43,41 @@ async def test_publishers_that_never_rest_hold_up_no_other_table(
         watch(archiver, 1, over)
     assert {"messages", "deliveries", "dead", "cancelled"} <= set(commits)
     assert in_lake(spark, tmp_path, "deliveries") == in_store(spark, stage.dsn, "deliveries")
+
+
+class Noting(Archiver):
+    """Remembers what it was asked for."""
+
+    wanted: list[Mapping[str, int] | None]
+
+    def step(self, table: str, upto: Mapping[str, int] | None = None) -> bool:
+        self.wanted.append(upto)
+        return super().step(table, upto)
+
+
+async def test_without_its_checkpoint_the_first_batch_reaches_what_is_new(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    """It goes through nothing again that the lake has, a batch of some rows every few seconds."""
+    topic = await stage.topic()
+    await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(30)))
+    over = Event()
+    with ArchiverLease(stage.dsn, "one") as lease:
+        archiver = Noting(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, cap=10)
+        archiver.wanted = []
+        archiver.begin()
+        archiver.run()
+        archiver.wanted.clear()
+        watcher = Thread(target=watch, args=(archiver, 1, over))
+        watcher.start()
+        try:
+            while len(archiver.wanted) < 3:  # two looks before it follows, and one of a batch
+                watcher.join(0.1)
+                assert watcher.is_alive()
+        finally:
+            over.set()
+            watcher.join()
+    assert archiver.wanted[2] == {str(topic.queues[0].id): 30}
 
 
 async def test_fires_that_come_while_it_watches_are_archived(
