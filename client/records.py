@@ -18,8 +18,8 @@ class _Told:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
-        """Reads the server's JSON."""
-        return msgspec.convert(record, cls)
+        """Reads the server's JSON. What it tells as null and has a default here is as if it had not been told."""
+        return msgspec.convert({name: value for name, value in record.items() if value is not None}, cls)
 
 
 @frozen

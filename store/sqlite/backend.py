@@ -90,6 +90,8 @@ class SQLiteBackend(Backend):
         try:
             with closing(connect(self.path)) as connection:
                 return work(connection)
+        except StoreError:
+            raise
         except Exception as error:
             raise translate(error) from error
 

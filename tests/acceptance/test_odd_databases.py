@@ -270,6 +270,13 @@ def test_a_database_that_lets_nobody_in(mysql_dsn: str, user: Callable[[str], st
         assert "lets nobody in to look, for all its sessions are in use" in wrong(dsn)["connections"]
 
 
+@pytest.mark.parametrize("quota", ["max_queries_per_hour", "max_connections_per_hour"])
+def test_a_quota_of_an_hour(mysql_dsn: str, user: Callable[[str], str], quota: str) -> None:
+    dsn = user("ALL")
+    run_sql(mysql_dsn, f"ALTER USER {urlsplit(dsn).username}@'%' WITH {quota} 1")
+    assert f"{quota} of Tarry's user of the database is used up" in wrong(dsn)["connections"]
+
+
 def test_a_name_that_must_be_quoted(mysql_dsn: str, tmp_path: Path) -> None:
     """The database's, for the server and for the outbox."""
     from tarry.client.outbox import Outbox

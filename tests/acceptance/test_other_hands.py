@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import httpx
 import pytest
 
-from support.server import client_of
+from support.server import client_of, start_servers
 from support.stores import open_tables
 from support.waiting import wait_until
 from tarry.client import Claim, NotFound, Tarry, Unavailable
@@ -170,21 +171,20 @@ def gauges(server: ServerProcess) -> bool:
 
 
 @pytest.mark.long
-def test_who_is_there_and_has_the_duties(two_servers: list[ServerProcess], at: tuple[Tarry, Tarry]) -> None:
-    (a, b), (at_a, at_b) = two_servers, at
-    at_a.publish("waiting", 1, delay="1h")
-    assert nodes(at_a) == nodes(at_b) == [("a", True, True), ("b", True, False)]
-    wait_until(lambda: gauges(a))
-    assert not gauges(b)
-    a.kill()
-    wait_until(lambda: nodes(at_b) == [("b", True, True)])
-    assert "node_dead" in b.tail(100_000)
-    wait_until(lambda: gauges(b))
-    a.start()
-    wait_until(lambda: nodes(at_b) == [("a", True, False), ("b", True, True)])
-    b.stop()
-    wait_until(lambda: nodes(at_a) == [("a", True, True)])
-    b.start()
+def test_who_is_there_and_has_the_duties(mysql_dsn: str, tmp_path: Path) -> None:
+    with start_servers(tmp_path, mysql_dsn, "a", "b") as (a, b), client_of(a) as at_a, client_of(b) as at_b:
+        at_a.publish("waiting", 1, delay="1h")
+        assert nodes(at_a) == nodes(at_b) == [("a", True, True), ("b", True, False)]
+        wait_until(lambda: gauges(a))
+        assert not gauges(b)
+        a.kill()
+        wait_until(lambda: nodes(at_b) == [("b", True, True)])
+        assert "node_dead" in b.tail(100_000)
+        wait_until(lambda: gauges(b))
+        a.start()
+        wait_until(lambda: nodes(at_b) == [("a", True, False), ("b", True, True)])
+        assert b.stop() == 0
+        wait_until(lambda: nodes(at_a) == [("a", True, True)])
 
 
 def test_a_pause_at_one_server_is_a_pause_at_both(at: tuple[Tarry, Tarry]) -> None:

@@ -342,6 +342,7 @@ def test_hup_brings_a_new_certificate_to_all(mysql_dsn: str, tmp_path: Path) -> 
     flags = ("--tls-cert", str(tmp_path / "server.pem"), "--tls-key", str(tmp_path / "server-key.pem"))
     with several(tmp_path, mysql_dsn, *flags) as pair:
         wait_until(lambda: len(pair.events("recovered")) == 2)
+        assert write_certificates(tmp_path) == ca  # others, of an authority that is made anew, too
         pair.server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: {line["process"] for line in pair.events("certificate_renewed")} == {1, 2})
         context = ssl.create_default_context(cafile=str(ca))

@@ -133,8 +133,10 @@ def test_each_publishes_to_queues_of_its_own(two_servers: list[ServerProcess]) -
         assert keyed[0] == keyed[1]
         assert len(keyed[0]) == 1
         assert b.stop() == 0
-        wait_until(lambda: queues(at_a, "own") == {0, 1, 2, 3})
-        b.start()
+        try:
+            wait_until(lambda: queues(at_a, "own") == {0, 1, 2, 3})
+        finally:
+            b.start()
 
 
 def test_two_of_one_name_both_work_and_the_later_one_says_so(mysql_dsn: str, tmp_path: Path) -> None:

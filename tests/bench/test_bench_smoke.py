@@ -46,9 +46,10 @@ def run(module: str, *arguments: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_help_says_what_the_question_is(module: str) -> None:
-    said = bench(module, "--help").stdout
-    assert "?" in said
-    assert "--dsn" in said
+    done = bench(module, "--help")
+    assert done.returncode == 0
+    assert "?" in done.stdout
+    assert "--dsn" in done.stdout
 
 
 @pytest.mark.long
