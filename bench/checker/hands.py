@@ -31,14 +31,21 @@ class Known:
     """By group and queue: the furthest offset that a seek has named. The seek gives up claimed messages before it."""
     asked: dict[int, float] = field(factory=dict[int, float])
     """By call: when a claim was asked for, by the harness's wall clock."""
-    given_back: dict[str, Event] = field(factory=dict[str, Event])
-    """By claim: when it first failed a message. In an ordered topic later messages of the key are given back, too."""
+    held: dict[tuple[str, str], Event] = field(factory=dict[tuple[str, str], Event])
+    """Of ordered topics, by claim and message: the hand-out."""
+    failed: dict[tuple[str, str], list[tuple[int, Event]]] = field(
+        factory=dict[tuple[str, str], list[tuple[int, Event]]]
+    )
+    """Of ordered topics, by claim and key: which places of the claim failed, and when. Later messages of the key are
+    given back, too."""
 
     def add(self, event: Event) -> None:
         if event.op == "fault":
             self.outages.add(event)
             self.clocks.add(event)
         self.clocks.hear(event)
+        if event.op == "claim" and event.phase == "ok" and event.key and self.setup.topics[event.topic].ordered:
+            self.held[event.token, event.name] = event
         if event.phase != "invoke":
             return
         if event.op == "claim":
@@ -48,8 +55,8 @@ class Known:
             self.operated.setdefault(group, event.mono_ns)
             if event.op == "seek":
                 self.sought[group, event.queue] = max(event.offset, self.sought.get((group, event.queue), 0))
-        elif event.op == "fail" and self.setup.topics[event.topic].ordered:
-            self.given_back.setdefault(event.token, event)
+        elif event.op == "fail" and (given := self.held.get((event.token, event.name))) is not None:
+            self.failed.setdefault((event.token, given.key), []).append((given.place, event))
 
 
 @define
@@ -241,10 +248,13 @@ class Hands:
         return None
 
     def _given_back(self, before: Hand, after: Hand) -> Event | None:
-        """The first failure of a claim of an ordered topic, if it came before the next hand-out: if it was of the same
-        key, this message was parked behind it."""
-        back = self.known.given_back.get(before.given.token) if self.ordered else None
-        return None if back is None or back.mono_ns >= after.given.mono_ns else back
+        """A failure of an earlier message of its key in the same claim, before the next hand-out: this message was
+        parked behind it."""
+        given = before.given
+        for place, event in self.known.failed.get((given.token, given.key), ()):
+            if place < given.place and event.mono_ns < after.given.mono_ns:
+                return event
+        return None
 
     def _attempts(self) -> Iterator[Violation]:
         """Checks that attempts count up and stay within the ladder, and that no retry comes before its rung."""

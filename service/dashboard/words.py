@@ -76,10 +76,12 @@ def utc(time: str) -> str:
 
 
 def clock(ms: float) -> str:
+    """The time of the day of a time in Unix milliseconds, UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M")
 
 
 def day(ms: float) -> str:
+    """The day of the month of a time in Unix milliseconds, UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%d %b")
 
 

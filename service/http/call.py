@@ -239,6 +239,7 @@ class Call:
             raise bad_field(pointer, f"say {or_else}a time; {error}" if or_else else str(error)) from None
 
     def duration(self, value: int | str, pointer: str, *, high: int, low: int = 0) -> int:
+        """A duration in milliseconds, from `low` to `high`, both included."""
         try:
             ms = parse_duration(value)
         except ValueError as error:

@@ -31,6 +31,7 @@ def client(one: ClientState) -> answers.ClientAnswer:
 
 
 def push(group: Group, one: PushRow) -> answers.PushAnswer:
+    """The endpoint of a group, without its secrets."""
     since = one.broken_at if one.off_at is None else one.off_at
     return answers.PushAnswer.of(
         one,

@@ -72,6 +72,7 @@ class Process:
         """Does nothing: the supervisor has told systemd already."""
 
     async def run(self) -> None:
+        """Gives signs of life until cancelled: a hung loop gives none."""
         while self.rest is not None:
             self.share.board.live(self.number, time.monotonic_ns())
             await trio.sleep(self.rest)

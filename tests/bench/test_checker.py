@@ -195,12 +195,17 @@ def test_what_nobody_can_tell_is_no_violation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ordered", "again_ms", "kinds"),
-    [(True, 150, {}), (True, 90, {"rung": 1}), (False, 150, {"duplicate": 1, "rung": 1})],
-    ids=["parked", "before its rung", "no order"],
+    ("ordered", "key", "again_ms", "kinds"),
+    [
+        (True, "k", 150, {}),
+        (True, "k", 90, {"rung": 1}),
+        (True, "j", 150, {"duplicate": 1, "rung": 1}),
+        (False, "k", 150, {"duplicate": 1, "rung": 1}),
+    ],
+    ids=["parked", "before its rung", "another key", "no order"],
 )
 def test_a_parked_message_may_have_been_handed_out_unheard(
-    again_ms: int, kinds: dict[str, int], *, ordered: bool
+    key: str, again_ms: int, kinds: dict[str, int], *, ordered: bool
 ) -> None:
     """Two messages of a key, one claim: the first fails, the second is parked. It comes again as the same attempt, in
     an answer that is lost, and when that lease is over as the next attempt."""
@@ -208,7 +213,8 @@ def test_a_parked_message_may_have_been_handed_out_unheard(
 
     def at(ms: int, op: str, name: str = "", phase: str = "ok", **rest: Any) -> Event:
         ns = (begun_ms + ms) * 1_000_000
-        return Event(op, phase, ns, ns, name=name, id=name, topic="t", key="k", digest="d", **rest)
+        key_of = {"m0": "k", "m1": key}
+        return Event(op, phase, ns, ns, name=name, id=name, topic="t", key=key_of.get(name, ""), digest="d", **rest)
 
     def settled(ms: int, op: str, call: int, name: str, token: str, **rest: Any) -> list[Event]:
         return [at(ms, op, name, phase, call=call, group="g", token=token, **rest) for phase in ("invoke", "ok")]

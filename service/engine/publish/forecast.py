@@ -41,6 +41,7 @@ class Forecast:
         return await self._store.read(upcoming.read, topic, begin, width, buckets, now, overdue=overdue)
 
     async def add_up(self) -> None:
+        """Adds up what was changed. Raises `StoreError`."""
         self._found = False
         while await self._store.read(forecast.is_changed):
             self._found = True

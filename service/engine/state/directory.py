@@ -231,6 +231,7 @@ class Directory:
         return topic if topic is not None and topic.id == id_ else None
 
     def name_of(self, topic_id: int) -> str:
+        """The name of a topic; empty for one that is not known here yet."""
         return self._names.get(topic_id, "")
 
     def topics_from(self, name: str) -> Iterator[Topic]:
