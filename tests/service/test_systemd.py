@@ -5,10 +5,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import trio
+import trio.testing
 
+from tarry.service.lifecycle import Lifecycle
+from tarry.service.serve import _tell_ready
 from tarry.service.systemd import Systemd
 
 
@@ -49,6 +54,19 @@ def test_words(inbox: socket.socket) -> None:
     systemd.stopping()
     systemd.alive()
     assert [line for line in heard(inbox) if not line.startswith("STATUS")] == ["READY=1", "STOPPING=1", "WATCHDOG=1"]
+
+
+async def test_a_server_is_ready_when_its_timers_are_in_memory(inbox: socket.socket) -> None:
+    """Not when its store has answered."""
+    opened, recovered = trio.Event(), trio.Event()
+    loading = SimpleNamespace(ready=opened, node=SimpleNamespace(loader=SimpleNamespace(recovered=recovered)))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_tell_ready, cast(Lifecycle, loading), Systemd(inbox.getsockname()))
+        for event in (opened, recovered):
+            await trio.testing.wait_all_tasks_blocked()
+            assert heard(inbox) == []
+            event.set()
+    assert "READY=1" in heard(inbox)
 
 
 def test_a_name_in_no_folder() -> None:
