@@ -397,7 +397,7 @@ def test_every_command_is_told() -> None:
     """And none is told that is not there."""
     text = (REFERENCE / "cli.md").read_text("utf-8")
     commands = {name for name in app.resolved_commands() if not name.startswith("-")}
-    assert set(re.findall(r"`tarry ([a-z-]+)", text)) == commands
+    assert set(re.findall(r"`tarry ([a-z][a-z-]*)", text)) == commands
 
 
 def test_nothing_is_advised_that_is_not_there() -> None:

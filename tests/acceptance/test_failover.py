@@ -287,7 +287,7 @@ def test_few_sessions_are_enough_and_none_is_waited_for(pair: Pair, tmp_path: Pa
             starting = threading.Thread(target=late.start)
             starting.start()
             try:
-                wait_until(lambda: answers(late) == 503)
+                wait_until(lambda: answers(late) == 503 and bool(events(late, "store_away")))
                 asked = httpx.post(f"{late.url}/v1/topics/orders/messages", json={"body": 1})
                 assert (asked.status_code, asked.json()["executed"]) == (503, False)
                 held.pop().close()
