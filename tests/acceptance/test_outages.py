@@ -70,10 +70,10 @@ def test_keys_that_are_known_hold_while_the_database_is_away(gate: tuple[Gate, s
 def test_a_database_that_goes_away_is_told_and_nothing_is_lost(gate: tuple[Gate, str], tmp_path: Path) -> None:
     door, dsn = gate
     with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
-        kept = tarry.publish("orders", "kept", delay="300ms")
         tarry.publish("orders", "now")
         claim = tarry.claim("orders", "billing", max=1)
         assert claim is not None
+        kept = tarry.publish("orders", "kept", delay="300ms")
         door.shut()
         answer = httpx.post(f"{server.url}/v1/topics/orders/messages", json={"body": "refused"}, timeout=30)
         assert answer.status_code == 503
