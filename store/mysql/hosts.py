@@ -11,7 +11,7 @@ import math
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing, contextmanager
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
 import structlog
@@ -22,9 +22,6 @@ from . import galera
 from .connection import GALERA, Connection, connect
 from .dsn import Dsn
 from .group import ServerGroup, describe
-
-if TYPE_CHECKING:
-    from .pool import Pool
 
 _PATIENCE = 5.0
 _EACH = 3.0
@@ -41,6 +38,23 @@ _LOGINS = 3
 """How many logins are made at a host to look at it: a balancer in front of several servers leads to another by then."""
 
 log = structlog.get_logger()
+
+
+class Sessions(Protocol):
+    """The sessions of a pool."""
+
+    @property
+    def held(self) -> int:
+        """How many sessions there are."""
+        ...
+
+    def spare(self) -> bool:
+        """Closes an idle session, if there is one."""
+        ...
+
+    def hang_up(self, name: str) -> None:
+        """Closes the sessions that are not with this server."""
+        ...
 
 
 class Hosts:
@@ -64,9 +78,9 @@ class Hosts:
         """Whether the server that the sessions are with is a node of a Galera."""
         self._gave_way = False  # to another node of the Galera, at which others write
         self._before = ""  # the name of the server before
-        self.pools: list[Pool] = []
+        self.pools: list[Sessions] = []
         # Callers that found no session in their pool, and since when; the time at which a session was last closed.
-        self._wanting, self._one_less_at = list[tuple["Pool", float]](), -math.inf
+        self._wanting, self._one_less_at = list[tuple[Sessions, float]](), -math.inf
         self._each = dsn.each
         # The host that was good last, and the host that is tried first: another one when the good one did not answer.
         self._good = self._first = 0
@@ -180,7 +194,7 @@ class Hosts:
         self._one_less_at = trio.current_time()
 
     @contextmanager
-    def wanting(self, pool: "Pool", since: float) -> Generator[None, None, None]:
+    def wanting(self, pool: Sessions, since: float) -> Generator[None, None, None]:
         """Notes, inside its block, that a caller waits in a pool without sessions while the server accepts no more."""
         self._wanting.append((pool, since))
         try:
@@ -188,7 +202,7 @@ class Hosts:
         finally:
             self._wanting.remove((pool, since))
 
-    def is_one_wanted(self, by_another_than: "Pool") -> bool:
+    def is_one_wanted(self, by_another_than: Sessions) -> bool:
         """Whether a returned session is to be closed, to make room for a pool that has been without one for long."""
         if not self._wanting:  # this runs after each use of a session
             return False
