@@ -128,7 +128,6 @@ class Coordinator:
         self._sharing: set[str] = set()  # clients among whom the last turn shared the queues
         self._left = False  # the last turn left messages that none of its callers may have
         self._rest = _FIRST_REST  # before the next turn, while another transaction holds the group
-        self.taken = 0  # turns so far
 
     def stop(self) -> None:
         """Stops claims: callers that wait return empty. Settlements go on."""
@@ -365,7 +364,6 @@ class Coordinator:
                 await self._failed(settling, asking, error)
             return
         self._rest = _FIRST_REST
-        self.taken += 1
         self._note(settling, turn)
         self._turns.tell(group, [one.settlement for one in settling], turn)
         if asking:
